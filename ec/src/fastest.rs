@@ -1,0 +1,45 @@
+//! Choosing between maps that give the same bytes: a model drops the hopeless, a measurement of some microseconds
+//! on this processor decides between the rest. The choice never changes a byte.
+
+use crate::grs::Candidate;
+use crate::transform::Transform;
+use std::time::{Duration, Instant};
+
+/// Candidates costlier than this many times the cheapest are not measured.
+const HOPELESS: usize = 4;
+
+/// Bytes of every block in a trial: long enough to be typical, short enough to stay in cache.
+const TRIAL_BYTES: usize = 1024;
+
+/// Rounds of trials; the least time of each candidate counts, which a busy machine disturbs little.
+const ROUNDS: usize = 5;
+
+pub(crate) fn fastest(mut candidates: Vec<Candidate>) -> Transform {
+    let least = candidates.iter().map(|c| c.cost).min().unwrap_or(0);
+    candidates.retain(|c| c.cost <= HOPELESS * least);
+    if candidates.len() > 1 {
+        let times = measure(&candidates);
+        let best = (0..times.len()).min_by_key(|&i| times[i]).unwrap_or(0);
+        candidates.swap(0, best);
+    }
+    candidates.swap_remove(0).transform
+}
+
+fn measure(candidates: &[Candidate]) -> Vec<Duration> {
+    let (inputs, outputs) = (candidates[0].transform.inputs(), candidates[0].transform.outputs());
+    // Blocks follow each other with a gap of one line, so that they do not all fall into the same cache set.
+    let stride = TRIAL_BYTES + 64;
+    let source = vec![0x5Au8; inputs * stride];
+    let mut target = vec![0u8; outputs * stride];
+    let sources: Vec<&[u8]> = source.chunks_exact(stride).map(|b| &b[..TRIAL_BYTES]).collect();
+    let mut targets: Vec<&mut [u8]> = target.chunks_exact_mut(stride).map(|b| &mut b[..TRIAL_BYTES]).collect();
+    let mut least = vec![Duration::MAX; candidates.len()];
+    for _ in 0..ROUNDS {
+        for (candidate, least) in candidates.iter().zip(&mut least) {
+            let start = Instant::now();
+            candidate.transform.run(&sources, &mut targets);
+            *least = (*least).min(start.elapsed());
+        }
+    }
+    least
+}

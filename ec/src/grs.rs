@@ -1,0 +1,168 @@
+//! Generalised Reed-Solomon structure: a stripe is the values of one polynomial of degree < k at one point per block,
+//! each divided by a multiplier of its own. ISA-L's Cauchy code and Backblaze's evaluation code both are.
+//!
+//! Any blocks then follow from any k others by a Cauchy matrix between two scalings, whose rows and columns fall into
+//! cosets (codes.md): the maps here are all the ways to compute it, and the fastest is found by measuring.
+
+use crate::fastest::fastest;
+use crate::transform::Transform;
+use gf::coset::{vanishing, vanishing_derivative};
+use gf::field::{inv, mul};
+use gf::{Direct, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way};
+
+/// Block i stands at point i; `column[i]` times the block is the polynomial's value there.
+#[derive(Clone, Debug)]
+pub(crate) struct Grs {
+    k: usize,
+    column: Vec<u8>,
+}
+
+/// The widths of tile that are tried, in bytes of each block.
+const TILE_WIDTHS: [usize; 2] = [64, 128];
+
+impl Grs {
+    /// ISA-L's Cauchy code: parity i = sum of d_j / ((k + i) + j).
+    pub fn cauchy(k: usize, m: usize) -> Self {
+        let others = |x: usize| (0..k).filter(|&t| t != x).fold(1, |p, t| mul(p, (x ^ t) as u8));
+        Self { k, column: (0..k + m).map(others).collect() }
+    }
+
+    /// Backblaze's code: every block is the polynomial's value itself.
+    pub fn evaluation(k: usize, m: usize) -> Self {
+        Self { k, column: vec![1; k + m] }
+    }
+
+    /// The fastest map from exactly k blocks to some others. `matrix` is the same map as a plain matrix, row-major.
+    pub fn map(&self, kernel: &'static dyn Kernel, inputs: &[usize], outputs: &[usize], matrix: &[u8]) -> Transform {
+        if kernel.name() == "naive" {
+            return Transform::matrix(kernel, inputs.len(), matrix);
+        }
+        fastest(self.candidates(kernel, inputs, outputs, matrix))
+    }
+
+    /// Every way to compute the map.
+    fn candidates(
+        &self,
+        kernel: &'static dyn Kernel,
+        inputs: &[usize],
+        outputs: &[usize],
+        matrix: &[u8],
+    ) -> Vec<Candidate> {
+        let (columns, rows) = (inputs.len(), outputs.len());
+        assert_eq!(columns, self.k, "a polynomial of degree < k needs k values");
+        let mut candidates = vec![Candidate::new(Transform::matrix(kernel, columns, matrix), columns * rows)];
+        if rows == 0 || columns < 2 || (rows == 1 && matrix.iter().all(|&c| c == 1)) {
+            return candidates;
+        }
+        let (input_scale, output_scale) = self.scales(inputs, outputs);
+        for size in [2, 4, 8, 16, 32, 64] {
+            if size > 2 * rows.next_power_of_two() {
+                break;
+            }
+            let spec = cosets(size, inputs, outputs, &input_scale, &output_scale);
+            let cost = spec.multiplications();
+            let build = |way, per_pass| {
+                let map = Grouped::new(kernel, spec.clone(), way, per_pass);
+                Candidate::new(Transform::grouped(kernel, columns, rows, map), cost)
+            };
+            if Grouped::fits_registers(&spec) {
+                let per_pass = if size == 2 { [6, 8] } else { [4, 8] };
+                candidates.extend(per_pass.iter().filter(|&&p| p == per_pass[0] || rows > per_pass[0]).map(|&p| build(Way::Registers, p)));
+            }
+            // A tile pays for its extra loads and stores only when it saves much.
+            if 2 * cost < columns * rows {
+                candidates.extend(TILE_WIDTHS.map(|width| build(Way::Tile { width }, 6)));
+            }
+        }
+        let size = (self.column.len()).next_power_of_two();
+        if rows >= 8 && size <= 256 {
+            let map = Erasure::new(kernel, size, inputs, outputs, |p| self.column.get(p).copied().unwrap_or(1));
+            let cost = map.multiplications();
+            candidates.push(Candidate::new(Transform::erasure(kernel, columns, rows, map), cost));
+        }
+        candidates
+    }
+
+    /// The multipliers v and u in out_x = u_x * sum of v_s in_s / (x + s), by Lagrange interpolation.
+    fn scales(&self, inputs: &[usize], outputs: &[usize]) -> (Vec<u8>, Vec<u8>) {
+        let vanishing_at = |x: usize| inputs.iter().filter(|&&s| s != x).fold(1, |p, &s| mul(p, (s ^ x) as u8));
+        let input = |&s: &usize| mul(self.column[s], inv(vanishing_at(s)));
+        let output = |&x: &usize| mul(vanishing_at(x), inv(self.column[x]));
+        (inputs.iter().map(input).collect(), outputs.iter().map(output).collect())
+    }
+}
+
+/// A transform and its modelled cost in multiplications.
+pub(crate) struct Candidate {
+    pub transform: Transform,
+    pub cost: usize,
+}
+
+impl Candidate {
+    fn new(transform: Transform, cost: usize) -> Self {
+        Self { transform, cost }
+    }
+}
+
+/// The Cauchy map by cosets of `size` points. Scalings that are equal within every coset go into the matrix.
+fn cosets(size: usize, inputs: &[usize], outputs: &[usize], input_scale: &[u8], output_scale: &[u8]) -> GroupedSpec {
+    let level = size.trailing_zeros() as usize;
+    let (input_groups, output_groups) = (groups(size, inputs), groups(size, outputs));
+    let folded_inputs = fold(&input_groups, input_scale);
+    let folded_outputs = fold(&output_groups, output_scale);
+    let derivative = vanishing_derivative(level);
+    let mut spec = GroupedSpec { size, ..GroupedSpec::default() };
+    for (o, out) in output_groups.iter().enumerate() {
+        for (i, group) in input_groups.iter().enumerate() {
+            if out.shift != group.shift {
+                let scale = mul(folded_inputs.as_ref().map_or(1, |f| f[i]), folded_outputs.as_ref().map_or(1, |f| f[o]));
+                spec.matrix.push(mul(scale, mul(derivative, inv(vanishing(level, out.shift ^ group.shift)))));
+                continue;
+            }
+            // Points of both sides share this coset: their few terms are added one by one.
+            spec.matrix.push(0);
+            for &output in out.blocks.iter().filter(|&&b| b != NO_BLOCK) {
+                for &input in group.blocks.iter().filter(|&&b| b != NO_BLOCK) {
+                    let mut coefficient = mul(input_scale[input], inv((outputs[output] ^ inputs[input]) as u8));
+                    if let Some(f) = &folded_outputs {
+                        coefficient = mul(coefficient, f[o]);
+                    }
+                    spec.direct.push(Direct { output, input, coefficient });
+                }
+            }
+        }
+    }
+    if folded_inputs.is_none() {
+        spec.input_scale = input_scale.to_vec();
+    }
+    if folded_outputs.is_none() {
+        spec.output_scale = output_scale.to_vec();
+    }
+    (spec.inputs, spec.outputs) = (input_groups, output_groups);
+    spec
+}
+
+/// The cosets of `size` points that hold any of the points, with the index of the point at each member.
+fn groups(size: usize, points: &[usize]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (block, &point) in points.iter().enumerate() {
+        let shift = (point & !(size - 1)) as u8;
+        let at = groups.iter().position(|g| g.shift == shift).unwrap_or_else(|| {
+            groups.push(Group { shift, blocks: vec![NO_BLOCK; size] });
+            groups.len() - 1
+        });
+        groups[at].blocks[point & (size - 1)] = block;
+    }
+    groups.sort_by_key(|g| g.shift);
+    groups
+}
+
+/// One multiplier for each group, if every group's blocks agree on theirs.
+fn fold(groups: &[Group], scale: &[u8]) -> Option<Vec<u8>> {
+    let of = |group: &Group| {
+        let mut values = group.blocks.iter().filter(|&&b| b != NO_BLOCK).map(|&b| scale[b]);
+        let first = values.next()?;
+        values.all(|v| v == first).then_some(first)
+    };
+    groups.iter().map(of).collect()
+}

@@ -1,0 +1,119 @@
+//! How a code is written down: `rs:4+2`, `lrc:12+2+2`, `cauchy-good:8+3,packet=2048`, `liberation:5+2,w=7`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The most blocks in a stripe: points of GF(2^8).
+pub const MAX_BLOCKS: usize = 256;
+
+/// Data and parity blocks of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shape {
+    /// Data blocks.
+    pub k: usize,
+    /// Parity blocks.
+    pub m: usize,
+}
+
+impl Shape {
+    /// All blocks of a stripe.
+    pub fn blocks(self) -> usize {
+        self.k + self.m
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.k, self.m)
+    }
+}
+
+/// A code's name, shape and parameters: its whole identity. Equal specs give equal bytes, for ever.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Spec {
+    /// The family, `rs`.
+    pub name: String,
+    /// The numbers after the colon, `[4, 2]`, `[12, 2, 2]`.
+    pub numbers: Vec<usize>,
+    /// `packet=2048`, by name.
+    pub parameters: Vec<(String, usize)>,
+}
+
+impl Spec {
+    /// The parameter of that name.
+    pub fn parameter(&self, name: &str) -> Option<usize> {
+        self.parameters.iter().find(|(n, _)| n == name).map(|&(_, value)| value)
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<String> = self.numbers.iter().map(usize::to_string).collect();
+        write!(f, "{}:{}", self.name, numbers.join("+"))?;
+        self.parameters.iter().try_for_each(|(name, value)| write!(f, ",{name}={value}"))
+    }
+}
+
+/// Why a code cannot be had: the reason, and what would work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidCode(pub String);
+
+impl fmt::Display for InvalidCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidCode {}
+
+impl FromStr for Spec {
+    type Err = InvalidCode;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCode> {
+        let malformed = || InvalidCode(format!("{text:?} is not a code; write NAME:K+M, for example rs:4+2"));
+        if text.len() > 100 {
+            return Err(InvalidCode("a code has at most 100 characters".into()));
+        }
+        let mut parts = text.split(',');
+        let (name, numbers) = parts.next().and_then(|head| head.split_once(':')).ok_or_else(malformed)?;
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+            return Err(malformed());
+        }
+        let number = |digits: &str| {
+            let plain = !digits.is_empty() && digits.len() <= 7 && digits.bytes().all(|b| b.is_ascii_digit());
+            plain.then(|| digits.parse::<usize>().ok()).flatten().ok_or_else(malformed)
+        };
+        let numbers = numbers.split('+').map(number).collect::<Result<Vec<_>, _>>()?;
+        if numbers.len() > 3 {
+            return Err(malformed());
+        }
+        let mut parameters = Vec::new();
+        for part in parts {
+            let (key, value) = part.split_once('=').ok_or_else(malformed)?;
+            if parameters.iter().any(|(k, _)| k == key) {
+                return Err(InvalidCode(format!("{text:?} gives {key} twice")));
+            }
+            parameters.push((key.to_owned(), number(value)?));
+        }
+        Ok(Self { name: name.to_owned(), numbers, parameters })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_reads_back_as_it_was_written() {
+        for text in ["rs:4+2", "lrc:12+2+2", "cauchy-good:8+3,packet=2048", "none:4", "liberation:5+2,w=7,packet=64"] {
+            assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn malformed_specs_are_refused() {
+        for text in ["", "rs", "rs:", ":4+2", "rs:4+", "rs:4+-2", "rs:4+2,", "rs:4+2,w", "rs:1+2+3+4", "rs:99999999+1", "RS:4+2", "rs:4+2,w=3,w=3"] {
+            assert!(text.parse::<Spec>().is_err(), "{text}");
+        }
+    }
+}

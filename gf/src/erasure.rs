@@ -1,0 +1,83 @@
+//! `Erasure`: many lost blocks from the survivors in O(n log n) (codes.md, error-locator FFT).
+//!
+//! With c the codeword's polynomial of degree < k and e the locator that vanishes at the lost points, F = c e has its
+//! values known everywhere; F' = c'e + c e', so at a lost point c = F' / e'. One inverse transform over all points,
+//! a formal derivative, one forward transform.
+
+use crate::coset::{twiddles, vanishing, vanishing_derivative};
+use crate::factors::Factors;
+use crate::field::{inv, mul};
+use crate::kernel::Kernel;
+
+/// The map from survivors to lost blocks, ready for one kernel.
+#[derive(Clone)]
+pub struct Erasure {
+    /// Points in the transform, a power of two.
+    pub(crate) size: usize,
+    /// For every input block its point, for every output block its point.
+    pub(crate) input_points: Vec<usize>,
+    pub(crate) output_points: Vec<usize>,
+    pub(crate) input_scale: Factors,
+    pub(crate) output_scale: Factors,
+    pub(crate) transform: Factors,
+    /// Makes the formal derivative XOR only: coefficient i times the product of the basis derivatives of i's bits.
+    pub(crate) to_derivative: Factors,
+    pub(crate) from_derivative: Factors,
+}
+
+impl Erasure {
+    /// `size` points in all; the survivors stand at `inputs` and the wanted lost blocks at `outputs`, everything else
+    /// counts as lost. `column` is the multiplier that makes the block at a point a value of the codeword's
+    /// polynomial (all ones for an evaluation code).
+    ///
+    /// # Panics
+    /// When points repeat or exceed `size`, or a column multiplier is zero: programmer errors.
+    pub fn new(
+        kernel: &dyn Kernel,
+        size: usize,
+        inputs: &[usize],
+        outputs: &[usize],
+        column: impl Fn(usize) -> u8,
+    ) -> Self {
+        assert!(size.is_power_of_two() && size <= 256, "transform size {size}");
+        let mut known = vec![false; size];
+        for &point in inputs {
+            assert!(!std::mem::replace(&mut known[point], true), "point {point} twice");
+        }
+        assert!(outputs.iter().all(|&p| !known[p]), "an output is an input");
+        // The locator at a known point, its derivative at a lost one: both are the product over the other lost points.
+        let locator = |point: usize| {
+            (0..size)
+                .filter(|&lost| !known[lost] && lost != point)
+                .fold(1, |product, lost| mul(product, (lost ^ point) as u8))
+        };
+        let input_scale: Vec<u8> = inputs.iter().map(|&p| mul(locator(p), column(p))).collect();
+        let output_scale: Vec<u8> = outputs.iter().map(|&p| inv(mul(locator(p), column(p)))).collect();
+        let levels = size.trailing_zeros() as usize;
+        let basis: Vec<u8> =
+            (0..levels).map(|l| mul(vanishing_derivative(l), inv(vanishing(l, (1u16 << l) as u8)))).collect();
+        let weight = |i: usize| (0..levels).filter(|&l| i >> l & 1 == 1).fold(1, |w, l| mul(w, basis[l]));
+        let weights: Vec<u8> = (0..size).map(weight).collect();
+        let inverse: Vec<u8> = weights.iter().map(|&w| inv(w)).collect();
+        Self {
+            size,
+            input_points: inputs.to_vec(),
+            output_points: outputs.to_vec(),
+            input_scale: kernel.factors(&input_scale),
+            output_scale: kernel.factors(&output_scale),
+            transform: kernel.factors(&twiddles(size, 0)),
+            to_derivative: kernel.factors(&weights),
+            from_derivative: kernel.factors(&inverse),
+        }
+    }
+
+    pub(crate) fn check_blocks(&self, inputs: usize, outputs: usize) {
+        assert!(inputs == self.input_points.len() && outputs == self.output_points.len(), "block count");
+    }
+
+    /// Multiplications for one byte of every block, the model that candidates are ranked by.
+    pub fn multiplications(&self) -> usize {
+        let levels = self.size.trailing_zeros() as usize;
+        self.size * levels + 2 * self.size + self.input_points.len() + self.output_points.len()
+    }
+}

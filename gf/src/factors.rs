@@ -1,0 +1,63 @@
+//! Coefficients in the form that one kernel multiplies by: nibble tables or bit matrices, contiguous and aligned.
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+#[allow(dead_code, reason = "read as bytes")]
+struct Line([u8; 64]);
+
+/// Bytes at a 64-byte boundary, so that no table and no tile straddles a cache line.
+#[derive(Clone)]
+pub(crate) struct Aligned {
+    lines: Vec<Line>,
+}
+
+impl Aligned {
+    /// `length` zero bytes, rounded up to whole lines.
+    pub fn zeroed(length: usize) -> Self {
+        Self { lines: vec![Line([0; 64]); length.div_ceil(64)] }
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `Line` is 64 plain bytes without padding, so the lines are 64 bytes each, initialised, in a row.
+        unsafe { core::slice::from_raw_parts(self.lines.as_ptr().cast(), self.lines.len() * 64) }
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`; the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.lines.len() * 64) }
+    }
+}
+
+/// A list of coefficients made ready for one kernel by [`Kernel::factors`](crate::Kernel::factors).
+#[derive(Clone)]
+pub struct Factors {
+    kernel: &'static str,
+    stride: usize,
+    values: Vec<u8>,
+    table: Aligned,
+}
+
+impl Factors {
+    pub(crate) fn new(kernel: &'static str, stride: usize, values: &[u8], expand: impl Fn(u8, &mut [u8])) -> Self {
+        let mut table = Aligned::zeroed(values.len() * stride);
+        for (slot, &value) in table.as_mut_slice().chunks_exact_mut(stride.max(1)).zip(values) {
+            expand(value, slot);
+        }
+        Self { kernel, stride, values: values.to_vec(), table }
+    }
+
+    /// The coefficients as field elements.
+    pub fn values(&self) -> &[u8] {
+        &self.values
+    }
+
+    /// The expanded form of coefficient `index` and all after it.
+    ///
+    /// # Panics
+    /// When another kernel made the factors, or `index` is past the end: programmer errors.
+    pub(crate) fn at(&self, kernel: &'static str, index: usize) -> *const u8 {
+        assert_eq!(self.kernel, kernel, "factors of one kernel used with another");
+        assert!(index <= self.values.len(), "factor {index} of {}", self.values.len());
+        self.table.as_slice()[index * self.stride..].as_ptr()
+    }
+}

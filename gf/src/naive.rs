@@ -1,0 +1,135 @@
+//! The oracle: every operation straight from its definition, one byte at a time. Never fast, always right.
+
+use crate::coset::{twiddle_offset, twiddles};
+use crate::erasure::Erasure;
+use crate::factors::Factors;
+use crate::field::mul;
+use crate::grouped::{Grouped, NO_BLOCK};
+use crate::kernel::{Kernel, check};
+use std::ops::Range;
+
+/// The kernel without any instruction set.
+pub struct Naive;
+
+impl Kernel for Naive {
+    fn name(&self) -> &'static str {
+        "naive"
+    }
+
+    fn factors(&self, values: &[u8]) -> Factors {
+        Factors::new(self.name(), 0, values, |_, _| ())
+    }
+
+    fn xor(&self, inputs: &[&[u8]], output: &mut [u8], at: Range<usize>) {
+        check(inputs, &[], &at);
+        for i in at {
+            output[i] = inputs.iter().fold(0, |sum, block| sum ^ block[i]);
+        }
+    }
+
+    fn multiply_add(&self, factors: &Factors, input: &[u8], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        check(&[input], outputs, &at);
+        for (output, &factor) in outputs.iter_mut().zip(factors.values()) {
+            for i in at.clone() {
+                output[i] ^= mul(factor, input[i]);
+            }
+        }
+    }
+
+    fn grouped(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        check(inputs, outputs, &at);
+        map.check_blocks(inputs.len(), outputs.len());
+        let spec = &map.spec;
+        let scaled = |scale: &[u8], block: usize, value| scale.get(block).map_or(value, |&s| mul(s, value));
+        for i in at {
+            let coefficients: Vec<Vec<u8>> = spec
+                .inputs
+                .iter()
+                .map(|group| {
+                    let value = |&b: &usize| if b == NO_BLOCK { 0 } else { scaled(&spec.input_scale, b, inputs[b][i]) };
+                    let mut values: Vec<u8> = group.blocks.iter().map(value).collect();
+                    inverse_transform(&mut values, group.shift);
+                    values
+                })
+                .collect();
+            for (row, group) in spec.outputs.iter().enumerate() {
+                let mut sum = vec![0; spec.size];
+                for (column, input) in coefficients.iter().enumerate() {
+                    let factor = spec.matrix[row * spec.inputs.len() + column];
+                    sum.iter_mut().zip(input).for_each(|(s, &c)| *s ^= mul(factor, c));
+                }
+                transform(&mut sum, group.shift);
+                for (&block, mut value) in group.blocks.iter().zip(sum) {
+                    if block != NO_BLOCK {
+                        for direct in spec.direct.iter().filter(|d| d.output == block) {
+                            value ^= mul(direct.coefficient, inputs[direct.input][i]);
+                        }
+                        outputs[block][i] = scaled(&spec.output_scale, block, value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn erasure(&self, map: &Erasure, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        check(inputs, outputs, &at);
+        map.check_blocks(inputs.len(), outputs.len());
+        for i in at {
+            let mut work = vec![0; map.size];
+            for ((&point, &scale), block) in map.input_points.iter().zip(map.input_scale.values()).zip(inputs) {
+                work[point] = mul(scale, block[i]);
+            }
+            inverse_transform(&mut work, 0);
+            work.iter_mut().zip(map.to_derivative.values()).for_each(|(w, &f)| *w = mul(*w, f));
+            for at in 0..map.size {
+                let higher = (0..map.size.trailing_zeros()).filter(|l| at >> l & 1 == 0).map(|l| work[at | 1 << l]);
+                work[at] = higher.fold(0, |sum, w| sum ^ w);
+            }
+            work.iter_mut().zip(map.from_derivative.values()).for_each(|(w, &f)| *w = mul(*w, f));
+            transform(&mut work, 0);
+            for ((&point, &scale), block) in map.output_points.iter().zip(map.output_scale.values()).zip(&mut *outputs) {
+                block[i] = mul(scale, work[point]);
+            }
+        }
+    }
+
+    fn pq(&self, inputs: &[&[u8]], p: &mut [u8], q: &mut [u8], at: Range<usize>) {
+        check(inputs, &[p, q], &at);
+        for i in at {
+            p[i] = inputs.iter().fold(0, |sum, block| sum ^ block[i]);
+            q[i] = inputs.iter().rev().fold(0, |sum, block| mul(2, sum) ^ block[i]);
+        }
+    }
+}
+
+/// Coefficients from the values at the coset of `shift`, in place.
+pub fn inverse_transform(c: &mut [u8], shift: u8) {
+    let factors = twiddles(c.len(), shift);
+    let mut half = 1;
+    while half < c.len() {
+        let offset = twiddle_offset(c.len(), half.trailing_zeros() as usize);
+        for (start, t) in (0..c.len()).step_by(2 * half).zip(&factors[offset..]) {
+            for i in start..start + half {
+                c[i + half] ^= c[i];
+                c[i] ^= mul(*t, c[i + half]);
+            }
+        }
+        half *= 2;
+    }
+}
+
+/// Values at the coset of `shift` from coefficients, in place.
+pub fn transform(c: &mut [u8], shift: u8) {
+    let factors = twiddles(c.len(), shift);
+    let mut half = c.len() / 2;
+    while half > 0 {
+        let offset = twiddle_offset(c.len(), half.trailing_zeros() as usize);
+        for (start, t) in (0..c.len()).step_by(2 * half).zip(&factors[offset..]) {
+            for i in start..start + half {
+                c[i] ^= mul(*t, c[i + half]);
+                c[i + half] ^= c[i];
+            }
+        }
+        half /= 2;
+    }
+}

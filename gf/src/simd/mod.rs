@@ -1,0 +1,57 @@
+//! The algorithms, each written once over [`Vector`](crate::vector::Vector). Their safe entrances check every bound
+//! before the raw loops run; the loops themselves take ranges that are whole multiples of their step.
+
+pub(crate) mod erasure;
+pub(crate) mod registers;
+pub(crate) mod simple;
+pub(crate) mod tile;
+
+use std::ops::Range;
+
+/// The most blocks on one side of a map: points of the field.
+pub(crate) const MAX_BLOCKS: usize = 256;
+
+/// What a partial last step may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Outputs depend on inputs only: the last step may be computed twice, overlapping.
+    Overlap,
+    /// Outputs are read as well: the rest goes through a padded copy.
+    Copy,
+}
+
+/// Runs `body` on whole steps of the range and on its remainder, whatever its length.
+pub(crate) fn in_steps(
+    step: usize,
+    tail: Tail,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    at: Range<usize>,
+    mut body: impl FnMut(&[&[u8]], &mut [&mut [u8]], Range<usize>),
+) {
+    let whole = at.end - at.len() % step;
+    if whole > at.start {
+        body(inputs, outputs, at.start..whole);
+    }
+    let rest = whole..at.end;
+    if rest.is_empty() {
+        return;
+    }
+    if tail == Tail::Overlap && at.len() >= step {
+        return body(inputs, outputs, at.end - step..at.end);
+    }
+    let mut scratch = vec![0u8; (inputs.len() + outputs.len()) * step];
+    let (head, back) = scratch.split_at_mut(inputs.len() * step);
+    for (slot, input) in head.chunks_exact_mut(step).zip(inputs) {
+        slot[..rest.len()].copy_from_slice(&input[rest.clone()]);
+    }
+    for (slot, output) in back.chunks_exact_mut(step).zip(outputs.iter()) {
+        slot[..rest.len()].copy_from_slice(&output[rest.clone()]);
+    }
+    let padded_inputs: Vec<&[u8]> = head.chunks_exact(step).collect();
+    let mut padded_outputs: Vec<&mut [u8]> = back.chunks_exact_mut(step).collect();
+    body(&padded_inputs, &mut padded_outputs, 0..step);
+    for (slot, output) in padded_outputs.iter().zip(outputs) {
+        output[rest.clone()].copy_from_slice(&slot[..rest.len()]);
+    }
+}

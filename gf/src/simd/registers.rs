@@ -1,0 +1,190 @@
+//! `Grouped` with everything in registers: accumulators for the outputs of a pass, one input group at a time.
+
+use super::MAX_BLOCKS;
+use crate::grouped::{Grouped, Pass};
+use crate::vector::Vector;
+use std::ops::Range;
+
+/// Registers of each block held at a time: a cache line with the narrower sets, so that each line is touched once even
+/// when all blocks fall into the same cache set.
+const UNROLL: usize = 2;
+
+/// Bytes of one step.
+pub(crate) const fn step<V: Vector>() -> usize {
+    UNROLL * V::BYTES
+}
+
+/// # Safety
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `step` long; the map's block
+/// indices are in bounds, it is `Way::Registers` and made for this kernel.
+#[inline(always)]
+pub(crate) unsafe fn grouped<V: Vector>(
+    map: &Grouped,
+    kernel: &'static str,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    at: Range<usize>,
+) {
+    let mut pointers = [std::ptr::null(); MAX_BLOCKS];
+    let blocks = map.spec.inputs.iter().flat_map(|g| &g.blocks);
+    for (slot, &block) in pointers.iter_mut().zip(blocks) {
+        *slot = inputs[block].as_ptr();
+    }
+    let count = map.spec.inputs.len() * map.spec.size;
+    assert!(count <= MAX_BLOCKS, "{count} inputs");
+    let zero_first = map.spec.inputs.first().is_some_and(|g| g.shift == 0);
+    for pass in &map.passes {
+        let table = pass.factors.at(kernel, 0);
+        let mut targets = [std::ptr::null_mut(); 8];
+        let blocks = map.spec.outputs[pass.first..][..pass.count].iter().flat_map(|g| &g.blocks);
+        for (slot, &block) in targets.iter_mut().zip(blocks) {
+            *slot = outputs[block].as_mut_ptr();
+        }
+        dispatch::<V>(map.spec.size, pass, zero_first, &pointers[..count], &targets, table, at.clone());
+    }
+}
+
+#[inline(always)]
+unsafe fn dispatch<V: Vector>(
+    size: usize,
+    pass: &Pass,
+    zero_first: bool,
+    inputs: &[*const u8],
+    outputs: &[*mut u8; 8],
+    table: *const u8,
+    at: Range<usize>,
+) {
+    macro_rules! instances {
+        ($(($g:literal, $p:literal, $ones:literal)),+ $(,)?) => {
+            match (size, pass.count, pass.ones) {
+                $(($g, $p, $ones) => run::<V, $g, $p, $ones>(zero_first, inputs, outputs, table, at),)+
+                other => unreachable!("no instance for {other:?}"),
+            }
+        };
+    }
+    instances!(
+        (1, 1, true), (1, 2, true), (1, 3, true), (1, 4, true), (1, 5, true), (1, 6, true),
+        (1, 1, false), (1, 2, false), (1, 3, false), (1, 4, false), (1, 5, false), (1, 6, false),
+        (2, 1, false), (2, 2, false), (2, 3, false), (2, 4, false),
+        (4, 1, false), (4, 2, false),
+    );
+}
+
+/// One pass: G points in a group, P output groups, ONES when output 0 is a plain XOR.
+#[inline(always)]
+unsafe fn run<V: Vector, const G: usize, const P: usize, const ONES: bool>(
+    zero_first: bool,
+    inputs: &[*const u8],
+    outputs: &[*mut u8; 8],
+    table: *const u8,
+    at: Range<usize>,
+) {
+    let (group_factors, transform_factors) = ((G - 1 + P) * V::FACTOR_BYTES, (G - 1) * V::FACTOR_BYTES);
+    let groups = inputs.len() / G;
+    let mut pos = at.start;
+    while pos < at.end {
+        let mut sum = [[[V::zero(); UNROLL]; G]; P];
+        let mut factors = table;
+        let mut group = 0;
+        if G > 1 && zero_first {
+            absorb::<V, G, P, ONES, true>(&mut sum, inputs.as_ptr(), factors, pos);
+            factors = factors.add(group_factors);
+            group = 1;
+        }
+        while group < groups {
+            absorb::<V, G, P, ONES, false>(&mut sum, inputs.as_ptr().add(group * G), factors, pos);
+            factors = factors.add(group_factors);
+            group += 1;
+        }
+        for (p, values) in sum.iter_mut().enumerate() {
+            transform::<V, G>(values, factors);
+            factors = factors.add(transform_factors);
+            for (i, value) in values.iter().enumerate() {
+                for (u, v) in value.iter().enumerate() {
+                    v.store(outputs[p * G + i].add(pos + u * V::BYTES));
+                }
+            }
+        }
+        pos += UNROLL * V::BYTES;
+    }
+}
+
+/// Adds one input group to the sums. ZERO: the group stands at shift 0, where most twiddles are zero.
+#[inline(always)]
+unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, const ZERO: bool>(
+    sum: &mut [[[V; UNROLL]; G]; P],
+    inputs: *const *const u8,
+    factors: *const u8,
+    pos: usize,
+) {
+    let mut c = [[V::zero(); UNROLL]; G];
+    for (i, value) in c.iter_mut().enumerate() {
+        let p = (*inputs.add(i)).add(pos);
+        for (u, v) in value.iter_mut().enumerate() {
+            *v = V::load(p.add(u * V::BYTES));
+        }
+    }
+    let twiddle = |i: usize| V::factor(factors.add(i * V::FACTOR_BYTES));
+    if G == 2 {
+        inverse::<V, G>(&mut c, 0, 1, if ZERO { None } else { Some(twiddle(0)) });
+    } else if G == 4 {
+        inverse::<V, G>(&mut c, 0, 1, if ZERO { None } else { Some(twiddle(0)) });
+        inverse::<V, G>(&mut c, 2, 3, Some(twiddle(1)));
+        let top = if ZERO { None } else { Some(twiddle(2)) };
+        inverse::<V, G>(&mut c, 0, 2, top);
+        inverse::<V, G>(&mut c, 1, 3, top);
+    }
+    for p in 0..P {
+        if ONES && p == 0 {
+            for i in 0..G {
+                for u in 0..UNROLL {
+                    sum[p][i][u] = sum[p][i][u].xor(c[i][u]);
+                }
+            }
+            continue;
+        }
+        let factor = V::factor(factors.add((G - 1 + p) * V::FACTOR_BYTES));
+        for i in 0..G {
+            for u in 0..UNROLL {
+                sum[p][i][u] = sum[p][i][u].mul_add(c[i][u].split(), factor);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn inverse<V: Vector, const G: usize>(
+    c: &mut [[V; UNROLL]; G],
+    a: usize,
+    b: usize,
+    twiddle: Option<V::Factor>,
+) {
+    for u in 0..UNROLL {
+        c[b][u] = c[b][u].xor(c[a][u]);
+        if let Some(t) = twiddle {
+            c[a][u] = c[a][u].mul_add(c[b][u].split(), t);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn forward<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], a: usize, b: usize, t: V::Factor) {
+    for u in 0..UNROLL {
+        c[a][u] = c[a][u].mul_add(c[b][u].split(), t);
+        c[b][u] = c[b][u].xor(c[a][u]);
+    }
+}
+
+/// Values of one output group from its coefficients.
+#[inline(always)]
+unsafe fn transform<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], factors: *const u8) {
+    let twiddle = |i: usize| V::factor(factors.add(i * V::FACTOR_BYTES));
+    if G == 2 {
+        forward::<V, G>(c, 0, 1, twiddle(0));
+    } else if G == 4 {
+        forward::<V, G>(c, 0, 2, twiddle(2));
+        forward::<V, G>(c, 1, 3, twiddle(2));
+        forward::<V, G>(c, 0, 1, twiddle(0));
+        forward::<V, G>(c, 2, 3, twiddle(1));
+    }
+}

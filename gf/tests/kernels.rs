@@ -1,0 +1,212 @@
+//! Every kernel that runs here against the naive one: random shapes, odd lengths, unaligned blocks, partial ranges.
+
+use gf::{Direct, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way, naive::Naive, select};
+use proptest::prelude::*;
+
+/// The lengths where loops begin and end, and some at random.
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0), Just(1), Just(31), Just(63), Just(64), Just(65), Just(127), Just(129), 0..1000usize]
+}
+
+/// Blocks in one buffer each at its own odd offset, so that none is aligned.
+struct Blocks {
+    buffers: Vec<Vec<u8>>,
+    length: usize,
+}
+
+impl Blocks {
+    fn random(count: usize, length: usize, seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let buffers = (0..count).map(|i| (0..length + 1 + i % 7).map(|_| random.u8(..)).collect()).collect();
+        Self { buffers, length }
+    }
+    fn slices(&self) -> Vec<&[u8]> {
+        self.buffers.iter().map(|b| &b[b.len() - self.length..]).collect()
+    }
+    fn slices_mut(&mut self) -> Vec<&mut [u8]> {
+        let length = self.length;
+        self.buffers.iter_mut().map(|b| { let n = b.len(); &mut b[n - length..] }).collect()
+    }
+}
+
+/// Runs `operation` with every kernel on equal blocks and compares whole buffers, so that a stray write shows.
+fn agree(
+    inputs: usize,
+    outputs: usize,
+    length: usize,
+    seed: u64,
+    operation: impl Fn(&dyn Kernel, &[&[u8]], &mut [&mut [u8]], std::ops::Range<usize>),
+) {
+    let input = Blocks::random(inputs, length, seed);
+    let start = length / 5;
+    for range in [0..length, start..length, start..length - length / 7] {
+        let run = |kernel: &dyn Kernel| {
+            let mut output = Blocks::random(outputs, length, seed + 1);
+            operation(kernel, &input.slices(), &mut output.slices_mut(), range.clone());
+            output.buffers
+        };
+        let expected = run(&Naive);
+        for kernel in select::listed() {
+            assert!(run(kernel) == expected, "{} differs on {range:?} of {length}", kernel.name());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn xor(inputs in 0..40usize, length in length(), seed: u64) {
+        agree(inputs, 1, length, seed >> 1, |k, i, o, at| k.xor(i, o[0], at));
+    }
+
+    #[test]
+    fn multiply_add(factors: Vec<u8>, length in length(), seed: u64) {
+        let factors = &factors[..factors.len().min(9)];
+        agree(1, factors.len(), length, seed >> 1, |k, i, o, at| k.multiply_add(&k.factors(factors), i[0], o, at));
+    }
+
+    #[test]
+    fn pq(inputs in 1..30usize, length in length(), seed: u64) {
+        agree(inputs, 2, length, seed >> 1, |k, i, o, at| {
+            let [p, q] = o else { unreachable!() };
+            k.pq(i, p, q, at);
+        });
+    }
+
+    #[test]
+    fn grouped_in_registers(level in 0..3usize, columns in 1..9usize, rows in 1..9usize, length in length(),
+            ones: bool, pass in 1..9usize, seed: u64) {
+        let size = 1 << level;
+        let spec = random_map(size, columns, rows, ones, seed);
+        agree(columns * size, rows * size, length, seed >> 1, |k, i, o, at| {
+            k.grouped(&Grouped::new(k, spec.clone(), Way::Registers, pass), i, o, at);
+        });
+    }
+
+    #[test]
+    fn grouped_in_a_tile(level in 0..6usize, columns in 1..5usize, rows in 1..9usize, length in length(),
+            gaps: bool, scaled: bool, width in 1..4usize, seed: u64) {
+        let size = 1 << level;
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut spec = random_map(size, columns, rows, false, seed);
+        if gaps {
+            // The last block of either side is nowhere in the groups; the output is then made by direct terms only
+            // if some group names it, so it is left out of the count too.
+            for group in [spec.inputs.last_mut().unwrap(), spec.outputs.last_mut().unwrap()] {
+                if size > 1 {
+                    *group.blocks.last_mut().unwrap() = NO_BLOCK;
+                }
+            }
+            spec.direct = (0..3).map(|_| Direct {
+                output: random.usize(..rows * size), input: random.usize(..columns * size), coefficient: random.u8(..),
+            }).collect();
+        }
+        if scaled {
+            spec.input_scale = (0..columns * size).map(|_| random.u8(..)).collect();
+            spec.output_scale = (0..rows * size).map(|_| random.u8(..)).collect();
+        }
+        agree(columns * size, rows * size, length, seed >> 1, |k, i, o, at| {
+            k.grouped(&Grouped::new(k, spec.clone(), Way::Tile { width: 64 * width }, 6), i, o, at);
+        });
+    }
+
+    #[test]
+    fn erasure(level in 1..9usize, known in 1..200usize, length in prop_oneof![Just(0usize), Just(1), Just(65), 0..200usize], seed: u64) {
+        let size = 1 << level;
+        let mut points: Vec<usize> = (0..size).collect();
+        fastrand::Rng::with_seed(seed).shuffle(&mut points);
+        let (inputs, outputs) = points.split_at(known.min(size - 1));
+        let outputs = &outputs[..outputs.len().min(20)];
+        agree(inputs.len(), outputs.len(), length, seed >> 1, |k, i, o, at| {
+            k.erasure(&Erasure::new(k, size, inputs, outputs, |p| (p % 255) as u8 + 1), i, o, at);
+        });
+    }
+}
+
+fn random_map(size: usize, columns: usize, rows: usize, ones: bool, seed: u64) -> GroupedSpec {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut groups = |n: usize| {
+        (0..n)
+            .map(|g| Group {
+                shift: (if g == 0 && random.bool() { 0 } else { random.usize(..256 / size) * size }) as u8,
+                blocks: (g * size..(g + 1) * size).collect(),
+            })
+            .collect::<Vec<_>>()
+    };
+    let (inputs, outputs) = (groups(columns), groups(rows));
+    let mut matrix: Vec<u8> = (0..columns * rows).map(|_| random.u8(..)).collect();
+    if ones {
+        matrix[..columns].fill(1);
+    }
+    GroupedSpec { size, inputs, outputs, matrix, ..GroupedSpec::default() }
+}
+
+#[test]
+fn the_erasure_transform_recovers_an_evaluation_code() {
+    use gf::field::{mul, power};
+    // Values of a random polynomial of degree < 5 at 16 points; five known ones give back all others.
+    let coefficients = [7, 0, 200, 3, 91u8];
+    let value = |x: usize| (0..5).fold(0, |sum, c| sum ^ mul(coefficients[c], power(x as u8, c)));
+    let (inputs, outputs) = ([1, 4, 9, 14, 15], [0, 2, 3, 13]);
+    let blocks: Vec<[u8; 1]> = inputs.iter().map(|&x| [value(x)]).collect();
+    let mut lost = [[0u8; 1]; 4];
+    let map = Erasure::new(&Naive, 16, &inputs, &outputs, |_| 1);
+    let (ins, mut outs): (Vec<&[u8]>, Vec<&mut [u8]>) =
+        (blocks.iter().map(|b| &b[..]).collect(), lost.iter_mut().map(|b| &mut b[..]).collect());
+    Naive.erasure(&map, &ins, &mut outs, 0..1);
+    assert_eq!(lost.map(|b| b[0]), outputs.map(value));
+}
+
+#[test]
+fn many_inputs_and_outputs_fit() {
+    let spec = GroupedSpec::matrix(128, &[3; 128 * 128]);
+    agree(128, 128, 200, 5, |k, i, o, at| {
+        k.grouped(&Grouped::new(k, spec.clone(), Way::Registers, 6), i, o, at);
+    });
+}
+
+/// A random program: sums of anything made before, each output made once.
+fn random_program(planes: usize, inputs: usize, outputs: usize, temporaries: usize, seed: u64) -> gf::Program {
+    use gf::{Plane, Step};
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut made: Vec<Plane> = (0..planes * inputs).map(Plane::Input).collect();
+    let mut targets: Vec<Plane> = (0..temporaries).map(Plane::Temporary).collect();
+    targets.extend((0..planes * outputs).map(Plane::Output));
+    let steps = targets.into_iter().map(|target| {
+        let count = if random.u8(..) < 20 { 0 } else { random.usize(1..made.len().min(30) + 1) };
+        random.shuffle(&mut made);
+        let sources = made[..count].to_vec();
+        made.push(target);
+        Step { target, sources }
+    });
+    gf::Program::new(planes, inputs, outputs, steps.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn compiled_programs_do_what_interpreted_ones_do(planes in 1..9usize, inputs in 1..20usize, outputs in 1..5usize,
+            temporaries in 0..60usize, packet in 32..200usize, regions in 1..4usize, seed: u64) {
+        use gf::jit::{Compiled, Lane};
+        let program = random_program(planes, inputs, outputs, temporaries, seed);
+        let length = planes * packet * regions;
+        let input = Blocks::random(inputs, length, seed >> 1);
+        let run = |f: &dyn Fn(&[&[u8]], &mut [&mut [u8]])| {
+            let mut output = Blocks::random(outputs, length, seed >> 2);
+            f(&input.slices(), &mut output.slices_mut());
+            output.buffers
+        };
+        let expected = run(&|i, o| program.interpret(&Naive, packet, i, o, 0..length));
+        for kernel in select::listed() {
+            prop_assert!(run(&|i, o| program.interpret(kernel, packet, i, o, 0..length)) == expected);
+        }
+        for lane in [Lane::Avx2, Lane::Avx512] {
+            if let Some(compiled) = Compiled::new(&program, packet, lane) {
+                prop_assert!(run(&|i, o| compiled.run(i, o, 0..length)) == expected, "{:?}", lane);
+            }
+        }
+    }
+}
