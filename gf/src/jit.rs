@@ -39,9 +39,9 @@ impl Lane {
 /// Programs with more XORs than this would leave the instruction cache many times over; they are interpreted.
 const MOST_XORS: usize = 6000;
 
-/// `fn(blocks, start, end, spills)`: runs the program on bytes `start..end` of every packet of one region, in whole
-/// lanes. `blocks` holds the addresses of the region in the input blocks, then in the output blocks.
-type Entry = unsafe extern "sysv64" fn(*const *mut u8, usize, usize, *mut u8);
+/// `fn(blocks, start, end, spills, regions)`: runs the program on bytes `start..end` of every packet of so many regions,
+/// in whole lanes. `blocks` holds the addresses of the first region in the input blocks, then in the output blocks.
+type Entry = unsafe extern "sysv64" fn(*const *mut u8, usize, usize, *mut u8, usize);
 
 /// A compiled program.
 pub struct Compiled {
@@ -109,21 +109,22 @@ impl Compiled {
         let entry: Entry = unsafe { std::mem::transmute(self.code.as_ptr()) };
         let mut spills = Aligned::zeroed(self.spills * lane);
         let spills = spills.as_mut_slice().as_mut_ptr();
-        let mut blocks: Vec<*mut u8> = (inputs.iter().map(|b| b.as_ptr().cast_mut()))
+        let blocks: Vec<*mut u8> = (inputs.iter().map(|b| b.as_ptr().cast_mut()))
             .chain(outputs.iter_mut().map(|b| b.as_mut_ptr()))
             .map(|p| p.wrapping_add(at.start))
             .collect();
-        for _ in at.step_by(region) {
-            // SAFETY: every block reaches `at.end` (checked above), and the code touches `planes * packet` bytes from
-            // each pointer, reads only inputs and outputs already made, and writes only outputs. A last lane that
-            // overlaps the one before computes the same bytes again from inputs, which it never writes.
-            unsafe {
-                entry(blocks.as_ptr(), 0, whole, spills);
-                if whole < bytes {
-                    entry(blocks.as_ptr(), bytes - lane, bytes, spills);
-                }
+        let regions = at.len() / region;
+        if regions == 0 {
+            return;
+        }
+        // SAFETY: every block reaches `at.end` (checked above), and the code touches `regions` times `planes * packet`
+        // bytes from each pointer, reads only inputs and outputs already made, and writes only outputs. A last lane that
+        // overlaps the one before computes the same bytes again from inputs, which it never writes.
+        unsafe {
+            entry(blocks.as_ptr(), 0, whole, spills, regions);
+            if whole < bytes {
+                entry(blocks.as_ptr(), bytes - lane, bytes, spills, regions);
             }
-            blocks.iter_mut().for_each(|p| *p = p.wrapping_add(region));
         }
     }
 }
@@ -198,9 +199,13 @@ impl Compiler {
         for register in SAVED {
             self.asm.push(register)?;
         }
+        self.asm.push(r8)?;
         self.asm.mov(rax, rsi)?;
         self.asm.mov(rsi, rdx)?;
         self.asm.mov(rbp, rcx)?;
+        self.asm.sub(rdx, rax)?;
+        self.asm.push(rdx)?;
+        // Now [rsp] holds the bytes of a packet to run, [rsp + 8] the regions to go.
         let blocks = program.inputs() + program.outputs();
         let resident = blocks <= POINTERS.len();
         if resident {
@@ -221,7 +226,14 @@ impl Compiler {
         self.asm.add(rax, self.lane.bytes() as i32)?;
         self.asm.cmp(rax, rsi)?;
         self.asm.jb(again)?;
+        self.asm.dec(qword_ptr(rsp + 8))?;
+        self.asm.jz(done)?;
+        self.asm.add(rsi, (self.planes * self.packet) as i32)?;
+        self.asm.mov(rax, rsi)?;
+        self.asm.sub(rax, qword_ptr(rsp))?;
+        self.asm.jmp(again)?;
         self.asm.set_label(&mut done)?;
+        self.asm.add(rsp, 16)?;
         for register in SAVED.into_iter().rev() {
             self.asm.pop(register)?;
         }

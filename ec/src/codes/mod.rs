@@ -1,0 +1,284 @@
+//! The table of codes: every family's name, what it is, which shapes it can do, and how it is made.
+
+mod array;
+mod cauchy;
+mod crs;
+mod lrc;
+mod points;
+mod vandermonde;
+
+use crate::byte_code::{self, ByteCode};
+use crate::code::Code;
+use crate::grs::Grs;
+use crate::linear::Matrix;
+use crate::plane_code::{self, PlaneCode};
+use crate::spec::{InvalidCode, MAX_BLOCKS, Shape, Spec};
+use crate::xor::Layout;
+use crate::xor::bits::BitMatrix;
+use gf::Kernel;
+use gf::field::mul;
+use std::sync::Arc;
+
+/// One row of the table of codes.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The name in specs.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub title: &'static str,
+    /// The shapes it can do.
+    pub shapes: &'static str,
+    /// The software whose parity it equals byte for byte.
+    pub equals: &'static str,
+    /// What it survives.
+    pub survives: &'static str,
+    /// A typical spec.
+    pub example: &'static str,
+}
+
+/// The bit-matrix codes' packet when a spec does not say: Ceph's.
+const DEFAULT_PACKET: usize = 2048;
+
+const fn family(
+    name: &'static str,
+    title: &'static str,
+    shapes: &'static str,
+    equals: &'static str,
+    survives: &'static str,
+    example: &'static str,
+) -> Family {
+    Family { name, title, shapes, equals, survives, example }
+}
+
+/// Every code that Weft has, the default first.
+pub const CATALOGUE: &[Family] = &[
+    family("rs", "Reed-Solomon, Cauchy matrix (default)", "k+m <= 256", "ISA-L cauchy1, MarFS, klauspost Cauchy", "any m", "rs:4+2"),
+    family("crs", "Cauchy over GF(16) or GF(32), XOR only", "k+m <= 32", "own definition", "any m", "crs:10+4"),
+    family("raid6", "P and Q", "m = 2, k <= 254", "ISA-L pq_gen, Linux md, Jerasure r6", "any 2", "raid6:8+2"),
+    family("lrc", "local groups and global parities", "k+l+g <= 255", "own definition (Azure class)", "any g+1, and more", "lrc:12+2+2"),
+    family("rs-isa-vandermonde", "Vandermonde (2^i)^j", "m <= 3; more where MDS", "ISA-L gf_gen_rs_matrix", "any m", "rs-isa-vandermonde:4+2"),
+    family("rs-vandermonde", "Vandermonde, extended and reduced", "k+m <= 256", "Jerasure reed_sol_van, Ceph", "any m", "rs-vandermonde:4+2"),
+    family("rs-points", "evaluation at 0, 1, 2, ..", "k+m <= 256", "Backblaze, klauspost, reed-solomon-erasure", "any m", "rs-points:4+2"),
+    family("zfec", "evaluation at 0, 1, a, a^2, ..", "k+m <= 256", "zfec, Tahoe-LAFS", "any m", "zfec:3+7"),
+    family("cauchy-original", "Cauchy bit matrix", "k+m <= 256", "Jerasure, Ceph", "any m", "cauchy-original:4+2"),
+    family("cauchy-good", "Cauchy bit matrix, few ones", "k+m <= 256", "Jerasure, Ceph", "any m", "cauchy-good:8+3"),
+    family("liberation", "minimal density RAID-6", "m = 2, k <= w, w an odd prime", "Jerasure, Ceph", "any 2", "liberation:5+2"),
+    family("evenodd", "EVENODD RAID-6", "m = 2, k <= p, p an odd prime", "the paper", "any 2", "evenodd:5+2"),
+    family("rdp", "row-diagonal parity RAID-6", "m = 2, k < p, p an odd prime", "the paper", "any 2", "rdp:4+2"),
+    family("gluster", "non-systematic Vandermonde", "k+m <= 255", "Gluster disperse", "any m", "gluster:4+2"),
+    family("xor", "one parity", "m = 1, k <= 255", "any code with an all-ones row", "any 1", "xor:4+1"),
+    family("replica", "m+1 whole copies", "k = 1, m <= 255", "-", "any m", "replica:1+2"),
+    family("none", "no parity, no coding call", "m = 0, k <= 256", "-", "nothing", "none:4"),
+];
+
+/// The code of a spec, on a given kernel.
+///
+/// # Errors
+/// When there is no such code, or it cannot do the shape: why, and the nearest that works.
+pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, InvalidCode> {
+    let request = Request::new(spec)?;
+    let Shape { k, m } = request.shape;
+    let byte = |parity: Matrix| request.byte(kernel, parity, m, None, false);
+    match spec.name.as_str() {
+        "rs" => request.byte(kernel, cauchy::isa(k, m), m, Some(Grs::cauchy(k, m)), false),
+        "rs-points" => request.byte(kernel, points::backblaze(k, m), m, Some(Grs::evaluation(k, m)), false),
+        "rs-isa-vandermonde" => {
+            request.require(vandermonde::isa_is_mds(k, m), || {
+                let nearest = (1..k).rev().find(|&k| vandermonde::isa_is_mds(k, m)).unwrap_or(1);
+                format!("this matrix does not survive every loss of {m} blocks at {k}+{m}; rs-isa-vandermonde:{nearest}+{m} and rs:{k}+{m} do")
+            })?;
+            byte(vandermonde::isa(k, m))
+        }
+        "rs-vandermonde" => byte(vandermonde::jerasure(k, m)),
+        "zfec" => byte(points::zfec(k, m)),
+        "raid6" => {
+            request.parities(2)?;
+            request.at_most(254)?;
+            request.byte(kernel, vandermonde::raid6(k), m, None, true)
+        }
+        "xor" => {
+            request.parities(1)?;
+            byte(vec![vec![1; k]])
+        }
+        "replica" => {
+            request.require(k == 1, || format!("replica keeps whole copies, so k is 1; for {} copies write replica:1+{m}", m + 1))?;
+            byte(vec![vec![1]; m])
+        }
+        "none" => {
+            request.require(m == 0, || format!("none has no parity; write none:{k}"))?;
+            byte(Matrix::new())
+        }
+        "lrc" => {
+            let (l, g) = (spec.numbers[1], spec.numbers[2]);
+            request.byte(kernel, lrc::rows(k, l, g), g + 1, None, false)
+        }
+        "crs" => {
+            request.require(k + m <= 32, || format!("crs has at most 32 blocks; rs:{k}+{m} works"))?;
+            let layout = Layout { planes: crs::planes(k, m), packet: crs::PACKET, short_tail: true };
+            request.planes(kernel, vec![], layout, crs::matrix(k, m), true)
+        }
+        "cauchy-original" => request.cauchy(kernel, cauchy::original(k, m)),
+        "cauchy-good" => request.cauchy(kernel, cauchy::good(k, m)),
+        "liberation" => {
+            request.parities(2)?;
+            let w = request.prime("w", k, 0)?;
+            request.array(kernel, "w", w, w, array::liberation(k, w))
+        }
+        "evenodd" => {
+            request.parities(2)?;
+            let p = request.prime("p", k, 0)?;
+            request.array(kernel, "p", p, p - 1, array::evenodd(k, p))
+        }
+        "rdp" => {
+            request.parities(2)?;
+            let p = request.prime("p", k, 1)?;
+            request.array(kernel, "p", p, p - 1, array::rdp(k, p))
+        }
+        "gluster" => {
+            request.at_most(MAX_BLOCKS - 1 - m.min(MAX_BLOCKS - 1))?;
+            let layout = Layout { planes: 8, packet: 64, short_tail: false };
+            request.planes(kernel, vec![], layout, expand(&points::gluster(k, m)), false)
+        }
+        other => unreachable!("{other} is in the catalogue"),
+    }
+}
+
+/// The bit matrix over GF(2^8).
+fn expand(elements: &Matrix) -> BitMatrix {
+    BitMatrix::expand(elements, 8, |e| mul(2, e))
+}
+
+/// A spec whose name, numbers and parameters fit the family's form.
+struct Request<'a> {
+    spec: &'a Spec,
+    shape: Shape,
+}
+
+impl<'a> Request<'a> {
+    fn new(spec: &'a Spec) -> Result<Self, InvalidCode> {
+        let invalid = |why: String| Err(InvalidCode(why));
+        if !CATALOGUE.iter().any(|f| f.name == spec.name) {
+            let names: Vec<&str> = CATALOGUE.iter().map(|f| f.name).collect();
+            return invalid(format!("no code is called {:?}; there are {}", spec.name, names.join(", ")));
+        }
+        let shape = match (spec.name.as_str(), &spec.numbers[..]) {
+            ("none", &[k]) => Shape { k, m: 0 },
+            ("lrc", &[k, l, g]) => Shape { k, m: l + g },
+            ("lrc", _) => return invalid("lrc takes data blocks, local and global parities: lrc:12+2+2".into()),
+            (_, &[k, m]) => Shape { k, m },
+            (name, _) => return invalid(format!("{name} takes data and parity blocks: {name}:4+2")),
+        };
+        let allowed: &[&str] = match spec.name.as_str() {
+            "cauchy-original" | "cauchy-good" => &["packet"],
+            "liberation" => &["w", "packet"],
+            "evenodd" | "rdp" => &["p", "packet"],
+            _ => &[],
+        };
+        if let Some((name, _)) = spec.parameters.iter().find(|(n, _)| !allowed.contains(&n.as_str())) {
+            return invalid(match allowed {
+                [] => format!("{} takes no parameters, and {name:?} is one", spec.name),
+                _ => format!("{} has no parameter {name:?}, only {}", spec.name, allowed.join(" and ")),
+            });
+        }
+        let Shape { k, m } = shape;
+        if k == 0 {
+            return invalid(format!("{spec}: there must be at least one data block"));
+        }
+        if m == 0 && spec.name != "none" {
+            return invalid(format!("{spec}: there must be at least one parity block; for none write none:{k}"));
+        }
+        if k > MAX_BLOCKS || m > MAX_BLOCKS || k + m > MAX_BLOCKS {
+            let nearest = if m < MAX_BLOCKS { format!("; {}:{}+{m} is the widest with m = {m}", spec.name, MAX_BLOCKS - m) } else { String::new() };
+            return invalid(format!("{k}+{m} has more than {MAX_BLOCKS} blocks, the points of GF(2^8){nearest}"));
+        }
+        if spec.name == "lrc" {
+            let (l, g) = (spec.numbers[1], spec.numbers[2]);
+            if l == 0 || g == 0 || l > k {
+                return invalid(format!("{spec}: each of the local groups needs a data block, and one global parity at least; lrc:12+2+2"));
+            }
+            if k + l + g >= MAX_BLOCKS {
+                return invalid(format!("{spec}: at most {} blocks", MAX_BLOCKS - 1));
+            }
+        }
+        Ok(Self { spec, shape })
+    }
+
+    fn require(&self, holds: bool, why: impl FnOnce() -> String) -> Result<(), InvalidCode> {
+        if holds { Ok(()) } else { Err(InvalidCode(format!("{}: {}", self.spec, why()))) }
+    }
+
+    fn parities(&self, m: usize) -> Result<(), InvalidCode> {
+        let (name, k) = (&self.spec.name, self.shape.k);
+        self.require(self.shape.m == m, || format!("{name} has m = {m}; {name}:{k}+{m} works"))
+    }
+
+    fn at_most(&self, k: usize) -> Result<(), InvalidCode> {
+        let (name, m) = (&self.spec.name, self.shape.m);
+        self.require(self.shape.k <= k, || format!("{name} has k <= {k} here; {name}:{k}+{m} works"))
+    }
+
+    /// The prime that an array code is built on: the parameter, or the least that holds k + `extra` columns.
+    fn prime(&self, name: &str, k: usize, extra: usize) -> Result<usize, InvalidCode> {
+        let least = array::prime_from((k + extra).max(3));
+        let prime = self.spec.parameter(name).unwrap_or(least);
+        self.require(array::odd_prime(prime) && prime >= k + extra && prime < 1000, || {
+            format!("{name} must be an odd prime of at least {}; {name}={least} works", k + extra)
+        })?;
+        Ok(prime)
+    }
+
+    fn packet(&self) -> Result<usize, InvalidCode> {
+        let packet = self.spec.parameter("packet").unwrap_or(DEFAULT_PACKET);
+        self.require((8..=1 << 20).contains(&packet) && packet % 8 == 0, || {
+            format!("packet must be a multiple of 8 from 8 to 1048576; packet={DEFAULT_PACKET} is the default")
+        })?;
+        Ok(packet)
+    }
+
+    fn byte(
+        &self,
+        kernel: &'static dyn Kernel,
+        parity: Matrix,
+        tolerates: usize,
+        grs: Option<Grs>,
+        pq: bool,
+    ) -> Result<Arc<dyn Code>, InvalidCode> {
+        let numbers = if self.spec.name == "none" { vec![self.shape.k] } else { self.spec.numbers.clone() };
+        let spec = Spec { numbers, ..self.spec.clone() };
+        let definition = byte_code::Definition { spec, shape: self.shape, parity, tolerates, grs, pq };
+        Ok(Arc::new(ByteCode::new(kernel, definition)))
+    }
+
+    fn planes(
+        &self,
+        kernel: &'static dyn Kernel,
+        parameters: Vec<(String, usize)>,
+        layout: Layout,
+        coded: BitMatrix,
+        systematic: bool,
+    ) -> Result<Arc<dyn Code>, InvalidCode> {
+        let spec = Spec { parameters, ..self.spec.clone() };
+        let definition = plane_code::Definition { spec, shape: self.shape, layout, coded, systematic };
+        Ok(Arc::new(PlaneCode::new(kernel, definition)))
+    }
+
+    fn cauchy(&self, kernel: &'static dyn Kernel, elements: Matrix) -> Result<Arc<dyn Code>, InvalidCode> {
+        let packet = self.packet()?;
+        let layout = Layout { planes: 8, packet, short_tail: false };
+        self.planes(kernel, vec![("packet".into(), packet)], layout, expand(&elements), true)
+    }
+
+    fn array(
+        &self,
+        kernel: &'static dyn Kernel,
+        prime_name: &str,
+        prime: usize,
+        planes: usize,
+        coded: BitMatrix,
+    ) -> Result<Arc<dyn Code>, InvalidCode> {
+        let packet = self.packet()?;
+        let layout = Layout { planes, packet, short_tail: false };
+        let parameters = vec![(prime_name.to_owned(), prime), ("packet".into(), packet)];
+        self.planes(kernel, parameters, layout, coded, true)
+    }
+}

@@ -1,0 +1,128 @@
+//! Running an XOR program over blocks: compiled where that works, interpreted elsewhere.
+
+use gf::{Kernel, Program};
+use std::fmt;
+use std::ops::Range;
+
+/// How planes lie in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Planes of a block, w.
+    pub planes: usize,
+    /// Bytes of a plane in one region.
+    pub packet: usize,
+    /// Whether a block may end with one shorter region, whose packets share its length equally.
+    pub short_tail: bool,
+}
+
+impl Layout {
+    /// Bytes of one region.
+    pub fn region(self) -> usize {
+        self.planes * self.packet
+    }
+
+    /// What block lengths are multiples of.
+    pub fn unit(self) -> usize {
+        if self.short_tail { self.planes } else { self.region() }
+    }
+}
+
+/// A program ready to run in one layout.
+pub(crate) struct PlaneMap {
+    program: Program,
+    layout: Layout,
+    #[cfg(target_arch = "x86_64")]
+    compiled: Option<gf::jit::Compiled>,
+}
+
+impl PlaneMap {
+    pub fn new(kernel: &dyn Kernel, program: Program, layout: Layout) -> Self {
+        assert_eq!(program.planes(), layout.planes, "planes of program and layout");
+        Self {
+            #[cfg(target_arch = "x86_64")]
+            compiled: compile(kernel, &program, layout.packet),
+            program,
+            layout,
+        }
+    }
+
+    pub fn region_bytes(&self) -> usize {
+        self.layout.region()
+    }
+
+    /// Runs on the bytes of `at`, which begins at a region's begin.
+    pub fn run(&self, kernel: &dyn Kernel, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        let region = self.layout.region();
+        assert!(at.start.is_multiple_of(region), "{} is inside a region of {region} bytes", at.start);
+        let whole = at.start..at.end - at.len() % region;
+        let tail = whole.end..at.end;
+        if !whole.is_empty() {
+            self.regions(kernel, self.layout.packet, inputs, outputs, whole);
+        }
+        if !tail.is_empty() {
+            assert!(self.layout.short_tail && tail.len().is_multiple_of(self.layout.planes), "partial region {tail:?}");
+            self.tail(kernel, inputs, outputs, tail);
+        }
+    }
+
+    fn regions(
+        &self,
+        kernel: &dyn Kernel,
+        bytes: usize,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        at: Range<usize>,
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(compiled) = &self.compiled {
+            return compiled.run_partial(inputs, outputs, at, bytes);
+        }
+        let _ = bytes;
+        self.program.interpret(kernel, self.layout.packet, inputs, outputs, at);
+    }
+
+    /// The last, shorter region goes through one of full length.
+    fn tail(&self, kernel: &dyn Kernel, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        let (region, packet) = (self.layout.region(), self.layout.packet);
+        let short = at.len() / self.layout.planes;
+        let mut scratch = vec![0u8; (inputs.len() + outputs.len()) * region];
+        let (head, back) = scratch.split_at_mut(inputs.len() * region);
+        for (wide, input) in head.chunks_exact_mut(region).zip(inputs) {
+            for (to, from) in wide.chunks_exact_mut(packet).zip(input[at.clone()].chunks_exact(short)) {
+                to[..short].copy_from_slice(from);
+            }
+        }
+        let wide_inputs: Vec<&[u8]> = head.chunks_exact(region).collect();
+        let mut wide_outputs: Vec<&mut [u8]> = back.chunks_exact_mut(region).collect();
+        self.regions(kernel, short, &wide_inputs, &mut wide_outputs, 0..region);
+        for (output, wide) in outputs.iter_mut().zip(wide_outputs) {
+            for (to, from) in output[at.clone()].chunks_exact_mut(short).zip(wide.chunks_exact(packet)) {
+                to.copy_from_slice(&from[..short]);
+            }
+        }
+    }
+}
+
+/// Compiled for the widest registers that the kernel in use stands for, so that a forced kernel is obeyed here too.
+#[cfg(target_arch = "x86_64")]
+fn compile(kernel: &dyn Kernel, program: &Program, packet: usize) -> Option<gf::jit::Compiled> {
+    use gf::jit::{Compiled, Lane};
+    match kernel.name() {
+        "naive" | "ssse3" => None,
+        name if name.ends_with("avx512") => {
+            Compiled::new(program, packet, Lane::Avx512).or_else(|| Compiled::new(program, packet, Lane::Avx2))
+        }
+        _ => Compiled::new(program, packet, Lane::Avx2),
+    }
+}
+
+impl fmt::Debug for PlaneMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an XOR program of {} XORs", self.program.xors())?;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(compiled) = &self.compiled {
+            return write!(f, ", compiled ({} bytes, {:?})", compiled.code_bytes(), compiled.lane());
+        }
+        write!(f, ", interpreted")
+    }
+}
