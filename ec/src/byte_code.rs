@@ -51,7 +51,7 @@ impl ByteCode {
     }
 
     fn make_repair(&self, lost: &[usize], have: &[usize]) -> Result<Repair, Unrecoverable> {
-        let coefficients = solve(&self.checks, lost, have).map_err(|blocks| Unrecoverable {
+        let coefficients = solve(&self.checks, self.definition.shape.blocks(), lost, have).map_err(|blocks| Unrecoverable {
             blocks,
             have: have.len(),
             need: self.definition.shape.k,

@@ -63,12 +63,11 @@ fn pair(rows: &mut Matrix, a: usize, b: usize) -> (&mut Vec<u8>, &Vec<u8>) {
 }
 
 /// Solves `checks * blocks = 0` for the blocks of `wanted`, given those of `known`; every other block is unknown.
-/// `checks` has one column for each block. Returns for each wanted block its coefficients over all blocks (zero
+/// `checks` has a column for each of the `blocks`. Returns for each wanted block its coefficients over all blocks (zero
 /// outside `known`), or the wanted blocks that are not determined.
 ///
 /// Earlier checks are used first, so a code lists its cheap ones (local groups) first.
-pub fn solve(checks: &Matrix, wanted: &[usize], known: &[usize]) -> Result<Matrix, Vec<usize>> {
-    let blocks = checks.first().map_or(0, Vec::len);
+pub fn solve(checks: &Matrix, blocks: usize, wanted: &[usize], known: &[usize]) -> Result<Matrix, Vec<usize>> {
     let mut is_known = vec![false; blocks];
     known.iter().for_each(|&b| is_known[b] = true);
     let mut rows = checks.clone();
@@ -117,8 +116,8 @@ mod tests {
     fn only_what_is_determined_is_solved() {
         // Two checks over five blocks: a + b + c = 0 and c + d + e = 0.
         let checks = vec![vec![1, 1, 1, 0, 0], vec![0, 0, 1, 1, 1]];
-        assert_eq!(solve(&checks, &[0], &[1, 2]).unwrap(), [[0, 1, 1, 0, 0]]);
-        assert_eq!(solve(&checks, &[0], &[1, 3, 4]).unwrap(), [[0, 1, 0, 1, 1]]);
-        assert_eq!(solve(&checks, &[0, 3], &[1, 2]), Err(vec![3]));
+        assert_eq!(solve(&checks, 5, &[0], &[1, 2]).unwrap(), [[0, 1, 1, 0, 0]]);
+        assert_eq!(solve(&checks, 5, &[0], &[1, 3, 4]).unwrap(), [[0, 1, 0, 1, 1]]);
+        assert_eq!(solve(&checks, 5, &[0, 3], &[1, 2]), Err(vec![3]));
     }
 }

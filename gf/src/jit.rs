@@ -20,8 +20,8 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Bytes of every plane handled at a time.
-    pub const fn bytes(self) -> usize {
+    /// Bytes of a register.
+    const fn bytes(self) -> usize {
         match self {
             Self::Avx2 => 32,
             Self::Avx512 => 64,
@@ -36,11 +36,15 @@ impl Lane {
     }
 }
 
+/// Bytes of every plane in one turn of the loop: a cache line, whatever the width of the registers, so that a line is
+/// used up before others take its place.
+const TURN: usize = 64;
+
 /// Programs with more XORs than this would leave the instruction cache many times over; they are interpreted.
 const MOST_XORS: usize = 6000;
 
-/// `fn(blocks, start, end, spills, regions)`: runs the program on bytes `start..end` of every packet of so many regions,
-/// in whole lanes. `blocks` holds the addresses of the first region in the input blocks, then in the output blocks.
+/// `fn(blocks, start, end, scratch, regions)`: runs the program on bytes `start..end` of every packet of so many regions,
+/// in whole turns. `blocks` holds the addresses of the first region in the input blocks, then in the output blocks.
 type Entry = unsafe extern "sysv64" fn(*const *mut u8, usize, usize, *mut u8, usize);
 
 /// A compiled program.
@@ -51,23 +55,26 @@ pub struct Compiled {
     planes: usize,
     blocks: usize,
     inputs: usize,
-    /// Intermediate sums that found no register.
-    spills: usize,
+    /// Gathered inputs, and intermediate sums that found no register.
+    scratch_bytes: usize,
 }
 
 impl Compiled {
-    /// Compiles for packets of `packet` bytes, or None where this cannot be done: packets shorter than a lane, a
-    /// processor without the instructions, a system that forbids new code, a program too long to be worth it.
-    pub fn new(program: &Program, packet: usize, lane: Lane) -> Option<Self> {
+    /// Compiles for packets of `packet` bytes. With `gathered` the code first copies each turn's input bytes together:
+    /// dearer, but it touches each of the inputs' cache lines once, for blocks that compete for the same cache sets.
+    ///
+    /// None where this cannot be done: packets shorter than a turn, a processor without the instructions, a system that
+    /// forbids new code, a program too long to be worth it.
+    pub fn new(program: &Program, packet: usize, lane: Lane, gathered: bool) -> Option<Self> {
         let runs = match lane {
             Lane::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
             Lane::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
         };
         let region = program.planes() * packet;
-        if !runs || packet < lane.bytes() || program.xors() > MOST_XORS || i32::try_from(2 * region).is_err() {
+        if !runs || packet < TURN || program.xors() > MOST_XORS || i32::try_from(2 * region).is_err() {
             return None;
         }
-        let (code, spills) = Compiler::new(program, packet, lane).ok()?.compile(program).ok()?;
+        let (code, scratch_bytes) = Compiler::new(program, packet, lane, gathered).ok()?.compile(program).ok()?;
         let mut map = memmap2::MmapMut::map_anon(code.len()).ok()?;
         map.copy_from_slice(&code);
         Some(Self {
@@ -77,7 +84,7 @@ impl Compiled {
             planes: program.planes(),
             blocks: program.inputs() + program.outputs(),
             inputs: program.inputs(),
-            spills,
+            scratch_bytes,
         })
     }
 
@@ -96,19 +103,18 @@ impl Compiled {
         self.run_partial(inputs, outputs, at, self.packet);
     }
 
-    /// As `run`, but only the first `bytes` of every packet are made (at least; whole lanes are written).
+    /// As `run`, but only the first `bytes` of every packet are made (at least; whole turns are written).
     pub fn run_partial(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: std::ops::Range<usize>, bytes: usize) {
         crate::kernel::check(inputs, outputs, &at);
         let region = self.planes * self.packet;
         assert!(at.start.is_multiple_of(region) && at.end.is_multiple_of(region), "{at:?} is not whole regions");
         assert!(inputs.len() == self.inputs && inputs.len() + outputs.len() == self.blocks, "block count");
-        let lane = self.lane.bytes();
-        let bytes = bytes.next_multiple_of(lane).min(self.packet);
-        let whole = bytes - bytes % lane;
+        let bytes = bytes.next_multiple_of(TURN).min(self.packet);
+        let whole = bytes - bytes % TURN;
         // SAFETY: the map begins with the code of an `Entry`, written by `Compiler` for the sysv64 convention.
         let entry: Entry = unsafe { std::mem::transmute(self.code.as_ptr()) };
-        let mut spills = Aligned::zeroed(self.spills * lane);
-        let spills = spills.as_mut_slice().as_mut_ptr();
+        let mut scratch = Aligned::zeroed(self.scratch_bytes);
+        let scratch = scratch.as_mut_slice().as_mut_ptr();
         let blocks: Vec<*mut u8> = (inputs.iter().map(|b| b.as_ptr().cast_mut()))
             .chain(outputs.iter_mut().map(|b| b.as_mut_ptr()))
             .map(|p| p.wrapping_add(at.start))
@@ -118,18 +124,18 @@ impl Compiled {
             return;
         }
         // SAFETY: every block reaches `at.end` (checked above), and the code touches `regions` times `planes * packet`
-        // bytes from each pointer, reads only inputs and outputs already made, and writes only outputs. A last lane that
+        // bytes from each pointer, reads only inputs and outputs already made, and writes only outputs. A last turn that
         // overlaps the one before computes the same bytes again from inputs, which it never writes.
         unsafe {
-            entry(blocks.as_ptr(), 0, whole, spills, regions);
+            entry(blocks.as_ptr(), 0, whole, scratch, regions);
             if whole < bytes {
-                entry(blocks.as_ptr(), bytes - lane, bytes, spills, regions);
+                entry(blocks.as_ptr(), bytes - TURN, bytes, scratch, regions);
             }
         }
     }
 }
 
-/// General registers that hold block addresses; rdi, rsi, rax and rbp hold the table, end, offset and spills.
+/// General registers that hold block addresses; rdi, rsi, rax and rbp hold the table, end, offset and scratch.
 const POINTERS: [AsmRegister64; 11] = [rcx, rdx, rbx, r8, r9, r10, r11, r12, r13, r14, r15];
 
 const YMM: [AsmRegisterYmm; 16] =
@@ -144,6 +150,17 @@ const ZMM: [AsmRegisterZmm; 32] = [
 /// Sources added in one go: fewer than the pointer registers, so that none is reassigned before it is read, and than
 /// the vector registers, so that a target is always found.
 const SOURCES_AT_ONCE: usize = 6;
+
+/// For each value the steps that use it, the last first, so that the next use is dropped by popping.
+fn uses(program: &Program) -> HashMap<Plane, Vec<usize>> {
+    let mut uses: HashMap<Plane, Vec<usize>> = HashMap::new();
+    for (at, step) in program.steps().iter().enumerate().rev() {
+        for source in &step.sources {
+            uses.entry(*source).or_default().push(at);
+        }
+    }
+    uses
+}
 
 /// An operand of a sum: in a register, or in memory.
 #[derive(Clone, Copy)]
@@ -164,21 +181,20 @@ struct Compiler {
     uses: HashMap<Plane, Vec<usize>>,
     /// Stack slots of spilled temporaries.
     slots: HashMap<Plane, usize>,
+    spills: usize,
+    /// Whether inputs are read from the scratch area, where `gather` puts them.
+    gathered: bool,
+    /// Where spilled temporaries begin in the scratch area.
+    spill_base: usize,
     /// Which block's address each pointer register holds, and when it was used last.
     pointers: Vec<(Option<usize>, usize)>,
-    step: usize,
+    /// Bytes into the turn.
+    offset: usize,
     clock: usize,
 }
 
 impl Compiler {
-    fn new(program: &Program, packet: usize, lane: Lane) -> Result<Self, IcedError> {
-        let mut uses: HashMap<Plane, Vec<usize>> = HashMap::new();
-        // In reverse, so that the next use is at the end and is dropped by popping.
-        for (at, step) in program.steps().iter().enumerate().rev() {
-            for source in &step.sources {
-                uses.entry(*source).or_default().push(at);
-            }
-        }
+    fn new(program: &Program, packet: usize, lane: Lane, gathered: bool) -> Result<Self, IcedError> {
         Ok(Self {
             asm: CodeAssembler::new(64)?,
             lane,
@@ -186,10 +202,13 @@ impl Compiler {
             planes: program.planes(),
             inputs: program.inputs(),
             held: vec![None; lane.registers()],
-            uses,
+            uses: HashMap::new(),
             slots: HashMap::new(),
+            spills: 0,
+            gathered,
+            spill_base: if gathered { program.inputs() * program.planes() * TURN } else { 0 },
             pointers: vec![(None, 0); POINTERS.len()],
-            step: 0,
+            offset: 0,
             clock: 0,
         })
     }
@@ -219,11 +238,18 @@ impl Compiler {
         self.asm.cmp(rax, rsi)?;
         self.asm.jae(done)?;
         self.asm.set_label(&mut again)?;
-        for (at, step) in program.steps().iter().enumerate() {
-            self.step = at;
-            self.emit(step)?;
+        if self.gathered {
+            self.gather(program)?;
         }
-        self.asm.add(rax, self.lane.bytes() as i32)?;
+        for offset in (0..TURN).step_by(self.lane.bytes()) {
+            self.offset = offset;
+            self.uses = uses(program);
+            self.slots.clear();
+            for step in program.steps() {
+                self.emit(step)?;
+            }
+        }
+        self.asm.add(rax, TURN as i32)?;
         self.asm.cmp(rax, rsi)?;
         self.asm.jb(again)?;
         self.asm.dec(qword_ptr(rsp + 8))?;
@@ -239,7 +265,23 @@ impl Compiler {
         }
         self.asm.vzeroupper()?;
         self.asm.ret()?;
-        Ok((self.asm.assemble(0)?, self.slots.len()))
+        Ok((self.asm.assemble(0)?, self.spill_base + self.spills * self.lane.bytes()))
+    }
+
+    /// Copies the turn's bytes of every input plane that is used into the scratch area.
+    fn gather(&mut self, program: &Program) -> Result<(), IcedError> {
+        let used = uses(program);
+        for i in (0..program.inputs() * self.planes).filter(|&i| used.contains_key(&Plane::Input(i))) {
+            for offset in (0..TURN).step_by(self.lane.bytes()) {
+                self.offset = offset;
+                let from = self.block_address(i / self.planes, i % self.planes)?;
+                // Two registers in turn, so that a load need not wait for the store before it.
+                let register = (i * TURN + offset) / self.lane.bytes() % 2;
+                self.load(register, from)?;
+                self.store(ptr(rbp + (i * TURN + offset) as i32), register)?;
+            }
+        }
+        Ok(())
     }
 
     /// One sum: a few sources at a time into one register, then to memory if it is an output.
@@ -326,6 +368,7 @@ impl Compiler {
             && !self.slots.contains_key(&value)
         {
             self.slots.insert(value, self.slots.len());
+            self.spills = self.spills.max(self.slots.len());
             let address = self.address(value)?;
             self.store(address, register)?;
         }
@@ -334,17 +377,17 @@ impl Compiler {
 
     /// The memory behind a value, for the lane at the offset in rax.
     fn address(&mut self, value: Plane) -> Result<AsmMemoryOperand, IcedError> {
-        let (first_block, i) = match value {
-            Plane::Temporary(_) => {
-                let slot = self.slots[&value] * self.lane.bytes();
-                return Ok(ptr(rbp + i32::try_from(slot).expect("bounded by the XOR limit")));
-            }
-            Plane::Input(i) => (0, i),
-            Plane::Output(i) => (self.inputs, i),
-        };
-        let register = self.pointer(first_block + i / self.planes)?;
-        let plane = i32::try_from(i % self.planes * self.packet).expect("checked in Compiled::new");
-        Ok(ptr(register + rax + plane))
+        match value {
+            Plane::Temporary(_) => Ok(ptr(rbp + (self.spill_base + self.slots[&value] * self.lane.bytes()) as i32)),
+            Plane::Input(i) if self.gathered => Ok(ptr(rbp + (i * TURN + self.offset) as i32)),
+            Plane::Input(i) => self.block_address(i / self.planes, i % self.planes),
+            Plane::Output(i) => self.block_address(self.inputs + i / self.planes, i % self.planes),
+        }
+    }
+
+    fn block_address(&mut self, block: usize, plane: usize) -> Result<AsmMemoryOperand, IcedError> {
+        let register = self.pointer(block)?;
+        Ok(ptr(register + rax + (plane * self.packet + self.offset) as i32))
     }
 
     /// A general register with the block's address.

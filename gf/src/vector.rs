@@ -36,6 +36,12 @@ pub(crate) trait Vector: Copy {
     unsafe fn mul_add(self, split: Self::Split, factor: Self::Factor) -> Self {
         self.xor(Self::mul(split, factor))
     }
+    /// Asks for the cache line at an address, which need not be valid.
+    #[inline(always)]
+    unsafe fn prefetch(p: *const u8) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
     /// Every byte times 2.
     unsafe fn double(self) -> Self;
 }

@@ -204,8 +204,10 @@ proptest! {
             prop_assert!(run(&|i, o| program.interpret(kernel, packet, i, o, 0..length)) == expected);
         }
         for lane in [Lane::Avx2, Lane::Avx512] {
-            if let Some(compiled) = Compiled::new(&program, packet, lane) {
-                prop_assert!(run(&|i, o| compiled.run(i, o, 0..length)) == expected, "{:?}", lane);
+            for gathered in [false, true] {
+                if let Some(compiled) = Compiled::new(&program, packet, lane, gathered) {
+                    prop_assert!(run(&|i, o| compiled.run(i, o, 0..length)) == expected, "{:?} {}", lane, gathered);
+                }
             }
         }
     }

@@ -18,12 +18,15 @@ fn ones(e: u8) -> u32 {
     (0..8).map(|x| mul(e, power(2, x)).count_ones()).sum()
 }
 
-/// Jerasure `cauchy_good_general_coding_matrix`, w = 8. For m = 2 rows of ones and of the sparsest elements in the
-/// library's order; else `original` with columns divided by their first entry, and each row by the entry that leaves
+/// Jerasure `cauchy_good_general_coding_matrix`, w = 8. For m = 2 a row of ones and the elements in order of
+/// their ones (k <= 254, so there are enough); else `original` with columns divided by their first entry, and each row by the entry that leaves
 /// the fewest ones (the first strict improvement wins).
 pub(crate) fn good(k: usize, m: usize) -> Matrix {
-    if m == 2 && k <= SPARSEST.len() {
-        return vec![vec![1; k], SPARSEST[..k].to_vec()];
+    if m == 2 {
+        let mut sparsest: Vec<u8> = (1..=255).collect();
+        sparsest.sort_by_key(|&e| (ones(e), e));
+        sparsest.truncate(k);
+        return vec![vec![1; k], sparsest];
     }
     let mut a = original(k, m);
     for j in 0..k {
@@ -46,6 +49,3 @@ pub(crate) fn good(k: usize, m: usize) -> Matrix {
     }
     a
 }
-
-/// The second row of Jerasure's m = 2 matrix for w = 8, read from the library itself (`bench/peers`, golden files).
-const SPARSEST: [u8; 16] = [1, 2, 142, 4, 71, 8, 70, 173, 3, 35, 143, 16, 17, 67, 134, 0];

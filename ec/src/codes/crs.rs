@@ -10,7 +10,7 @@ use crate::xor::bits::BitMatrix;
 const TABLE: &str = include_str!("crs_points.txt");
 
 /// Bytes of a packet: four planes are a page, so that a region of every block is one page.
-pub(crate) const PACKET: usize = 1024;
+pub(crate) const PACKET: usize = 64;
 
 /// Planes of a block.
 pub(crate) fn planes(k: usize, m: usize) -> usize {

@@ -125,7 +125,6 @@ impl BitMatrix {
     }
 
     /// Ones in the whole matrix.
-    #[cfg(test)]
     pub fn weight(&self) -> usize {
         self.bits.iter().map(|w| w.count_ones() as usize).sum()
     }

@@ -6,15 +6,19 @@ use super::bits::BitMatrix;
 use gf::{Plane, Program, Step};
 
 /// Matrices with more ones than this are not searched for common pairs: the search is quadratic in the planes.
-const MOST_ONES: usize = 60_000;
+const MOST_ONES: usize = 20_000;
 
-/// The shortest program of several tries, the same for the same matrix always.
+/// Ones that all tries together may go through, so that making a code of many planes stays a matter of milliseconds.
+const TRY_ONES: usize = 10_000;
+
+/// The shortest program of up to `tries` tries, the same for the same matrix always.
 pub(crate) fn program(matrix: &BitMatrix, planes: usize, tries: usize) -> Program {
     let candidate = |seed| {
         let (pairs, rows) = common_pairs(matrix, &mut fastrand::Rng::with_seed(seed));
         order(matrix, planes, pairs, rows)
     };
-    (0..tries.max(1) as u64).map(candidate).min_by_key(Program::xors).expect("at least one try")
+    let tries = tries.min(TRY_ONES / matrix.weight().max(1)).max(1);
+    (0..tries as u64).map(candidate).min_by_key(Program::xors).expect("at least one try")
 }
 
 /// Values are numbered: inputs first, then the pairs taken out, each the sum of two earlier values.
@@ -43,12 +47,12 @@ fn common_pairs(matrix: &BitMatrix, random: &mut fastrand::Rng) -> (Pairs, Vec<V
         if most < 2 {
             break;
         }
-        let ties = (0..best.len()).filter(|&b| best[b] == most).flat_map(|b| {
-            let row = &counts[b];
-            (0..b).filter(move |&a| row[a] == most).map(move |a| [a, b])
-        });
-        let ties: Vec<[usize; 2]> = ties.collect();
-        let [a, b] = ties[random.usize(..ties.len())];
+        // Any of the best pairs: first one of the values that have one, then one of its partners.
+        let highs: Vec<usize> = (0..best.len()).filter(|&b| best[b] == most).collect();
+        let b = highs[random.usize(..highs.len())];
+        let lows: Vec<usize> = (0..b).filter(|&a| counts[b][a] == most).collect();
+        let a = lows[random.usize(..lows.len())];
+        pairs.push([a, b]);
         let new = members.len();
         let both: Vec<u64> = members[a].iter().zip(&members[b]).map(|(a, b)| a & b).collect();
         for word in 0..words {
@@ -56,17 +60,20 @@ fn common_pairs(matrix: &BitMatrix, random: &mut fastrand::Rng) -> (Pairs, Vec<V
             members[b][word] &= !both[word];
         }
         members.push(both);
-        pairs.push([a, b]);
         counts.push(vec![0; new]);
         best.push(0);
         for value in [a, b, new] {
             for other in (0..=new).filter(|&o| o != value) {
                 let (low, high) = (value.min(other), value.max(other));
-                counts[high][low] = shared(&members[low], &members[high]);
+                let before = std::mem::replace(&mut counts[high][low], shared(&members[low], &members[high]));
+                let now = counts[high][low];
+                // Only a row that may have lost its greatest count is looked through again.
+                if now >= best[high] {
+                    best[high] = now;
+                } else if before == best[high] {
+                    best[high] = counts[high].iter().copied().max().unwrap_or(0);
+                }
             }
-        }
-        for (value, best) in best.iter_mut().enumerate() {
-            *best = counts[value].iter().copied().max().unwrap_or(0);
         }
     }
     for (row, sum) in sums.iter_mut().enumerate() {

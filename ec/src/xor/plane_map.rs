@@ -3,6 +3,7 @@
 use gf::{Kernel, Program};
 use std::fmt;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// How planes lie in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,9 @@ pub(crate) struct PlaneMap {
     layout: Layout,
     #[cfg(target_arch = "x86_64")]
     compiled: Option<gf::jit::Compiled>,
+    /// For input blocks that crowd each other out of the first-level cache; made when it is first needed.
+    #[cfg(target_arch = "x86_64")]
+    gathered: OnceLock<Option<gf::jit::Compiled>>,
 }
 
 impl PlaneMap {
@@ -40,7 +44,9 @@ impl PlaneMap {
         assert_eq!(program.planes(), layout.planes, "planes of program and layout");
         Self {
             #[cfg(target_arch = "x86_64")]
-            compiled: compile(kernel, &program, layout.packet),
+            compiled: compile(kernel, &program, layout.packet, false),
+            #[cfg(target_arch = "x86_64")]
+            gathered: OnceLock::new(),
             program,
             layout,
         }
@@ -75,7 +81,10 @@ impl PlaneMap {
     ) {
         #[cfg(target_arch = "x86_64")]
         if let Some(compiled) = &self.compiled {
-            return compiled.run_partial(inputs, outputs, at, bytes);
+            // A register of a whole cache line takes the line at once and gains nothing.
+            let gathered = (compiled.lane() == gf::jit::Lane::Avx2 && crowded(inputs, self.layout))
+                .then(|| self.gathered.get_or_init(|| compile(kernel, &self.program, self.layout.packet, true)).as_ref());
+            return gathered.flatten().unwrap_or(compiled).run_partial(inputs, outputs, at, bytes);
         }
         let _ = bytes;
         self.program.interpret(kernel, self.layout.packet, inputs, outputs, at);
@@ -105,15 +114,31 @@ impl PlaneMap {
 
 /// Compiled for the widest registers that the kernel in use stands for, so that a forced kernel is obeyed here too.
 #[cfg(target_arch = "x86_64")]
-fn compile(kernel: &dyn Kernel, program: &Program, packet: usize) -> Option<gf::jit::Compiled> {
+fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, gathered: bool) -> Option<gf::jit::Compiled> {
     use gf::jit::{Compiled, Lane};
     match kernel.name() {
         "naive" | "ssse3" => None,
         name if name.ends_with("avx512") => {
-            Compiled::new(program, packet, Lane::Avx512).or_else(|| Compiled::new(program, packet, Lane::Avx2))
+            Compiled::new(program, packet, Lane::Avx512, gathered)
+                .or_else(|| Compiled::new(program, packet, Lane::Avx2, gathered))
         }
-        _ => Compiled::new(program, packet, Lane::Avx2),
+        _ => Compiled::new(program, packet, Lane::Avx2, gathered),
     }
+}
+
+/// Whether more planes of the inputs begin in one set of the first-level cache than it has ways to spare beside the
+/// outputs: true of page-aligned blocks, whose lines then evict each other between two uses.
+#[cfg(target_arch = "x86_64")]
+fn crowded(inputs: &[&[u8]], layout: Layout) -> bool {
+    const SETS: usize = 64;
+    const WAYS: u16 = 6;
+    let mut lines = [0u16; SETS];
+    for block in inputs {
+        for plane in 0..layout.planes {
+            lines[(block.as_ptr().addr() + plane * layout.packet) / 64 % SETS] += 1;
+        }
+    }
+    lines.iter().any(|&count| count > WAYS)
 }
 
 impl fmt::Debug for PlaneMap {

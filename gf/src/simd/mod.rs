@@ -11,6 +11,10 @@ use std::ops::Range;
 /// The most blocks on one side of a map: points of the field.
 pub(crate) const MAX_BLOCKS: usize = 256;
 
+/// How far ahead of its loads a pass over many blocks asks for their bytes: the processor's own prefetchers follow
+/// about a dozen streams, a stripe may have hundreds.
+pub(crate) const PREFETCH_BYTES: usize = 256;
+
 /// What a partial last step may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {

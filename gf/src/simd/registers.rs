@@ -1,6 +1,6 @@
 //! `Grouped` with everything in registers: accumulators for the outputs of a pass, one input group at a time.
 
-use super::MAX_BLOCKS;
+use super::{MAX_BLOCKS, PREFETCH_BYTES};
 use crate::grouped::{Grouped, Pass};
 use crate::vector::Vector;
 use std::ops::Range;
@@ -8,6 +8,9 @@ use std::ops::Range;
 /// Registers of each block held at a time: a cache line with the narrower sets, so that each line is touched once even
 /// when all blocks fall into the same cache set.
 const UNROLL: usize = 2;
+
+/// Inputs of more bytes than this in all are taken to come from memory, and are prefetched.
+const FAR_BYTES: usize = 256 << 10;
 
 /// Bytes of one step.
 pub(crate) const fn step<V: Vector>() -> usize {
@@ -54,10 +57,15 @@ unsafe fn dispatch<V: Vector>(
     table: *const u8,
     at: Range<usize>,
 ) {
+    let far = at.len() * inputs.len() > FAR_BYTES;
     macro_rules! instances {
         ($(($g:literal, $p:literal, $ones:literal)),+ $(,)?) => {
             match (size, pass.count, pass.ones) {
-                $(($g, $p, $ones) => run::<V, $g, $p, $ones>(zero_first, inputs, outputs, table, at),)+
+                $(($g, $p, $ones) => if far {
+                    run::<V, $g, $p, $ones, true>(zero_first, inputs, outputs, table, at)
+                } else {
+                    run::<V, $g, $p, $ones, false>(zero_first, inputs, outputs, table, at)
+                },)+
                 other => unreachable!("no instance for {other:?}"),
             }
         };
@@ -70,9 +78,10 @@ unsafe fn dispatch<V: Vector>(
     );
 }
 
-/// One pass: G points in a group, P output groups, ONES when output 0 is a plain XOR.
+/// One pass: G points in a group, P output groups, ONES when output 0 is a plain XOR,
+/// FAR when the inputs come from memory.
 #[inline(always)]
-unsafe fn run<V: Vector, const G: usize, const P: usize, const ONES: bool>(
+unsafe fn run<V: Vector, const G: usize, const P: usize, const ONES: bool, const FAR: bool>(
     zero_first: bool,
     inputs: &[*const u8],
     outputs: &[*mut u8; 8],
@@ -87,12 +96,12 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const ONES: bool>(
         let mut factors = table;
         let mut group = 0;
         if G > 1 && zero_first {
-            absorb::<V, G, P, ONES, true>(&mut sum, inputs.as_ptr(), factors, pos);
+            absorb::<V, G, P, ONES, FAR, true>(&mut sum, inputs.as_ptr(), factors, pos);
             factors = factors.add(group_factors);
             group = 1;
         }
         while group < groups {
-            absorb::<V, G, P, ONES, false>(&mut sum, inputs.as_ptr().add(group * G), factors, pos);
+            absorb::<V, G, P, ONES, FAR, false>(&mut sum, inputs.as_ptr().add(group * G), factors, pos);
             factors = factors.add(group_factors);
             group += 1;
         }
@@ -111,7 +120,7 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const ONES: bool>(
 
 /// Adds one input group to the sums. ZERO: the group stands at shift 0, where most twiddles are zero.
 #[inline(always)]
-unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, const ZERO: bool>(
+unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, const FAR: bool, const ZERO: bool>(
     sum: &mut [[[V; UNROLL]; G]; P],
     inputs: *const *const u8,
     factors: *const u8,
@@ -120,6 +129,11 @@ unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, co
     let mut c = [[V::zero(); UNROLL]; G];
     for (i, value) in c.iter_mut().enumerate() {
         let p = (*inputs.add(i)).add(pos);
+        if FAR {
+            for line in (0..step::<V>()).step_by(64) {
+                V::prefetch(p.wrapping_add(line + PREFETCH_BYTES));
+            }
+        }
         for (u, v) in value.iter_mut().enumerate() {
             *v = V::load(p.add(u * V::BYTES));
         }

@@ -1,7 +1,7 @@
 //! `Grouped` through a tile in the first-level cache, for wide codes and large groups: coefficients of every group
 //! for a few bytes of each block, transformed two layers at a time in registers.
 
-use super::MAX_BLOCKS;
+use super::{MAX_BLOCKS, PREFETCH_BYTES};
 use crate::coset::twiddle_offset;
 use crate::factors::Aligned;
 use crate::grouped::{Grouped, NO_BLOCK, Way};
@@ -32,6 +32,11 @@ pub(crate) unsafe fn grouped<V: Vector>(
             let work = coefficients.add(g * size * width);
             for (i, &block) in group.blocks.iter().enumerate() {
                 let slot = work.add(i * width);
+                if block != NO_BLOCK {
+                    for line in (pos..pos + width).step_by(64) {
+                        V::prefetch(inputs[block].as_ptr().wrapping_add(line + PREFETCH_BYTES));
+                    }
+                }
                 match (block, spec.input_scale.is_empty()) {
                     (NO_BLOCK, _) => std::ptr::write_bytes(slot, 0, width),
                     (_, true) => copy::<V>(inputs[block].as_ptr().add(pos), slot, width),

@@ -5,6 +5,9 @@ use crate::field::affine_matrix;
 use crate::vector::Vector;
 use core::arch::x86_64::*;
 
+/// Multiplication by 2, worked out at compile time.
+const DOUBLE: u64 = affine_matrix(2);
+
 #[derive(Clone, Copy)]
 pub(crate) struct GfniAvx2(__m256i);
 
@@ -47,6 +50,6 @@ impl Vector for GfniAvx2 {
     }
     #[inline(always)]
     unsafe fn double(self) -> Self {
-        Self::mul(self.0, _mm256_set1_epi64x(affine_matrix(2) as i64))
+        Self::mul(self.0, _mm256_set1_epi64x(DOUBLE as i64))
     }
 }

@@ -4,6 +4,9 @@ use crate::field::affine_matrix;
 use crate::vector::Vector;
 use core::arch::x86_64::*;
 
+/// Multiplication by 2, worked out at compile time.
+const DOUBLE: u64 = affine_matrix(2);
+
 #[derive(Clone, Copy)]
 pub(crate) struct GfniAvx512(__m512i);
 
@@ -53,6 +56,6 @@ impl Vector for GfniAvx512 {
     }
     #[inline(always)]
     unsafe fn double(self) -> Self {
-        Self::mul(self.0, _mm512_set1_epi64(affine_matrix(2) as i64))
+        Self::mul(self.0, _mm512_set1_epi64(DOUBLE as i64))
     }
 }
