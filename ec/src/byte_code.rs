@@ -1,7 +1,7 @@
 //! Codes whose blocks are bytes of GF(2^8): a generator matrix, one row per stored block.
 
-use crate::code::{Code, Read, Repair, Unrecoverable};
 use crate::cache::Cache;
+use crate::code::{Code, Read, Repair, Unrecoverable};
 use crate::grs::Grs;
 use crate::linear::{Matrix, solve};
 use crate::spec::{Shape, Spec};
@@ -51,11 +51,8 @@ impl ByteCode {
     }
 
     fn make_repair(&self, lost: &[usize], have: &[usize]) -> Result<Repair, Unrecoverable> {
-        let coefficients = solve(&self.checks, self.definition.shape.blocks(), lost, have).map_err(|blocks| Unrecoverable {
-            blocks,
-            have: have.len(),
-            need: self.definition.shape.k,
-        })?;
+        let coefficients = solve(&self.checks, self.definition.shape.blocks(), lost, have)
+            .map_err(|blocks| Unrecoverable { blocks, have: have.len(), need: self.definition.shape.k })?;
         let blocks = self.definition.shape.blocks();
         let reads: Vec<usize> = (0..blocks).filter(|&b| coefficients.iter().any(|row| row[b] != 0)).collect();
         let matrix: Vec<u8> = coefficients.iter().flat_map(|row| reads.iter().map(|&b| row[b])).collect();

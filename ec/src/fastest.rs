@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const HOPELESS: usize = 4;
 
 /// Bytes of every block in a trial: long enough to be typical, short enough to stay in cache.
-const TRIAL_BYTES: usize = 1024;
+const TRIAL_BYTES: usize = 4096;
 
 /// Rounds of trials; the least time of each candidate counts, which a busy machine disturbs little.
 const ROUNDS: usize = 5;

@@ -71,10 +71,8 @@ impl PlaneCode {
         let w = self.definition.layout.planes;
         let known: Vec<usize> = have.iter().map(|&p| self.slot(p)).collect();
         let solved = self.equations.solve(&self.planes_of(slots), &self.planes_of(&known)).map_err(|planes| {
-            let mut blocks: Vec<usize> = planes
-                .iter()
-                .filter_map(|p| slots.iter().position(|s| s == &(p / w)).map(|at| names[at]))
-                .collect();
+            let mut blocks: Vec<usize> =
+                planes.iter().filter_map(|p| slots.iter().position(|s| s == &(p / w)).map(|at| names[at])).collect();
             blocks.dedup();
             Unrecoverable { blocks, have: have.len(), need: self.definition.shape.k }
         })?;

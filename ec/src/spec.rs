@@ -112,7 +112,20 @@ mod tests {
 
     #[test]
     fn malformed_specs_are_refused() {
-        for text in ["", "rs", "rs:", ":4+2", "rs:4+", "rs:4+-2", "rs:4+2,", "rs:4+2,w", "rs:1+2+3+4", "rs:99999999+1", "RS:4+2", "rs:4+2,w=3,w=3"] {
+        for text in [
+            "",
+            "rs",
+            "rs:",
+            ":4+2",
+            "rs:4+",
+            "rs:4+-2",
+            "rs:4+2,",
+            "rs:4+2,w",
+            "rs:1+2+3+4",
+            "rs:99999999+1",
+            "RS:4+2",
+            "rs:4+2,w=3,w=3",
+        ] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
         }
     }

@@ -76,5 +76,8 @@ fn check(code: &dyn Code, data: &[Vec<u8>], theirs: &[u8], random: &mut fastrand
     let reads: Vec<&[u8]> = repair.reads().iter().map(|r| stored[r.block]).collect();
     let mut made = vec![0u8; lost.len() * length];
     repair.run(&reads, &mut made.chunks_exact_mut(length).collect::<Vec<_>>());
-    assert!(made.chunks_exact(length).zip(&lost).all(|(made, &b)| made == stored[b]), "{code:?}: {lost:?} decode wrongly");
+    assert!(
+        made.chunks_exact(length).zip(&lost).all(|(made, &b)| made == stored[b]),
+        "{code:?}: {lost:?} decode wrongly"
+    );
 }

@@ -5,18 +5,67 @@ use std::sync::Arc;
 
 /// Shapes small enough for all their patterns.
 const CODES: &[&str] = &[
-    "rs:1+1", "rs:2+1", "rs:4+2", "rs:3+3", "rs:5+3", "rs:8+4", "rs:1+4", "rs:10+3", "rs:6+6", "rs:4+8",
-    "rs-points:4+2", "rs-points:5+3", "rs-points:8+4", "rs-points:2+6",
-    "rs-isa-vandermonde:4+2", "rs-isa-vandermonde:7+3", "rs-isa-vandermonde:6+4",
-    "rs-vandermonde:4+2", "rs-vandermonde:6+4", "zfec:3+7", "zfec:4+2",
-    "cauchy-original:4+2,packet=64", "cauchy-original:5+3,packet=8", "cauchy-good:4+2,packet=32", "cauchy-good:5+3,packet=40",
-    "liberation:2+2,packet=32", "liberation:4+2,packet=8", "liberation:7+2,packet=32", "liberation:5+2,w=11,packet=8",
-    "evenodd:1+2,packet=32", "evenodd:3+2,packet=32", "evenodd:5+2,packet=8", "evenodd:6+2,packet=32", "evenodd:4+2,p=7,packet=32",
-    "rdp:2+2,packet=32", "rdp:4+2,packet=8", "rdp:5+2,packet=32", "rdp:6+2,packet=32", "rdp:3+2,p=11,packet=32",
-    "gluster:2+1", "gluster:4+2", "gluster:4+3",
-    "crs:2+1", "crs:4+2", "crs:5+3", "crs:8+4", "crs:3+5", "crs:12+3", "crs:14+3", "crs:1+6",
-    "raid6:1+2", "raid6:4+2", "raid6:9+2", "xor:1+1", "xor:5+1", "replica:1+3", "none:3",
-    "lrc:4+2+2", "lrc:6+2+2", "lrc:6+3+1", "lrc:3+3+3",
+    "rs:1+1",
+    "rs:2+1",
+    "rs:4+2",
+    "rs:3+3",
+    "rs:5+3",
+    "rs:8+4",
+    "rs:1+4",
+    "rs:10+3",
+    "rs:6+6",
+    "rs:4+8",
+    "rs-points:4+2",
+    "rs-points:5+3",
+    "rs-points:8+4",
+    "rs-points:2+6",
+    "rs-isa-vandermonde:4+2",
+    "rs-isa-vandermonde:7+3",
+    "rs-isa-vandermonde:6+4",
+    "rs-vandermonde:4+2",
+    "rs-vandermonde:6+4",
+    "zfec:3+7",
+    "zfec:4+2",
+    "cauchy-original:4+2,packet=64",
+    "cauchy-original:5+3,packet=8",
+    "cauchy-good:4+2,packet=32",
+    "cauchy-good:5+3,packet=40",
+    "liberation:2+2,packet=32",
+    "liberation:4+2,packet=8",
+    "liberation:7+2,packet=32",
+    "liberation:5+2,w=11,packet=8",
+    "evenodd:1+2,packet=32",
+    "evenodd:3+2,packet=32",
+    "evenodd:5+2,packet=8",
+    "evenodd:6+2,packet=32",
+    "evenodd:4+2,p=7,packet=32",
+    "rdp:2+2,packet=32",
+    "rdp:4+2,packet=8",
+    "rdp:5+2,packet=32",
+    "rdp:6+2,packet=32",
+    "rdp:3+2,p=11,packet=32",
+    "gluster:2+1",
+    "gluster:4+2",
+    "gluster:4+3",
+    "crs:2+1",
+    "crs:4+2",
+    "crs:5+3",
+    "crs:8+4",
+    "crs:3+5",
+    "crs:12+3",
+    "crs:14+3",
+    "crs:1+6",
+    "raid6:1+2",
+    "raid6:4+2",
+    "raid6:9+2",
+    "xor:1+1",
+    "xor:5+1",
+    "replica:1+3",
+    "none:3",
+    "lrc:4+2+2",
+    "lrc:6+2+2",
+    "lrc:6+3+1",
+    "lrc:3+3+3",
 ];
 
 /// A stripe: its data blocks, and its stored blocks.
@@ -65,9 +114,15 @@ fn every_pattern_of_up_to_tolerated_losses_is_repaired() {
                 Ok(repair) => {
                     assert!(lost.len() <= m, "{text} claims to repair {lost:?}");
                     let made = run(&repair, &stored);
-                    assert!(lost.iter().zip(&made).all(|(&b, made)| *made == stored[b]), "{text} repairs {lost:?} wrongly");
+                    assert!(
+                        lost.iter().zip(&made).all(|(&b, made)| *made == stored[b]),
+                        "{text} repairs {lost:?} wrongly"
+                    );
                     if k > 1 {
-                        assert!(repair.reads().len() <= k || !code.spec().name.starts_with("rs"), "{text} reads too much");
+                        assert!(
+                            repair.reads().len() <= k || !code.spec().name.starts_with("rs"),
+                            "{text} reads too much"
+                        );
                     }
                 }
                 Err(error) => {
@@ -76,11 +131,15 @@ fn every_pattern_of_up_to_tolerated_losses_is_repaired() {
                 }
             }
             // Reading the data back needs the same patterns to work.
-            let wanted: Vec<usize> = if code.systematic() { lost.iter().copied().filter(|&b| b < k).collect() } else { (0..k).collect() };
+            let wanted: Vec<usize> =
+                if code.systematic() { lost.iter().copied().filter(|&b| b < k).collect() } else { (0..k).collect() };
             if lost.len() <= code.tolerates() {
                 let read = code.read(&wanted, &have).unwrap_or_else(|e| panic!("{text} reads {lost:?}: {e}"));
                 let made = run(&read, &stored);
-                assert!(wanted.iter().zip(&made).all(|(&j, made)| *made == data[j]), "{text} reads wrongly without {lost:?}");
+                assert!(
+                    wanted.iter().zip(&made).all(|(&j, made)| *made == data[j]),
+                    "{text} reads wrongly without {lost:?}"
+                );
             }
         }
     }
@@ -140,7 +199,15 @@ fn a_spec_names_its_code_for_ever() {
 /// A pattern of an LRC that any code of its structure could repair: after each group's local parity has mended one
 /// loss of the group, at most g losses are left.
 fn information_allows(k: usize, l: usize, g: usize, lost: &[usize]) -> bool {
-    let group_of = |b: usize| if b < k { Some(b / (k / l)) } else if b < k + l { Some(b - k) } else { None };
+    let group_of = |b: usize| {
+        if b < k {
+            Some(b / (k / l))
+        } else if b < k + l {
+            Some(b - k)
+        } else {
+            None
+        }
+    };
     let mut left = 0;
     for group in 0..l {
         left += lost.iter().filter(|&&b| group_of(b) == Some(group)).count().saturating_sub(1);
@@ -194,12 +261,25 @@ fn one_loss_of_an_lrc_reads_its_group_only() {
 #[test]
 fn what_a_code_cannot_do_is_refused_with_what_works() {
     for (text, hint) in [
-        ("raid6:4+3", "raid6:4+2"), ("xor:4+2", "xor:4+1"), ("rs:200+57", "rs:199+57"), ("rs:0+2", "data block"),
-        ("rs:4+0", "none:4"), ("rs-isa-vandermonde:30+4", "rs-isa-vandermonde:21+4"), ("crs:40+4", "rs:40+4"),
-        ("liberation:8+2,w=7", "w=11"), ("evenodd:4+2,p=6", "p=5"), ("replica:2+1", "replica:1+1"),
-        ("rs:4+2,packet=8", "no parameters"), ("cauchy-good:4+2,w=3", "packet"), ("nope:4+2", "rs"), ("lrc:12+4", "lrc:12+2+2"),
-        ("cauchy-good:4+2,packet=12", "packet=2048"), ("gluster:250+6", "gluster:249+6"), ("none:4+1", "none:4"),
-        ("lrc:2+3+1", "lrc:12+2+2"), ("rs:9999999+9999999", "256"),
+        ("raid6:4+3", "raid6:4+2"),
+        ("xor:4+2", "xor:4+1"),
+        ("rs:200+57", "rs:199+57"),
+        ("rs:0+2", "data block"),
+        ("rs:4+0", "none:4"),
+        ("rs-isa-vandermonde:30+4", "rs-isa-vandermonde:21+4"),
+        ("crs:40+4", "rs:40+4"),
+        ("liberation:8+2,w=7", "w=11"),
+        ("evenodd:4+2,p=6", "p=5"),
+        ("replica:2+1", "replica:1+1"),
+        ("rs:4+2,packet=8", "no parameters"),
+        ("cauchy-good:4+2,w=3", "packet"),
+        ("nope:4+2", "rs"),
+        ("lrc:12+4", "lrc:12+2+2"),
+        ("cauchy-good:4+2,packet=12", "packet=2048"),
+        ("gluster:250+6", "gluster:249+6"),
+        ("none:4+1", "none:4"),
+        ("lrc:2+3+1", "lrc:12+2+2"),
+        ("rs:9999999+9999999", "256"),
     ] {
         let error = ec::parse(text).expect_err(text).to_string();
         assert!(error.contains(hint), "{text}: {error}");

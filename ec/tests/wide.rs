@@ -19,10 +19,32 @@ fn encode(code: &dyn Code, data: &[Vec<u8>]) -> Vec<Vec<u8>> {
 fn every_kernel_gives_the_same_parity_and_repairs_random_losses() {
     let mut random = fastrand::Rng::with_seed(17);
     let shapes = [
-        "rs:160+80", "rs:160+40", "rs:160+32", "rs:100+29", "rs:33+15", "rs:128+128", "rs:1+255", "rs:251+5", "rs:17+9",
-        "rs:20+8", "rs:16+16", "rs:24+12", "rs:10+4", "rs:12+6", "rs:16+4", "rs:16+3",
-        "rs-points:160+80", "rs-points:64+64", "rs-points:37+11", "rs-points:10+4", "rs-points:128+16",
-        "zfec:60+30", "rs-vandermonde:60+30", "cauchy-good:30+10,packet=64", "crs:20+12", "gluster:40+20",
+        "rs:160+80",
+        "rs:160+40",
+        "rs:160+32",
+        "rs:100+29",
+        "rs:33+15",
+        "rs:128+128",
+        "rs:1+255",
+        "rs:251+5",
+        "rs:17+9",
+        "rs:20+8",
+        "rs:16+16",
+        "rs:24+12",
+        "rs:10+4",
+        "rs:12+6",
+        "rs:16+4",
+        "rs:16+3",
+        "rs-points:160+80",
+        "rs-points:64+64",
+        "rs-points:37+11",
+        "rs-points:10+4",
+        "rs-points:128+16",
+        "zfec:60+30",
+        "rs-vandermonde:60+30",
+        "cauchy-good:30+10,packet=64",
+        "crs:20+12",
+        "gluster:40+20",
     ];
     for text in shapes {
         let naive = code(text, &gf::naive::Naive);
@@ -33,7 +55,8 @@ fn every_kernel_gives_the_same_parity_and_repairs_random_losses() {
         for kernel in gf::select::listed() {
             let code = code(text, kernel);
             assert!(encode(&*code, &data) == expected, "{code:?} differs from the naive one");
-            let stored: Vec<&Vec<u8>> = if code.systematic() { data.iter().chain(&expected).collect() } else { expected.iter().collect() };
+            let stored: Vec<&Vec<u8>> =
+                if code.systematic() { data.iter().chain(&expected).collect() } else { expected.iter().collect() };
             let m = code.tolerates();
             for count in [1, m.div_ceil(2), m] {
                 let mut lost: Vec<usize> = (0..blocks).collect();

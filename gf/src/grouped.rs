@@ -81,7 +81,7 @@ pub enum Way {
     /// Everything in registers, several passes over the inputs when there are many outputs. Size 1, 2 or 4,
     /// complete groups, no scaling and no direct terms.
     Registers,
-    /// Coefficients of all groups in a tile in the first-level cache, `width` bytes of every block at a time.
+    /// Coefficients of all groups in a tile in the second-level cache, at most `width` bytes of every block at a time.
     Tile {
         /// Bytes of each block in the tile, a multiple of 64.
         width: usize,

@@ -3,8 +3,8 @@
 //! The only crate of Weft with SIMD `unsafe`. It knows fields, cosets and XOR programs, and nothing of codes.
 //! All kernels give the same bytes; [`naive`] says what those are.
 
-pub mod coset;
 pub mod checksum;
+pub mod coset;
 mod erasure;
 mod factors;
 pub mod field;

@@ -87,7 +87,8 @@ impl Kernel for Naive {
             }
             work.iter_mut().zip(map.from_derivative.values()).for_each(|(w, &f)| *w = mul(*w, f));
             transform(&mut work, 0);
-            for ((&point, &scale), block) in map.output_points.iter().zip(map.output_scale.values()).zip(&mut *outputs) {
+            for ((&point, &scale), block) in map.output_points.iter().zip(map.output_scale.values()).zip(&mut *outputs)
+            {
                 block[i] = mul(scale, work[point]);
             }
         }

@@ -62,8 +62,9 @@ pub fn by_name(name: &str) -> Result<&'static dyn Kernel, NoKernel> {
     };
     match found.listed {
         Some(kernel) => Ok(kernel),
-        None => probed(found.name)
-            .ok_or_else(|| NoKernel(format!("this processor does not run the kernel {name:?} (probed in a child process)"))),
+        None => probed(found.name).ok_or_else(|| {
+            NoKernel(format!("this processor does not run the kernel {name:?} (probed in a child process)"))
+        }),
     }
 }
 
@@ -75,9 +76,7 @@ pub fn chosen() -> Result<&'static dyn Kernel, NoKernel> {
     static CHOSEN: OnceLock<Result<&'static dyn Kernel, NoKernel>> = OnceLock::new();
     CHOSEN
         .get_or_init(|| match std::env::var(FORCE_VARIABLE) {
-            Ok(name) if !name.is_empty() => {
-                by_name(&name).map_err(|e| NoKernel(format!("{FORCE_VARIABLE}: {e}")))
-            }
+            Ok(name) if !name.is_empty() => by_name(&name).map_err(|e| NoKernel(format!("{FORCE_VARIABLE}: {e}"))),
             _ => Ok(*listed().last().expect("the naive kernel is always there")),
         })
         .clone()

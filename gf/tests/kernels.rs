@@ -25,7 +25,13 @@ impl Blocks {
     }
     fn slices_mut(&mut self) -> Vec<&mut [u8]> {
         let length = self.length;
-        self.buffers.iter_mut().map(|b| { let n = b.len(); &mut b[n - length..] }).collect()
+        self.buffers
+            .iter_mut()
+            .map(|b| {
+                let n = b.len();
+                &mut b[n - length..]
+            })
+            .collect()
     }
 }
 
@@ -194,7 +200,8 @@ proptest! {
         let program = random_program(planes, inputs, outputs, temporaries, seed);
         let length = planes * packet * regions;
         let input = Blocks::random(inputs, length, seed >> 1);
-        let run = |f: &dyn Fn(&[&[u8]], &mut [&mut [u8]])| {
+        type Run<'a> = &'a dyn Fn(&[&[u8]], &mut [&mut [u8]]);
+        let run = |f: Run<'_>| {
             let mut output = Blocks::random(outputs, length, seed >> 2);
             f(&input.slices(), &mut output.slices_mut());
             output.buffers

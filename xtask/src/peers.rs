@@ -34,13 +34,6 @@ pub fn build(root: &Path) -> Vec<(String, Result<PathBuf, String>)> {
     PEERS.iter().map(outcome).collect()
 }
 
-/// The peers that are already built, fresh or not.
-pub fn list(root: &Path) -> Vec<(String, PathBuf)> {
-    let root = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
-    let located = PEERS.iter().map(|(name, _)| (name.to_string(), root.join("target/peers").join(name)));
-    located.filter(|(_, path)| path.is_file()).collect()
-}
-
 fn is_fresh(root: &Path, output: &Path, sources: &[&str]) -> bool {
     let built = fs::metadata(output).and_then(|data| data.modified());
     built.is_ok_and(|built| sources.iter().all(|source| newest(&root.join("bench/peers").join(source)) <= built))

@@ -3,7 +3,7 @@
 use crate::xor::bits::BitMatrix;
 
 fn is_prime(n: usize) -> bool {
-    n >= 2 && (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0)
+    n >= 2 && (2..n).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d))
 }
 
 /// The least prime that is at least n.

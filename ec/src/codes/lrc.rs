@@ -1,8 +1,8 @@
 //! Locally repairable codes: k data blocks in l groups with an XOR parity each, and g global parities.
 //!
-//! Positions: data, then local parities, then global ones. The global rows are squares and higher powers at distinct
-//! points (Huang et al., Azure: with the points of different groups in different cosets of a subfield-like split every
-//! pattern that any code of this shape could repair is repaired at 12+2+2; other shapes use a Cauchy matrix).
+//! Positions: data, then local parities, then global ones. With two groups and two global parities the construction
+//! is Azure's (Huang et al., 2012), which repairs every pattern that any code of this structure could; other shapes
+//! take their global rows from a Cauchy matrix and repair any g+1 losses.
 
 use crate::linear::Matrix;
 use gf::field::{inv, mul};
@@ -30,8 +30,8 @@ fn global(k: usize, l: usize, g: usize) -> Matrix {
         };
         return vec![(0..k).map(point).collect(), (0..k).map(|j| mul(point(j), point(j))).collect()];
     }
-    // Rows divided by nothing: a Cauchy matrix with the all-ones row that the local parities stand for is still
-    // Cauchy-like after each column is divided by its entry in one more row, the one left out.
+    // One Cauchy row more than there are global parities, every column divided by its entry in that row: it becomes
+    // all ones, which is what the local parities add up to, so any g+1 columns stay independent.
     let cauchy = |i: usize, j: usize| inv(((k + i) ^ j) as u8);
     (1..=g).map(|i| (0..k).map(|j| mul(cauchy(i, j), inv(cauchy(0, j)))).collect()).collect()
 }

@@ -1,10 +1,10 @@
 //! The table of codes: every family's name, what it is, which shapes it can do, and how it is made.
 
 mod array;
-mod cauchy;
+pub(crate) mod cauchy;
 mod crs;
 mod lrc;
-mod points;
+pub(crate) mod points;
 mod vandermonde;
 
 use crate::byte_code::{self, ByteCode};
@@ -52,17 +52,59 @@ const fn family(
 
 /// Every code that Weft has, the default first.
 pub const CATALOGUE: &[Family] = &[
-    family("rs", "Reed-Solomon, Cauchy matrix (default)", "k+m <= 256", "ISA-L cauchy1, MarFS, klauspost Cauchy", "any m", "rs:4+2"),
+    family(
+        "rs",
+        "Reed-Solomon, Cauchy matrix (default)",
+        "k+m <= 256",
+        "ISA-L cauchy1, MarFS, klauspost Cauchy",
+        "any m",
+        "rs:4+2",
+    ),
     family("crs", "Cauchy over GF(16) or GF(32), XOR only", "k+m <= 32", "own definition", "any m", "crs:10+4"),
     family("raid6", "P and Q", "m = 2, k <= 254", "ISA-L pq_gen, Linux md, Jerasure r6", "any 2", "raid6:8+2"),
-    family("lrc", "local groups and global parities", "k+l+g <= 255", "own definition (Azure class)", "any g+1, and more", "lrc:12+2+2"),
-    family("rs-isa-vandermonde", "Vandermonde (2^i)^j", "m <= 3; more where MDS", "ISA-L gf_gen_rs_matrix", "any m", "rs-isa-vandermonde:4+2"),
-    family("rs-vandermonde", "Vandermonde, extended and reduced", "k+m <= 256", "Jerasure reed_sol_van, Ceph", "any m", "rs-vandermonde:4+2"),
-    family("rs-points", "evaluation at 0, 1, 2, ..", "k+m <= 256", "Backblaze, klauspost, reed-solomon-erasure", "any m", "rs-points:4+2"),
+    family(
+        "lrc",
+        "local groups and global parities",
+        "k+l+g <= 255",
+        "own definition (Azure class)",
+        "any g+1, and more",
+        "lrc:12+2+2",
+    ),
+    family(
+        "rs-isa-vandermonde",
+        "Vandermonde (2^i)^j",
+        "m <= 3; more where MDS",
+        "ISA-L gf_gen_rs_matrix",
+        "any m",
+        "rs-isa-vandermonde:4+2",
+    ),
+    family(
+        "rs-vandermonde",
+        "Vandermonde, extended and reduced",
+        "k+m <= 256",
+        "Jerasure reed_sol_van, Ceph",
+        "any m",
+        "rs-vandermonde:4+2",
+    ),
+    family(
+        "rs-points",
+        "evaluation at 0, 1, 2, ..",
+        "k+m <= 256",
+        "Backblaze, klauspost, reed-solomon-erasure",
+        "any m",
+        "rs-points:4+2",
+    ),
     family("zfec", "evaluation at 0, 1, a, a^2, ..", "k+m <= 256", "zfec, Tahoe-LAFS", "any m", "zfec:3+7"),
     family("cauchy-original", "Cauchy bit matrix", "k+m <= 256", "Jerasure, Ceph", "any m", "cauchy-original:4+2"),
     family("cauchy-good", "Cauchy bit matrix, few ones", "k+m <= 256", "Jerasure, Ceph", "any m", "cauchy-good:8+3"),
-    family("liberation", "minimal density RAID-6", "m = 2, k <= w, w an odd prime", "Jerasure, Ceph", "any 2", "liberation:5+2"),
+    family(
+        "liberation",
+        "minimal density RAID-6",
+        "m = 2, k <= w, w an odd prime",
+        "Jerasure, Ceph",
+        "any 2",
+        "liberation:5+2",
+    ),
     family("evenodd", "EVENODD RAID-6", "m = 2, k <= p, p an odd prime", "the paper", "any 2", "evenodd:5+2"),
     family("rdp", "row-diagonal parity RAID-6", "m = 2, k < p, p an odd prime", "the paper", "any 2", "rdp:4+2"),
     family("gluster", "non-systematic Vandermonde", "k+m <= 255", "Gluster disperse", "any m", "gluster:4+2"),
@@ -101,7 +143,9 @@ pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, 
             byte(vec![vec![1; k]])
         }
         "replica" => {
-            request.require(k == 1, || format!("replica keeps whole copies, so k is 1; for {} copies write replica:1+{m}", m + 1))?;
+            request.require(k == 1, || {
+                format!("replica keeps whole copies, so k is 1; for {} copies write replica:1+{m}", m + 1)
+            })?;
             byte(vec![vec![1]; m])
         }
         "none" => {
@@ -188,13 +232,19 @@ impl<'a> Request<'a> {
             return invalid(format!("{spec}: there must be at least one parity block; for none write none:{k}"));
         }
         if k > MAX_BLOCKS || m > MAX_BLOCKS || k + m > MAX_BLOCKS {
-            let nearest = if m < MAX_BLOCKS { format!("; {}:{}+{m} is the widest with m = {m}", spec.name, MAX_BLOCKS - m) } else { String::new() };
+            let nearest = if m < MAX_BLOCKS {
+                format!("; {}:{}+{m} is the widest with m = {m}", spec.name, MAX_BLOCKS - m)
+            } else {
+                String::new()
+            };
             return invalid(format!("{k}+{m} has more than {MAX_BLOCKS} blocks, the points of GF(2^8){nearest}"));
         }
         if spec.name == "lrc" {
             let (l, g) = (spec.numbers[1], spec.numbers[2]);
             if l == 0 || g == 0 || l > k {
-                return invalid(format!("{spec}: each of the local groups needs a data block, and one global parity at least; lrc:12+2+2"));
+                return invalid(format!(
+                    "{spec}: each of the local groups needs a data block, and one global parity at least; lrc:12+2+2"
+                ));
             }
             if k + l + g >= MAX_BLOCKS {
                 return invalid(format!("{spec}: at most {} blocks", MAX_BLOCKS - 1));
@@ -229,7 +279,7 @@ impl<'a> Request<'a> {
 
     fn packet(&self) -> Result<usize, InvalidCode> {
         let packet = self.spec.parameter("packet").unwrap_or(DEFAULT_PACKET);
-        self.require((8..=1 << 20).contains(&packet) && packet % 8 == 0, || {
+        self.require((8..=1 << 20).contains(&packet) && packet.is_multiple_of(8), || {
             format!("packet must be a multiple of 8 from 8 to 1048576; packet={DEFAULT_PACKET} is the default")
         })?;
         Ok(packet)

@@ -82,8 +82,9 @@ impl PlaneMap {
         #[cfg(target_arch = "x86_64")]
         if let Some(compiled) = &self.compiled {
             // A register of a whole cache line takes the line at once and gains nothing.
-            let gathered = (compiled.lane() == gf::jit::Lane::Avx2 && crowded(inputs, self.layout))
-                .then(|| self.gathered.get_or_init(|| compile(kernel, &self.program, self.layout.packet, true)).as_ref());
+            let gathered = (compiled.lane() == gf::jit::Lane::Avx2 && crowded(inputs, self.layout)).then(|| {
+                self.gathered.get_or_init(|| compile(kernel, &self.program, self.layout.packet, true)).as_ref()
+            });
             return gathered.flatten().unwrap_or(compiled).run_partial(inputs, outputs, at, bytes);
         }
         let _ = bytes;
@@ -118,10 +119,8 @@ fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, gathered: bool
     use gf::jit::{Compiled, Lane};
     match kernel.name() {
         "naive" | "ssse3" => None,
-        name if name.ends_with("avx512") => {
-            Compiled::new(program, packet, Lane::Avx512, gathered)
-                .or_else(|| Compiled::new(program, packet, Lane::Avx2, gathered))
-        }
+        name if name.ends_with("avx512") => Compiled::new(program, packet, Lane::Avx512, gathered)
+            .or_else(|| Compiled::new(program, packet, Lane::Avx2, gathered)),
         _ => Compiled::new(program, packet, Lane::Avx2, gathered),
     }
 }

@@ -22,6 +22,10 @@ pub(crate) unsafe fn erasure<V: Vector>(
 ) {
     let mut tile = Aligned::zeroed(map.size * WIDTH);
     let work = tile.as_mut_slice().as_mut_ptr();
+    let mut slots = [work; 256];
+    for (i, slot) in slots.iter_mut().enumerate().take(map.size) {
+        *slot = work.add(i * WIDTH);
+    }
     let twiddles = map.transform.at(kernel, 0);
     let factor = |table: *const u8, i: usize| V::factor(table.add(i * V::FACTOR_BYTES));
     let (before, after) = (map.to_derivative.at(kernel, 0), map.from_derivative.at(kernel, 0));
@@ -32,7 +36,7 @@ pub(crate) unsafe fn erasure<V: Vector>(
         for (i, (&point, input)) in map.input_points.iter().zip(inputs).enumerate() {
             scale::<V>(input.as_ptr().add(pos), work.add(point * WIDTH), WIDTH, factor(input_scale, i));
         }
-        inverse_transform::<V>(work, map.size, WIDTH, twiddles, true);
+        inverse_transform::<V>(&slots.map(|p| p.cast_const()), work, map.size, WIDTH, twiddles, true);
         for i in 0..map.size {
             let slot = work.add(i * WIDTH);
             scale::<V>(slot, slot, WIDTH, factor(before, i));
@@ -51,7 +55,7 @@ pub(crate) unsafe fn erasure<V: Vector>(
                 V::mul(sum.split(), factor(after, i)).store(work.add(i * WIDTH + offset));
             }
         }
-        transform::<V>(work, map.size, WIDTH, twiddles, true);
+        transform::<V>(work, &slots, map.size, WIDTH, twiddles, true);
         for (i, (&point, output)) in map.output_points.iter().zip(outputs.iter_mut()).enumerate() {
             scale::<V>(work.add(point * WIDTH), output.as_mut_ptr().add(pos), WIDTH, factor(output_scale, i));
         }

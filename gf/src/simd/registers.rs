@@ -9,6 +9,9 @@ use std::ops::Range;
 /// when all blocks fall into the same cache set.
 const UNROLL: usize = 2;
 
+/// Input bytes in all that several passes go over before the next are read: a part of the second-level cache.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// Inputs of more bytes than this in all are taken to come from memory, and are prefetched.
 const FAR_BYTES: usize = 256 << 10;
 
@@ -36,14 +39,21 @@ pub(crate) unsafe fn grouped<V: Vector>(
     let count = map.spec.inputs.len() * map.spec.size;
     assert!(count <= MAX_BLOCKS, "{count} inputs");
     let zero_first = map.spec.inputs.first().is_some_and(|g| g.shift == 0);
-    for pass in &map.passes {
-        let table = pass.factors.at(kernel, 0);
-        let mut targets = [std::ptr::null_mut(); 8];
-        let blocks = map.spec.outputs[pass.first..][..pass.count].iter().flat_map(|g| &g.blocks);
-        for (slot, &block) in targets.iter_mut().zip(blocks) {
-            *slot = outputs[block].as_mut_ptr();
+    // With several passes over the inputs, each piece of them stays in cache from the first to the last.
+    let whole = if map.passes.len() > 1 { (PIECE_BYTES / count.max(1)).next_multiple_of(4096) } else { usize::MAX };
+    let mut start = at.start;
+    while start < at.end {
+        let piece = start..at.end.min(start.saturating_add(whole));
+        for pass in &map.passes {
+            let table = pass.factors.at(kernel, 0);
+            let mut targets = [std::ptr::null_mut(); 8];
+            let blocks = map.spec.outputs[pass.first..][..pass.count].iter().flat_map(|g| &g.blocks);
+            for (slot, &block) in targets.iter_mut().zip(blocks) {
+                *slot = outputs[block].as_mut_ptr();
+            }
+            dispatch::<V>(map.spec.size, pass, zero_first, &pointers[..count], &targets, table, piece.clone());
         }
-        dispatch::<V>(map.spec.size, pass, zero_first, &pointers[..count], &targets, table, at.clone());
+        start = piece.end;
     }
 }
 
@@ -71,10 +81,24 @@ unsafe fn dispatch<V: Vector>(
         };
     }
     instances!(
-        (1, 1, true), (1, 2, true), (1, 3, true), (1, 4, true), (1, 5, true), (1, 6, true),
-        (1, 1, false), (1, 2, false), (1, 3, false), (1, 4, false), (1, 5, false), (1, 6, false),
-        (2, 1, false), (2, 2, false), (2, 3, false), (2, 4, false),
-        (4, 1, false), (4, 2, false),
+        (1, 1, true),
+        (1, 2, true),
+        (1, 3, true),
+        (1, 4, true),
+        (1, 5, true),
+        (1, 6, true),
+        (1, 1, false),
+        (1, 2, false),
+        (1, 3, false),
+        (1, 4, false),
+        (1, 5, false),
+        (1, 6, false),
+        (2, 1, false),
+        (2, 2, false),
+        (2, 3, false),
+        (2, 4, false),
+        (4, 1, false),
+        (4, 2, false),
     );
 }
 
@@ -148,44 +172,33 @@ unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, co
         inverse::<V, G>(&mut c, 0, 2, top);
         inverse::<V, G>(&mut c, 1, 3, top);
     }
-    for p in 0..P {
-        if ONES && p == 0 {
-            for i in 0..G {
-                for u in 0..UNROLL {
-                    sum[p][i][u] = sum[p][i][u].xor(c[i][u]);
-                }
-            }
-            continue;
-        }
+    for (p, sum) in sum.iter_mut().enumerate() {
         let factor = V::factor(factors.add((G - 1 + p) * V::FACTOR_BYTES));
-        for i in 0..G {
-            for u in 0..UNROLL {
-                sum[p][i][u] = sum[p][i][u].mul_add(c[i][u].split(), factor);
+        for (sum, c) in sum.iter_mut().zip(&c) {
+            for (sum, c) in sum.iter_mut().zip(c) {
+                *sum = if ONES && p == 0 { sum.xor(*c) } else { sum.mul_add(c.split(), factor) };
             }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn inverse<V: Vector, const G: usize>(
-    c: &mut [[V; UNROLL]; G],
-    a: usize,
-    b: usize,
-    twiddle: Option<V::Factor>,
-) {
-    for u in 0..UNROLL {
-        c[b][u] = c[b][u].xor(c[a][u]);
+unsafe fn inverse<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], a: usize, b: usize, twiddle: Option<V::Factor>) {
+    let [a, b] = c.get_disjoint_unchecked_mut([a, b]);
+    for (a, b) in a.iter_mut().zip(b) {
+        *b = b.xor(*a);
         if let Some(t) = twiddle {
-            c[a][u] = c[a][u].mul_add(c[b][u].split(), t);
+            *a = a.mul_add(b.split(), t);
         }
     }
 }
 
 #[inline(always)]
 unsafe fn forward<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], a: usize, b: usize, t: V::Factor) {
-    for u in 0..UNROLL {
-        c[a][u] = c[a][u].mul_add(c[b][u].split(), t);
-        c[b][u] = c[b][u].xor(c[a][u]);
+    let [a, b] = c.get_disjoint_unchecked_mut([a, b]);
+    for (a, b) in a.iter_mut().zip(b) {
+        *a = a.mul_add(b.split(), t);
+        *b = b.xor(*a);
     }
 }
 

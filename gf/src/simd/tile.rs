@@ -1,15 +1,21 @@
 //! `Grouped` through a tile in the first-level cache, for wide codes and large groups: coefficients of every group
 //! for a few bytes of each block, transformed two layers at a time in registers.
 
-use super::{MAX_BLOCKS, PREFETCH_BYTES};
+use super::MAX_BLOCKS;
 use crate::coset::twiddle_offset;
 use crate::factors::Aligned;
 use crate::grouped::{Grouped, NO_BLOCK, Way};
 use crate::vector::Vector;
 use std::ops::Range;
 
+/// Ranges are whole multiples of this many bytes; tile widths are too.
+pub(crate) const STEP: usize = 64;
+
+/// The most points of a group.
+const MAX_POINTS: usize = 256;
+
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of the tile's width long; the map's block
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `STEP` long; the map's block
 /// indices are in bounds, it is `Way::Tile` and made for this kernel.
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
@@ -19,34 +25,33 @@ pub(crate) unsafe fn grouped<V: Vector>(
     outputs: &mut [&mut [u8]],
     at: Range<usize>,
 ) {
-    let Way::Tile { width } = map.way else { unreachable!("not a tile map") };
+    let Way::Tile { width: widest } = map.way else { unreachable!("not a tile map") };
     let spec = &map.spec;
     let (size, columns, rows) = (spec.size, spec.inputs.len(), spec.outputs.len());
-    let mut tile = Aligned::zeroed((columns + rows) * size * width);
+    let mut tile = Aligned::zeroed((columns + rows) * size * widest.min(at.len()));
     let coefficients = tile.as_mut_slice().as_mut_ptr();
-    let sums = coefficients.add(columns * size * width);
     let twiddles = |group: usize| map.transform.at(kernel, group * (size - 1));
+    // What a slot without a block is read from, or a slot whose block needs more work is written to.
+    let blank = Aligned::zeroed(widest);
     let mut pos = at.start;
     while pos < at.end {
+        let width = widest.min(at.end - pos);
+        let sums = coefficients.add(columns * size * width);
         for (g, group) in spec.inputs.iter().enumerate() {
             let work = coefficients.add(g * size * width);
-            for (i, &block) in group.blocks.iter().enumerate() {
-                let slot = work.add(i * width);
+            let mut sources = [std::ptr::null(); MAX_POINTS];
+            for (i, (source, &block)) in sources.iter_mut().zip(&group.blocks).enumerate() {
+                *source = blank.as_slice().as_ptr();
                 if block != NO_BLOCK {
-                    for line in (pos..pos + width).step_by(64) {
-                        V::prefetch(inputs[block].as_ptr().wrapping_add(line + PREFETCH_BYTES));
-                    }
-                }
-                match (block, spec.input_scale.is_empty()) {
-                    (NO_BLOCK, _) => std::ptr::write_bytes(slot, 0, width),
-                    (_, true) => copy::<V>(inputs[block].as_ptr().add(pos), slot, width),
-                    (_, false) => {
-                        let factor = V::factor(map.input_scale.at(kernel, block));
-                        scale::<V>(inputs[block].as_ptr().add(pos), slot, width, factor);
+                    *source = inputs[block].as_ptr().add(pos);
+                    if !spec.input_scale.is_empty() {
+                        let slot = work.add(i * width);
+                        scale::<V>(*source, slot, width, V::factor(map.input_scale.at(kernel, block)));
+                        *source = slot.cast_const();
                     }
                 }
             }
-            inverse_transform::<V>(work, size, width, twiddles(g), group.shift == 0);
+            inverse_transform::<V>(&sources, work, size, width, twiddles(g), group.shift == 0);
         }
         for pass in &map.passes {
             let table = pass.factors.at(kernel, 0);
@@ -55,30 +60,37 @@ pub(crate) unsafe fn grouped<V: Vector>(
                 let to = sums.add((pass.first * size + i) * width);
                 let strides = (size * width, columns);
                 match pass.count {
-                    1 => dot::<V, 1>(from, to, strides, width, table),
-                    2 => dot::<V, 2>(from, to, strides, width, table),
-                    3 => dot::<V, 3>(from, to, strides, width, table),
-                    4 => dot::<V, 4>(from, to, strides, width, table),
-                    5 => dot::<V, 5>(from, to, strides, width, table),
-                    _ => dot::<V, 6>(from, to, strides, width, table),
+                    1 => dot::<V, 1, 2>(from, to, strides, width, table),
+                    2 => dot::<V, 2, 2>(from, to, strides, width, table),
+                    3 => dot::<V, 3, 2>(from, to, strides, width, table),
+                    4 => dot::<V, 4, 1>(from, to, strides, width, table),
+                    5 => dot::<V, 5, 1>(from, to, strides, width, table),
+                    _ => dot::<V, 6, 1>(from, to, strides, width, table),
                 }
             }
         }
         for (g, group) in spec.outputs.iter().enumerate() {
             let work = sums.add(g * size * width);
-            transform::<V>(work, size, width, twiddles(columns + g), group.shift == 0);
-            if !spec.direct.is_empty() {
-                for (d, direct) in spec.direct.iter().enumerate() {
-                    if let Some(i) = group.blocks.iter().position(|&b| b == direct.output) {
-                        let factor = V::factor(map.direct.at(kernel, d));
-                        multiply_add::<V>(inputs[direct.input].as_ptr().add(pos), work.add(i * width), width, factor);
-                    }
+            let finish = !spec.direct.is_empty() || !spec.output_scale.is_empty();
+            let mut targets = [std::ptr::null_mut(); MAX_POINTS];
+            for (i, (target, &block)) in targets.iter_mut().zip(&group.blocks).enumerate() {
+                *target = if block == NO_BLOCK || finish {
+                    work.add(i * width)
+                } else {
+                    outputs[block].as_mut_ptr().add(pos)
+                };
+            }
+            transform::<V>(work, &targets, size, width, twiddles(columns + g), group.shift == 0);
+            if !finish {
+                continue;
+            }
+            for (d, direct) in spec.direct.iter().enumerate() {
+                if let Some(i) = group.blocks.iter().position(|&b| b == direct.output) {
+                    let factor = V::factor(map.direct.at(kernel, d));
+                    multiply_add::<V>(inputs[direct.input].as_ptr().add(pos), work.add(i * width), width, factor);
                 }
             }
-            for (i, &block) in group.blocks.iter().enumerate() {
-                if block == NO_BLOCK {
-                    continue;
-                }
+            for (i, &block) in group.blocks.iter().enumerate().filter(|&(_, &block)| block != NO_BLOCK) {
                 let (slot, target) = (work.add(i * width), outputs[block].as_mut_ptr().add(pos));
                 if spec.output_scale.is_empty() {
                     copy::<V>(slot, target, width);
@@ -112,9 +124,9 @@ unsafe fn multiply_add<V: Vector>(from: *const u8, to: *mut u8, width: usize, fa
     }
 }
 
-/// P sums over the groups for one coefficient index.
+/// P sums over the groups for one coefficient index, U registers of each at a time.
 #[inline(always)]
-unsafe fn dot<V: Vector, const P: usize>(
+unsafe fn dot<V: Vector, const P: usize, const U: usize>(
     from: *const u8,
     to: *mut u8,
     (stride, columns): (usize, usize),
@@ -122,43 +134,98 @@ unsafe fn dot<V: Vector, const P: usize>(
     table: *const u8,
 ) {
     debug_assert!(columns <= MAX_BLOCKS);
-    for offset in (0..width).step_by(V::BYTES) {
-        let mut sum = [V::zero(); P];
+    // Widths are multiples of 64, so two registers of 64 bytes may not go into the last step.
+    let mut offset = 0;
+    while offset < width {
+        let second = if offset + U * V::BYTES <= width { V::BYTES } else { 0 };
+        let mut sum = [[V::zero(); U]; P];
         let mut factors = table;
         for column in 0..columns {
-            let split = V::load(from.add(column * stride + offset)).split();
+            let p = from.add(column * stride + offset);
+            let mut splits = [V::load(p).split(); U];
+            if U == 2 {
+                splits[1] = V::load(p.add(second)).split();
+            }
             for s in &mut sum {
-                *s = s.mul_add(split, V::factor(factors));
+                let factor = V::factor(factors);
+                for u in 0..U {
+                    s[u] = s[u].mul_add(splits[u], factor);
+                }
                 factors = factors.add(V::FACTOR_BYTES);
             }
         }
         for (p, s) in sum.iter().enumerate() {
-            s.store(to.add(p * stride + offset));
+            let to = to.add(p * stride + offset);
+            s[0].store(to);
+            if U == 2 {
+                s[1].store(to.add(second));
+            }
         }
+        offset += U * V::BYTES;
     }
 }
 
-/// Coefficients from values, in place; `size` slots of `width` bytes. `zero`: the coset is the subspace itself.
+/// The slots of one butterfly over two layers.
+#[inline(always)]
+unsafe fn quadruple(work: *mut u8, i: usize, half: usize, width: usize) -> [*mut u8; 4] {
+    let p = work.add(i * width);
+    [p, p.add(half * width), p.add(2 * half * width), p.add(3 * half * width)]
+}
+
+#[inline(always)]
+fn constant(p: [*mut u8; 4]) -> [*const u8; 4] {
+    [p[0].cast_const(), p[1].cast_const(), p[2].cast_const(), p[3].cast_const()]
+}
+
+/// Coefficients in `work`, `size` slots of `width` bytes, from the values at `sources`, which
+/// may be the slots themselves. Two layers a pass; the inner loop runs along the bytes, so that the first pass reads
+/// four blocks in long runs. `zero`: the coset is the subspace itself.
 #[inline(always)]
 pub(super) unsafe fn inverse_transform<V: Vector>(
+    sources: &[*const u8],
     work: *mut u8,
     size: usize,
     width: usize,
     twiddles: *const u8,
     zero: bool,
 ) {
-    let twiddle = |level: usize, index: usize| V::factor(twiddles.add((twiddle_offset(size, level) + index) * V::FACTOR_BYTES));
+    let twiddle = |level: usize, index: usize| twiddles.add((twiddle_offset(size, level) + index) * V::FACTOR_BYTES);
     let levels = size.trailing_zeros() as usize;
     let mut level = 0;
-    while level + 2 <= levels {
+    if levels == 0 {
+        return copy::<V>(sources[0], work, width);
+    }
+    if levels % 2 == 1 {
+        for start in (0..size).step_by(2) {
+            let t = V::factor(twiddle(0, start / 2));
+            let (from, to) =
+                ([sources[start], sources[start + 1]], [work.add(start * width), work.add((start + 1) * width)]);
+            for offset in (0..width).step_by(V::BYTES) {
+                let a = V::load(from[0].add(offset));
+                let b = V::load(from[1].add(offset)).xor(a);
+                let a = if zero && start == 0 { a } else { a.mul_add(b.split(), t) };
+                a.store(to[0].add(offset));
+                b.store(to[1].add(offset));
+            }
+        }
+        level = 1;
+    }
+    while level < levels {
         let half = 1 << level;
         for (quad, start) in (0..size).step_by(4 * half).enumerate() {
-            let (low, high, top) = (twiddle(level, 2 * quad), twiddle(level, 2 * quad + 1), twiddle(level + 1, quad));
+            let (low, high) = (V::factor(twiddle(level, 2 * quad)), V::factor(twiddle(level, 2 * quad + 1)));
+            let top = V::factor(twiddle(level + 1, quad));
             let skip = zero && quad == 0;
             for i in start..start + half {
+                let to = quadruple(work, i, half, width);
+                let from = if level == 0 {
+                    [sources[i], sources[i + 1], sources[i + 2], sources[i + 3]]
+                } else {
+                    constant(to)
+                };
                 for offset in (0..width).step_by(V::BYTES) {
-                    let p = |j: usize| work.add((i + j * half) * width + offset);
-                    let (mut a, mut b, mut c, mut d) = (V::load(p(0)), V::load(p(1)), V::load(p(2)), V::load(p(3)));
+                    let (mut a, mut b) = (V::load(from[0].add(offset)), V::load(from[1].add(offset)));
+                    let (mut c, mut d) = (V::load(from[2].add(offset)), V::load(from[3].add(offset)));
                     b = b.xor(a);
                     d = d.xor(c);
                     c = c.mul_add(d.split(), high);
@@ -172,64 +239,47 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
                         a = a.mul_add(c.split(), top);
                         b = b.mul_add(d.split(), top);
                     }
-                    a.store(p(0));
-                    b.store(p(1));
-                    c.store(p(2));
-                    d.store(p(3));
+                    a.store(to[0].add(offset));
+                    b.store(to[1].add(offset));
+                    c.store(to[2].add(offset));
+                    d.store(to[3].add(offset));
                 }
             }
         }
         level += 2;
     }
-    if level < levels {
-        let half = 1 << level;
-        let t = twiddle(level, 0);
-        for i in 0..half {
-            for offset in (0..width).step_by(V::BYTES) {
-                let (pa, pb) = (work.add(i * width + offset), work.add((i + half) * width + offset));
-                let a = V::load(pa);
-                let b = V::load(pb).xor(a);
-                b.store(pb);
-                if !zero {
-                    a.mul_add(b.split(), t).store(pa);
-                }
-            }
-        }
-    }
 }
 
-/// Values from coefficients, in place: the mirror of [`inverse_transform`].
+/// Values at `targets`, which may be the slots themselves, from the coefficients in `work`,
+/// which are overwritten: the mirror of [`inverse_transform`].
 #[inline(always)]
-pub(super) unsafe fn transform<V: Vector>(work: *mut u8, size: usize, width: usize, twiddles: *const u8, zero: bool) {
-    let twiddle = |level: usize, index: usize| V::factor(twiddles.add((twiddle_offset(size, level) + index) * V::FACTOR_BYTES));
+pub(super) unsafe fn transform<V: Vector>(
+    work: *mut u8,
+    targets: &[*mut u8],
+    size: usize,
+    width: usize,
+    twiddles: *const u8,
+    zero: bool,
+) {
+    let twiddle = |level: usize, index: usize| twiddles.add((twiddle_offset(size, level) + index) * V::FACTOR_BYTES);
     let levels = size.trailing_zeros() as usize;
     let mut level = levels;
-    if levels % 2 == 1 {
-        level -= 1;
-        let half = 1 << level;
-        let t = twiddle(level, 0);
-        for i in 0..half {
-            for offset in (0..width).step_by(V::BYTES) {
-                let (pa, pb) = (work.add(i * width + offset), work.add((i + half) * width + offset));
-                let (mut a, b) = (V::load(pa), V::load(pb));
-                if !zero {
-                    a = a.mul_add(b.split(), t);
-                    a.store(pa);
-                }
-                b.xor(a).store(pb);
-            }
-        }
+    if levels == 0 {
+        return copy::<V>(work, targets[0], width);
     }
     while level >= 2 {
         level -= 2;
         let half = 1 << level;
         for (quad, start) in (0..size).step_by(4 * half).enumerate() {
-            let (low, high, top) = (twiddle(level, 2 * quad), twiddle(level, 2 * quad + 1), twiddle(level + 1, quad));
+            let (low, high) = (V::factor(twiddle(level, 2 * quad)), V::factor(twiddle(level, 2 * quad + 1)));
+            let top = V::factor(twiddle(level + 1, quad));
             let skip = zero && quad == 0;
             for i in start..start + half {
+                let from = quadruple(work, i, half, width);
+                let to = if level == 0 { [targets[i], targets[i + 1], targets[i + 2], targets[i + 3]] } else { from };
                 for offset in (0..width).step_by(V::BYTES) {
-                    let p = |j: usize| work.add((i + j * half) * width + offset);
-                    let (mut a, mut b, mut c, mut d) = (V::load(p(0)), V::load(p(1)), V::load(p(2)), V::load(p(3)));
+                    let (mut a, mut b) = (V::load(from[0].add(offset)), V::load(from[1].add(offset)));
+                    let (mut c, mut d) = (V::load(from[2].add(offset)), V::load(from[3].add(offset)));
                     if skip {
                         c = c.xor(a);
                         d = d.xor(b);
@@ -243,11 +293,24 @@ pub(super) unsafe fn transform<V: Vector>(work: *mut u8, size: usize, width: usi
                     b = b.xor(a);
                     c = c.mul_add(d.split(), high);
                     d = d.xor(c);
-                    a.store(p(0));
-                    b.store(p(1));
-                    c.store(p(2));
-                    d.store(p(3));
+                    a.store(to[0].add(offset));
+                    b.store(to[1].add(offset));
+                    c.store(to[2].add(offset));
+                    d.store(to[3].add(offset));
                 }
+            }
+        }
+    }
+    if level == 1 {
+        for start in (0..size).step_by(2) {
+            let t = V::factor(twiddle(0, start / 2));
+            let (from, to) =
+                ([work.add(start * width), work.add((start + 1) * width)], [targets[start], targets[start + 1]]);
+            for offset in (0..width).step_by(V::BYTES) {
+                let (a, b) = (V::load(from[0].add(offset)), V::load(from[1].add(offset)));
+                let a = if zero && start == 0 { a } else { a.mul_add(b.split(), t) };
+                a.store(to[0].add(offset));
+                b.xor(a).store(to[1].add(offset));
             }
         }
     }

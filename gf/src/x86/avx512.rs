@@ -41,10 +41,7 @@ impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn factor(p: *const u8) -> Self::Factor {
-        (
-            _mm512_broadcast_i32x4(_mm_loadu_si128(p.cast())),
-            _mm512_broadcast_i32x4(_mm_loadu_si128(p.add(16).cast())),
-        )
+        (_mm512_broadcast_i32x4(_mm_loadu_si128(p.cast())), _mm512_broadcast_i32x4(_mm_loadu_si128(p.add(16).cast())))
     }
     #[inline(always)]
     unsafe fn split(self) -> Self::Split {

@@ -114,8 +114,8 @@ macro_rules! kernel {
                             $private::registers(map, i, o, at)
                         });
                     }
-                    Way::Tile { width } => {
-                        in_steps(width, Tail::Overlap, inputs, outputs, at, |i, o, at| unsafe {
+                    Way::Tile { .. } => {
+                        in_steps(tile::STEP, Tail::Overlap, inputs, outputs, at, |i, o, at| unsafe {
                             $private::tile(map, i, o, at)
                         });
                     }
