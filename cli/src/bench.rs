@@ -1,0 +1,1 @@
+//! Measurements; the commands come with the benchmark suite.

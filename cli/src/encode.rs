@@ -1,0 +1,135 @@
+//! `weft encode`: one file into k+m fragments.
+
+use crate::failure::{Failure, Outcome};
+use crate::{interrupt, progress, show};
+use clap::Args;
+use ec::Code;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Instant;
+use volume::Shown;
+use volume::object::{EncodeOptions, Encoded, Source, encode};
+
+/// Encode a file into fragments of which any few may be lost
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft encode film.mkv --to /disk1 /disk2 /disk3
+  weft encode film.mkv --code rs:10+4 --to /disk*
+  tar c sources | weft encode - --name sources.tar --code lrc:12+2+2 --to /disk*
+
+Fragments go to the directories in turn. `weft codes` lists the codes.")]
+pub struct Arguments {
+    /// The file; - reads standard input
+    file: PathBuf,
+    /// The code and its shape, data + parity
+    #[arg(long, default_value = "rs:4+2")]
+    code: String,
+    /// Where the fragments go
+    #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
+    to: Vec<PathBuf>,
+    /// The name to decode it by; the file's own without this
+    #[arg(long)]
+    name: Option<std::ffi::OsString>,
+    /// Replace fragments of this name
+    #[arg(long)]
+    force: bool,
+    /// Length of a block, a multiple of the code's unit
+    #[arg(long, value_name = "N")]
+    block_bytes: Option<usize>,
+    /// Threads; all cores without this
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    threads: Option<usize>,
+}
+
+pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    let code = ec::parse(&arguments.code)?;
+    let stream = arguments.file.as_os_str() == "-";
+    let own_name = if stream { None } else { arguments.file.file_name() };
+    let name = arguments
+        .name
+        .as_deref()
+        .or(own_name)
+        .ok_or_else(|| Failure::Usage("there is no name to decode it by; give one with --name NAME".into()))?;
+    let control = interrupt::control(false);
+    warn_of_crowding(&*code, &arguments.to);
+    let source = if stream {
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let input = input.map_err(|error| Failure::Other(format!("cannot read standard input: {error}")))?;
+        Source::stream(File::from(input), "standard input")?
+    } else {
+        Source::file(&arguments.file)?
+    };
+    let options = EncodeOptions {
+        code,
+        name: name.as_bytes(),
+        directories: &arguments.to,
+        force: arguments.force,
+        block_bytes: arguments.block_bytes,
+        threads: arguments.threads,
+    };
+    let begun = Instant::now();
+    let encoded = progress::shown("encoding", &control, || encode(&source, &options, &control))?;
+    report(arguments, &encoded, begun, as_json)
+}
+
+fn report(arguments: &Arguments, encoded: &Encoded, begun: Instant, as_json: bool) -> Outcome {
+    let (header, layout, time) = (&encoded.header, &encoded.header.layout, begun.elapsed());
+    if as_json {
+        return show::json(&json!({
+            "object": header.object.to_string(),
+            "name": String::from_utf8_lossy(&header.name),
+            "code": header.code,
+            "bytes": layout.object_bytes(),
+            "stripes": layout.stripes(),
+            "block_bytes": layout.full_block_bytes(),
+            "fragment_bytes": layout.file_bytes(),
+            "fragments": encoded.fragments.iter().map(|path| show::path(path)).collect::<Vec<_>>(),
+            "seconds": time.as_secs_f64(),
+            "mebibytes_per_second": show::mebibytes_per_second(layout.object_bytes(), time),
+        }));
+    }
+    show::text(format_args!(
+        "{}: {} as {} in {} fragments of {}, {}, {}",
+        Shown(name_of(&header.name)),
+        show::bytes(layout.object_bytes()),
+        header.code,
+        encoded.fragments.len(),
+        show::bytes(layout.file_bytes()),
+        show::time(time),
+        show::rate(layout.object_bytes(), time),
+    ))?;
+    for (number, directory) in arguments.to.iter().enumerate() {
+        let count = encoded.fragments.iter().skip(number).step_by(arguments.to.len()).count();
+        if count > 0 {
+            let s = if count == 1 { "" } else { "s" };
+            show::text(format_args!("  {count} fragment{s} in {}", Shown(directory)))?;
+        }
+    }
+    Ok(())
+}
+
+/// An object's name, to be shown.
+pub fn name_of(name: &[u8]) -> &std::path::Path {
+    std::ffi::OsStr::from_bytes(name).as_ref()
+}
+
+/// Says so when losing a single directory would lose more than the code survives.
+fn warn_of_crowding(code: &dyn Code, directories: &[PathBuf]) {
+    let mut fragments: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for position in 0..code.shape().blocks() {
+        let directory = &directories[position % directories.len()];
+        *fragments.entry(directory.canonicalize().unwrap_or_else(|_| directory.clone())).or_default() += 1;
+    }
+    if let Some((directory, count)) = fragments.into_iter().find(|&(_, count)| count > code.tolerates()) {
+        show::warning(format_args!(
+            "losing {} would lose {count} fragments, more than the {} that {} survives; give more directories",
+            Shown(&directory),
+            code.tolerates(),
+            code.spec()
+        ));
+    }
+}

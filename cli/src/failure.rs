@@ -1,0 +1,73 @@
+//! How a command ends when it does not succeed: one line on standard error and an exit status.
+
+use serde_json::json;
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The arguments do not make sense: exit status 2.
+    Usage(String),
+    /// The work failed: exit status 1, or 130 when it was interrupted.
+    Work(volume::Error),
+    /// The command printed what it found, and it is not good: exit status 1.
+    Found,
+    /// Whoever read the output has closed it: exit status 1, without a word.
+    OutputClosed,
+    /// Anything else: exit status 1.
+    Other(String),
+}
+
+/// Results of commands.
+pub type Outcome = Result<(), Failure>;
+
+impl From<volume::Error> for Failure {
+    fn from(error: volume::Error) -> Self {
+        match &error {
+            volume::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Work(error),
+        }
+    }
+}
+
+impl From<ec::InvalidCode> for Failure {
+    fn from(error: ec::InvalidCode) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(what) | Self::Other(what) => f.write_str(what),
+            Self::Work(error) => error.fmt(f),
+            Self::Found | Self::OutputClosed => Ok(()),
+        }
+    }
+}
+
+impl Failure {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Usage(_) => "usage",
+            Self::Work(error) => error.kind(),
+            Self::Found | Self::OutputClosed | Self::Other(_) => "failed",
+        }
+    }
+
+    /// Tells the user, and a program that asked for JSON, and gives the exit status.
+    pub fn report(&self, json: bool) -> ExitCode {
+        if !matches!(self, Self::Found | Self::OutputClosed) {
+            eprintln!("weft: {self}");
+            if json {
+                let _ = crate::show::json(&json!({ "error": { "kind": self.kind(), "message": self.to_string() } }));
+            }
+        }
+        ExitCode::from(match self {
+            Self::Usage(_) => 2,
+            Self::Work(volume::Error::Interrupted) => 130,
+            _ => 1,
+        })
+    }
+}

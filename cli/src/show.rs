@@ -1,0 +1,97 @@
+//! What is printed, and how: standard output that may be closed, byte counts, warnings, problems.
+
+use crate::failure::{Failure, Outcome};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+use volume::object::Problems;
+
+/// Prints to standard output.
+pub fn text(text: impl Display) -> Outcome {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Other(format!("cannot write to standard output: {error}")),
+    })
+}
+
+/// Prints one JSON document.
+pub fn json(document: &Value) -> Outcome {
+    text(format_args!("{document:#}"))
+}
+
+/// Prints a warning, which does not stop the work.
+pub fn warning(what: impl Display) {
+    eprintln!("weft: warning: {what}");
+}
+
+/// A length in a unit that suits it.
+pub fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = count as f64;
+    let mut unit = "B";
+    for next in units {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" { format!("{count} B") } else { format!("{value:.1} {unit}") }
+}
+
+/// A time in a unit that suits it.
+pub fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 0.1 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+/// How fast so many bytes were.
+pub fn rate(count: u64, time: Duration) -> String {
+    format!("{:.0} MiB/s", mebibytes_per_second(count, time))
+}
+
+/// The same as a number.
+pub fn mebibytes_per_second(count: u64, time: Duration) -> f64 {
+    count as f64 / f64::from(1 << 20) / time.as_secs_f64().max(1e-9)
+}
+
+/// A path for JSON; what is not UTF-8 is replaced.
+pub fn path(path: &Path) -> Value {
+    json!(path.to_string_lossy())
+}
+
+/// Problems for JSON.
+pub fn problems(problems: &Problems) -> Value {
+    let each = problems.listed.iter().map(|problem| {
+        json!({
+            "kind": problem.kind.word(),
+            "path": problem.path.as_deref().map(path),
+            "position": problem.position,
+            "stripe": problem.place.map(|(stripe, _)| stripe),
+            "offset": problem.place.map(|(_, offset)| offset),
+            "stripes": problem.stripes,
+            "what": problem.what,
+        })
+    });
+    json!({ "listed": each.collect::<Vec<_>>(), "unlisted": problems.unlisted })
+}
+
+/// Names each problem on standard error.
+pub fn warn_of(problems: &Problems) {
+    problems.listed.iter().for_each(warning);
+    if problems.unlisted > 0 {
+        warning(format_args!("and {} more problems", problems.unlisted));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lengths_have_the_unit_that_suits_them() {
+        let shown = [0, 1023, 1024, 1 << 20, 5 << 29, u64::MAX].map(super::bytes);
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "2.5 GiB", "16.0 EiB"]);
+    }
+}

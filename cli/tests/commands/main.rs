@@ -1,0 +1,8 @@
+//! The real binary, as a user runs it: one module for each thing that users rely on.
+
+mod damage;
+mod limits;
+mod refusals;
+mod round_trips;
+mod scratch;
+mod tables;

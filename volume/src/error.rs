@@ -1,0 +1,126 @@
+//! What can go wrong, by what the caller can do about it. Every message is one line that names the place.
+
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// An error of this crate.
+#[derive(Debug)]
+pub enum Error {
+    /// What was asked for is not there.
+    NotFound(String),
+    /// Something is there already that must not be replaced without being told so.
+    Conflict(PathBuf),
+    /// Too few blocks are left to make the data again.
+    TooDegraded {
+        /// What is degraded: the object, or a stripe of it.
+        what: String,
+        /// Why, with how many are there and how many are needed.
+        why: ec::Unrecoverable,
+    },
+    /// Bytes that must not be used.
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// An argument that cannot be used, and what is allowed.
+    Invalid(String),
+    /// The target has no room.
+    NoSpace(PathBuf),
+    /// Any other failed operation on a file.
+    Io {
+        /// What was done, in words that fit behind "cannot".
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The caller cancelled the work; nothing of it is left behind.
+    Interrupted,
+}
+
+impl Error {
+    /// Makes the error of a failed operation on `path`.
+    pub(crate) fn io<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
+        let path = path.to_path_buf();
+        move |source| {
+            let source = source.into();
+            match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace(path),
+                io::ErrorKind::AlreadyExists => Self::Conflict(path),
+                _ => Self::Io { operation, path, source },
+            }
+        }
+    }
+
+    /// A stable word for the kind, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "not-found",
+            Self::Conflict(_) => "conflict",
+            Self::TooDegraded { .. } => "too-degraded",
+            Self::Corrupt { .. } => "corrupt",
+            Self::Invalid(_) => "invalid",
+            Self::NoSpace(_) => "no-space",
+            Self::Io { .. } => "io",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(what) | Self::Invalid(what) => f.write_str(what),
+            Self::Conflict(path) => write!(f, "{} exists; give --force to replace it", Shown(path)),
+            Self::TooDegraded { what, why } => write!(f, "{what}: {why}"),
+            Self::Corrupt { path, what } => write!(f, "{}: {what}", Shown(path)),
+            Self::NoSpace(path) => {
+                write!(f, "{}: no space is left there; free some or choose another directory", Shown(path))
+            }
+            Self::Io { operation, path, source } => write!(f, "cannot {operation} {}: {source}", Shown(path)),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// A path on one line: control characters and bytes that are not UTF-8 are escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(pub &'a Path);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.as_os_str().as_bytes().utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+            }
+            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn paths_are_shown_on_one_line() {
+        let path = Path::new(OsStr::from_bytes(b"d/a\nb \xc3\xa4\xff"));
+        assert_eq!(Shown(path).to_string(), "d/a\\nb ä\\xff");
+    }
+}

@@ -1,0 +1,58 @@
+//! The bytes of a chunk file: one header, then one record per stripe. `docs/format.md` gives the tables.
+//!
+//! Everything here is a function of bytes: no I/O, no clock. Decoding takes whatever a disk or a stranger hands over:
+//! it answers with a typed error, never panics, and allocates no more than it was given.
+
+mod bytes;
+mod header;
+mod layout;
+mod record;
+
+pub(crate) use header::valid_name;
+pub use header::{HEADER_BYTES, Header, ObjectId, Timestamp};
+pub use layout::{Layout, MAX_BLOCK_BYTES, MAX_OBJECT_BYTES, MAX_STRIPE_BYTES, MIN_BLOCK_BYTES};
+pub use record::RecordHeader;
+
+use std::fmt;
+
+/// The version that this build writes, and the newest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Why some bytes are not a header of this format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormatError {
+    /// Fewer bytes than the structure has.
+    Short {
+        /// How many there are.
+        have: usize,
+        /// How many are needed.
+        need: usize,
+    },
+    /// The magic number is missing: these bytes are something else, or their beginning is damaged.
+    Magic,
+    /// The checksum does not fit the bytes.
+    Checksum,
+    /// Sound, but of a format that is newer than this build.
+    Newer(u32),
+    /// Sound, but with incompatible features that this build does not know.
+    Features(u64),
+    /// Sound, but a field has a value that the format does not allow.
+    Field(&'static str),
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { have, need } => write!(f, "{have} bytes are there and {need} are needed"),
+            Self::Magic => f.write_str("the magic number is missing"),
+            Self::Checksum => f.write_str("the checksum does not match"),
+            Self::Newer(version) => {
+                write!(f, "format version {version} is newer than {FORMAT_VERSION}, the newest that this weft reads")
+            }
+            Self::Features(bits) => write!(f, "it uses features that this weft does not know (bits {bits:#x})"),
+            Self::Field(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for FormatError {}

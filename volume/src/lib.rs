@@ -1,0 +1,18 @@
+//! Stripes on targets: the chunk format, directory targets, and the encoder, decoder, verifier and repairer of
+//! single objects.
+//!
+//! The library of everything that stores bytes. It prints nothing, hands up nothing that was not verified, and keeps
+//! no more in memory than a stripe per thread.
+#![forbid(unsafe_code)]
+
+mod control;
+mod error;
+pub mod format;
+pub mod object;
+pub mod target;
+
+pub use control::Control;
+pub use error::{Error, Shown};
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,293 @@
+//! Encodes a file into fragments: each thread reads the next stripe into its own rows, codes and checksums it while
+//! it is in cache, and writes its blocks. Headers come last, then everything is made durable, then it gets its names.
+
+use super::fragment::read_header;
+use super::parallel::{for_each, run, thread_count};
+use super::rows::Rows;
+use super::source::{Source, Stripe};
+use crate::format::{HEADER_BYTES, Header, Layout, ObjectId, RecordHeader, Timestamp};
+use crate::target::{Directory, Temporary, fragment_file_name, stem, write_at};
+use crate::{Control, Error, Result};
+use ec::Code;
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What one checksum covers: short enough that a bad sector costs little, long enough that checksums cost nothing.
+const GRANULE_BYTES: usize = 64 << 10;
+/// Each fragment's writeback is started after so many bytes, so that little is left for the final sync.
+const WRITEBACK_BYTES: u64 = 8 << 20;
+
+/// How a file is encoded.
+#[derive(Debug)]
+pub struct EncodeOptions<'a> {
+    /// The code.
+    pub code: Arc<dyn Code>,
+    /// The object's name: 1 to 255 bytes without `/` and NUL.
+    pub name: &'a [u8],
+    /// Where the fragments go, in turn: position p into directory p modulo their number.
+    pub directories: &'a [PathBuf],
+    /// Whether fragments of this name may be replaced.
+    pub force: bool,
+    /// The length of the blocks of all stripes but the last, a multiple of the code's unit.
+    pub block_bytes: Option<usize>,
+    /// How many threads; one for each core otherwise.
+    pub threads: Option<usize>,
+}
+
+/// What was encoded.
+#[derive(Debug)]
+pub struct Encoded {
+    /// The header of position 0.
+    pub header: Header,
+    /// The fragments by position.
+    pub fragments: Vec<PathBuf>,
+}
+
+/// The block length that is used when none is asked for: a stripe of one or two MiB of data, which stays in the
+/// second-level cache, in blocks that are long enough for a disk.
+pub fn default_block_bytes(code: &dyn Code) -> usize {
+    let target = (1usize << 20) >> code.shape().k.ilog2();
+    target.clamp(32 << 10, 1 << 20).next_multiple_of(code.unit())
+}
+
+/// Encodes `source` into one fragment per position.
+///
+/// # Errors
+/// `Invalid` for an argument, `Conflict` for fragments that exist, and what the system says. Whatever fails, no
+/// fragment and no temporary file of it is left, unless replacing had begun: then all new fragments are left,
+/// complete, and `repair` gives them their names.
+pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -> Result<Encoded> {
+    let layout = layout(options, source.known_bytes().unwrap_or(0))?;
+    let directories = options.directories.iter().map(|path| Directory::open(path)).collect::<Result<Vec<_>>>()?;
+    if directories.is_empty() {
+        return Err(Error::Invalid("no directory was given".into()));
+    }
+    super::find::allow_many_open_files();
+    let fragments = create(options, &layout, &directories, source.attributes().0)?;
+    let object = ObjectId(random()?);
+    control.begin(source.known_bytes().unwrap_or(0));
+    let code = &*options.code;
+    let memory = (layout.k() + code.coded().len()) * layout.full_block_bytes();
+    let stripes = source.known_bytes().map_or(u64::MAX, |_| layout.stripes());
+    run(thread_count(options.threads, memory, stripes), |stop| {
+        let mut writer = StripeWriter::new(code, object, layout, &fragments);
+        while !stop.is_set()
+            && let Some(stripe) = source.next(&layout, &mut writer.rows, control)?
+        {
+            control.check()?;
+            writer.write(stripe)?;
+            control.advance(stripe.data_bytes);
+        }
+        Ok(())
+    })?;
+    let invalid = |error| Error::Invalid(format!("the data cannot be encoded: {error}"));
+    let layout = layout.with_object_bytes(source.finish()?).map_err(invalid)?;
+    let (mode, modified, accessed) = source.attributes();
+    let (code, name) = (code.spec().to_string(), options.name.to_vec());
+    let created = Timestamp::now();
+    let header = Header {
+        compatible: 0,
+        object,
+        chunk_set: 0,
+        position: 0,
+        code,
+        layout,
+        name,
+        mode,
+        modified,
+        accessed,
+        created,
+    };
+    for_each(&fragments.iter().enumerate().collect::<Vec<_>>(), |&(position, fragment)| {
+        control.check()?;
+        finish(fragment, &Header { position, ..header.clone() })
+    })?;
+    control.check()?;
+    commit(&fragments, options.force)?;
+    directories.iter().try_for_each(Directory::sync)?;
+    remove_abandoned(&directories, options.name);
+    if options.force {
+        remove_replaced(&directories, &header);
+    }
+    Ok(Encoded { header, fragments: fragments.iter().map(|f| f.destination().to_path_buf()).collect() })
+}
+
+fn layout(options: &EncodeOptions<'_>, object_bytes: u64) -> Result<Layout> {
+    if !crate::format::valid_name(options.name) {
+        return Err(Error::Invalid("a name has 1 to 255 bytes, without / and NUL, and is not . or ..".into()));
+    }
+    let (code, unit) = (&*options.code, options.code.unit());
+    let block_bytes = options.block_bytes.unwrap_or_else(|| default_block_bytes(code));
+    if block_bytes == 0 || !block_bytes.is_multiple_of(unit) {
+        let near = (block_bytes / unit * unit).max(unit);
+        return Err(Error::Invalid(format!(
+            "blocks of {block_bytes} bytes do not fit {}: a multiple of {unit} is needed, for example {near}",
+            code.spec()
+        )));
+    }
+    // Blocks of many granules get longer ones, so that the record header stays within its limit.
+    let granule_bytes = GRANULE_BYTES.max((block_bytes >> 14).next_power_of_two());
+    let shape = code.shape();
+    Layout::new((shape.k, shape.m), unit, block_bytes, granule_bytes, object_bytes).map_err(|error| {
+        Error::Invalid(format!("blocks of {block_bytes} bytes: {error}; choose others with --block-bytes"))
+    })
+}
+
+fn random() -> Result<[u8; 16]> {
+    let mut id = [0; 16];
+    let got = rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty());
+    got.map_err(Error::io("get random numbers from", "the system".as_ref()))?;
+    Ok(id)
+}
+
+fn create(
+    options: &EncodeOptions<'_>,
+    layout: &Layout,
+    directories: &[Directory],
+    mode: u32,
+) -> Result<Vec<Temporary>> {
+    let place =
+        |position: usize| (&directories[position % directories.len()], fragment_file_name(options.name, position));
+    if !options.force {
+        for (directory, file_name) in (0..layout.blocks()).map(place) {
+            if directory.contains(&file_name) {
+                return Err(Error::Conflict(directory.path().join(file_name)));
+            }
+        }
+    }
+    (0..layout.blocks())
+        .map(|position| {
+            let (directory, file_name) = place(position);
+            let fragment = directory.create(&file_name, mode)?;
+            // Tells other encoders of this name that the file is not abandoned; where locks do not work, no encoder
+            // removes files of others.
+            let _ = flock(fragment.file(), FlockOperation::NonBlockingLockExclusive);
+            Ok(fragment)
+        })
+        .collect()
+}
+
+/// Codes and writes stripes, one after the other.
+struct StripeWriter<'a> {
+    code: &'a dyn Code,
+    object: ObjectId,
+    layout: Layout,
+    fragments: &'a [Temporary],
+    rows: Rows,
+    record: Vec<u8>,
+}
+
+impl<'a> StripeWriter<'a> {
+    fn new(code: &'a dyn Code, object: ObjectId, layout: Layout, fragments: &'a [Temporary]) -> Self {
+        let rows = Rows::new(layout.k() + code.coded().len(), layout.full_block_bytes());
+        Self { code, object, layout, fragments, rows, record: Vec::new() }
+    }
+
+    /// Codes the data in the first k rows and writes all stored blocks.
+    fn write(&mut self, stripe: Stripe) -> Result<()> {
+        let (layout, k, n) = (&self.layout, self.layout.k(), self.fragments.len());
+        let block_bytes = layout.block_bytes_for(stripe.data_bytes);
+        let coded = self.code.coded();
+        let (data, mut parity) = self.rows.split(block_bytes, 0..k, k..k + coded.len());
+        let mut checksums = ec::partition::encode_checksummed(self.code, &data, &mut parity, layout.granule_bytes());
+        let offset = layout.record_offset(stripe.number);
+        self.record.resize(layout.record_header_bytes(block_bytes), 0);
+        // Each stripe begins with another fragment, so that the threads seldom meet at the same file.
+        for position in (0..n).map(|step| (step + stripe.number as usize) % n) {
+            let sums = std::mem::take(&mut checksums[position]);
+            RecordHeader::new(self.object, layout, position, stripe.number, stripe.data_bytes, sums)
+                .encode(&mut self.record);
+            let block = if coded.contains(&position) { &*parity[position - coded.start] } else { data[position] };
+            let fragment = &self.fragments[position];
+            write_at(fragment.file(), offset, &[&self.record, block])
+                .map_err(Error::io("write", fragment.destination()))?;
+            start_writeback(fragment, offset, (self.record.len() + block.len()) as u64);
+        }
+        Ok(())
+    }
+}
+
+/// Starts the writing of what piled up in memory whenever a record passes a multiple of `WRITEBACK_BYTES`.
+fn start_writeback(fragment: &Temporary, offset: u64, length: u64) {
+    let end = (offset + length) / WRITEBACK_BYTES * WRITEBACK_BYTES;
+    if end > offset {
+        let start = end - WRITEBACK_BYTES;
+        // For pages that are not on disk yet this advice begins to write them and keeps them.
+        let _ = fadvise(fragment.file(), start, std::num::NonZeroU64::new(WRITEBACK_BYTES), Advice::DontNeed);
+    }
+}
+
+/// Writes the header, which makes the file a fragment, and waits until all of it is durable.
+pub(super) fn finish(fragment: &Temporary, header: &Header) -> Result<()> {
+    let failed = || Error::io("write", fragment.destination());
+    let bytes = header.encode();
+    debug_assert_eq!(bytes.len(), HEADER_BYTES);
+    fragment.file().write_all_at(&bytes[..], 0).map_err(failed())?;
+    set_attributes(fragment, header);
+    fragment.sync()
+}
+
+/// The most important fields as extended attributes, for the eyes of administrators; Weft does not read them.
+fn set_attributes(fragment: &Temporary, header: &Header) {
+    use xattr::FileExt;
+    let fields = [
+        ("user.weft.object", header.object.to_string()),
+        ("user.weft.code", header.code.clone()),
+        ("user.weft.position", header.position.to_string()),
+        ("user.weft.size", header.layout.object_bytes().to_string()),
+    ];
+    for (name, value) in fields {
+        let _ = fragment.file().set_xattr(name, value.as_bytes());
+    }
+}
+
+fn commit(fragments: &[Temporary], force: bool) -> Result<()> {
+    for (done, fragment) in fragments.iter().enumerate() {
+        if let Err(error) = fragment.commit(force) {
+            if force && done > 0 {
+                // Old fragments are gone already, so the new ones must not go, too.
+                fragments.iter().for_each(Temporary::keep);
+            } else {
+                fragments[..done].iter().for_each(|f| _ = std::fs::remove_file(f.destination()));
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Removes fragments of the replaced object that have no counterpart in the new one: it had more, or lay otherwise.
+fn remove_replaced(directories: &[Directory], new: &Header) {
+    let stem = stem(&new.name);
+    for directory in directories {
+        for (entry, parsed) in directory.chunk_files().unwrap_or_default() {
+            let path = directory.path().join(entry);
+            if parsed.stem == stem
+                && parsed.written_by.is_none()
+                && let Ok(Ok(old)) = std::fs::File::open(&path).and_then(|file| read_header(&file))
+                && (old.name == new.name && old.object != new.object && old.created < new.created)
+            {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Removes what killed encoders of the same name left behind, now that a whole object of this name is there.
+fn remove_abandoned(directories: &[Directory], name: &[u8]) {
+    let stem = stem(name);
+    for directory in directories {
+        for (entry, parsed) in directory.chunk_files().unwrap_or_default() {
+            let path = directory.path().join(entry);
+            let abandoned = parsed.stem == stem
+                && parsed.written_by.is_some()
+                && std::fs::File::open(&path)
+                    .is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_ok());
+            if abandoned {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Makes an object out of the fragments in some directories. The headers count; file names only help to find them.
+//!
+//! Of several objects of one name (a replacement that was interrupted, old fragments that came back) the newest of
+//! which enough is there is chosen. Everything else that bears the name is reported as a problem.
+
+use super::fragment::{Candidate, Fragment};
+use super::problems::{Collector, Problem, ProblemKind};
+use super::search::{self, listed, shown};
+use crate::format::Header;
+use crate::target::{Directory, stem};
+use crate::{Error, Result, Shown};
+use ec::Code;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An object and what is there of it.
+#[derive(Debug)]
+pub struct Object {
+    /// What all its headers say; the position is that of any one of them.
+    pub header: Header,
+    /// Its code.
+    pub code: Arc<dyn Code>,
+    /// The files of each position; none where it is missing, several where there are copies.
+    pub(super) fragments: Vec<Vec<Fragment>>,
+    /// As they were given; none where one could not be opened.
+    pub(super) directories: Vec<Option<Directory>>,
+    pub(super) problems: Collector,
+}
+
+impl Object {
+    /// The object's name as a path, to be shown or to be written to.
+    pub fn name(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.header.name))
+    }
+
+    /// The positions of which there is a file.
+    pub(super) fn present(&self) -> Vec<usize> {
+        (0..self.fragments.len()).filter(|&position| !self.fragments[position].is_empty()).collect()
+    }
+
+    /// The memory that a reader of its stripes takes.
+    pub(super) fn stripe_memory_bytes(&self) -> usize {
+        let layout = &self.header.layout;
+        let blocks = layout.blocks() + if self.code.systematic() { 0 } else { layout.k() };
+        blocks * layout.block_bytes(0)
+    }
+}
+
+/// Finds the object of that name, or the only one there is, in the directories.
+///
+/// # Errors
+/// `NotFound` when there is no fragment of it, `Invalid` when there is no name and not exactly one object.
+pub fn find(name: Option<&OsStr>, directories: &[PathBuf]) -> Result<Object> {
+    allow_many_open_files();
+    let problems = Collector::default();
+    let directories = search::open(directories, &problems)?;
+    let name = match name {
+        Some(name) => name.as_bytes().to_vec(),
+        None => search::only_name(&directories, &problems)?,
+    };
+    let candidates = search::candidates(&name, &directories, &problems);
+    choose(&name, candidates, directories, problems)
+}
+
+/// Repairs of wide codes hold more files open than a shell allows by default.
+pub(super) fn allow_many_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum.or(Some(u64::MAX)) {
+        limit.current = limit.maximum;
+        // A lower limit shows when a file cannot be opened.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// The header with what differs between the fragments of one object taken out.
+fn common(header: &Header) -> Header {
+    Header { position: 0, ..header.clone() }
+}
+
+fn choose(
+    name: &[u8],
+    candidates: Vec<Candidate>,
+    directories: Vec<Option<Directory>>,
+    problems: Collector,
+) -> Result<Object> {
+    let stem = stem(name);
+    let mut groups: Vec<(Header, BTreeSet<usize>)> = Vec::new();
+    // Renaming the first fragment commits an object: from then on its other fragments count although they still
+    // have temporary names. Before that, they are of no object.
+    let committed: BTreeSet<_> = candidates
+        .iter()
+        .filter(|c| c.file_name.written_by.is_none())
+        .filter_map(|c| c.header.as_ref().ok().map(|header| header.object))
+        .collect();
+    for header in candidates.iter().filter_map(|c| c.header.as_ref().ok()) {
+        if header.name == name && committed.contains(&header.object) {
+            let key = common(header);
+            match groups.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, positions)) => _ = positions.insert(header.position),
+                None => groups.push((key, BTreeSet::from([header.position]))),
+            }
+        }
+    }
+    let enough = |(header, positions): &(Header, BTreeSet<usize>)| positions.len() >= header.layout.k();
+    let best = groups.iter().max_by_key(|group| {
+        let (header, positions) = group;
+        if enough(group) { (true, 0, header.created) } else { (false, positions.len(), header.created) }
+    });
+    let Some((header, _)) = best.cloned() else {
+        return Err(none_found(name, &stem, &candidates, &directories));
+    };
+    let code = code_of(&header, &candidates)?;
+    let mut object = Object {
+        fragments: (0..header.layout.blocks()).map(|_| Vec::new()).collect(),
+        header,
+        code,
+        directories,
+        problems,
+    };
+    for candidate in candidates {
+        sort_in(&mut object, candidate, &stem);
+    }
+    complain_of_gaps(&mut object);
+    Ok(object)
+}
+
+fn none_found(name: &[u8], stem: &[u8], candidates: &[Candidate], directories: &[Option<Directory>]) -> Error {
+    let damaged =
+        candidates.iter().filter(|c| c.header.is_err() && c.file_name.stem == stem && c.file_name.written_by.is_none());
+    let name = shown(name);
+    match damaged.clone().next() {
+        Some(Candidate { path, header: Err(why), .. }) => Error::Corrupt {
+            path: path.clone(),
+            what: format!("none of the {} fragments of {name} has a sound header: {why}", damaged.count()),
+        },
+        _ => Error::NotFound(format!("there is no fragment of {name} in {}", listed(directories))),
+    }
+}
+
+fn code_of(header: &Header, candidates: &[Candidate]) -> Result<Arc<dyn Code>> {
+    let path = || {
+        let of = candidates.iter().find(|c| c.header.as_ref().is_ok_and(|h| h.object == header.object));
+        of.map(|c| c.path.clone()).unwrap_or_default()
+    };
+    let corrupt = |what: String| Error::Corrupt { path: path(), what };
+    let code =
+        ec::parse(&header.code).map_err(|e| corrupt(format!("its code {:?} cannot be had: {e}", header.code)))?;
+    let (shape, layout) = (code.shape(), &header.layout);
+    if (shape.k, shape.m, code.unit()) != (layout.k(), layout.m(), layout.unit()) {
+        return Err(corrupt(format!("its shape does not fit its code {}", header.code)));
+    }
+    Ok(code)
+}
+
+/// Puts a file where it belongs in the object, or says why it belongs nowhere.
+fn sort_in(object: &mut Object, candidate: Candidate, stem: &[u8]) {
+    let Candidate { path, file_name, header, file_bytes, .. } = &candidate;
+    let committed = file_name.written_by.is_none();
+    let ours = file_name.stem == stem;
+    let named = |kind, position: usize, what: String| Problem::new(kind, path.clone(), position, what);
+    let (position, mut sound) = match header {
+        Ok(header) if common(header) == object.header => (header.position, true),
+        Ok(header) if committed && (ours || header.name == object.header.name) => {
+            let of = shown(&header.name);
+            let what = format!("it belongs to another object, {of} ({})", header.object);
+            object.problems.add(named(ProblemKind::Foreign, file_name.position, what));
+            return;
+        }
+        Ok(_) => return,
+        Err(_) if !committed || !ours => return,
+        // The records still say what they are, and prove it.
+        Err(why) => {
+            object.problems.add(named(
+                ProblemKind::Header,
+                file_name.position,
+                format!("the file header is damaged: {why}"),
+            ));
+            match candidate.first_record(&object.header.layout) {
+                Some((id, position)) if id == object.header.object && position < object.fragments.len() => {
+                    (position, false)
+                }
+                _ => return,
+            }
+        }
+    };
+    if !committed {
+        object.problems.add(named(
+            ProblemKind::Uncommitted,
+            position,
+            "its writer was interrupted before it had its name".into(),
+        ));
+        sound = false;
+    } else if ours && file_name.position != position {
+        let what = format!("its name says position {}, but it is position {position}", file_name.position);
+        object.problems.add(named(ProblemKind::Misnamed, position, what));
+    }
+    let expected = object.header.layout.file_bytes();
+    if *file_bytes > expected {
+        object.problems.add(named(
+            ProblemKind::Length,
+            position,
+            format!("there are {} bytes behind its end", file_bytes - expected),
+        ));
+        sound = false;
+    }
+    if let Some(first) = object.fragments[position].first() {
+        let what = format!("it is position {position}, as {} is", Shown(&first.path));
+        object.problems.add(named(ProblemKind::Duplicate, position, what));
+    }
+    let Candidate { path, file, directory, header, .. } = candidate;
+    let fragment = Fragment { path, file, position, directory, headed: header.is_ok(), sound, committed };
+    // Sound files come first, so that they are read first.
+    let at = object.fragments[position].partition_point(|other| other.sound >= sound);
+    object.fragments[position].insert(at, fragment);
+}
+
+fn complain_of_gaps(object: &mut Object) {
+    for (position, _) in object.fragments.iter().enumerate().filter(|(_, files)| files.is_empty()) {
+        object.problems.add(Problem::new(ProblemKind::Missing, None, position, "the fragment is missing"));
+    }
+}

@@ -1,0 +1,120 @@
+//! One fragment file that is open for reading, and the only way to get a block out of it: verified.
+
+use super::problems::{Problem, ProblemKind};
+use crate::format::{FormatError, HEADER_BYTES, Header, Layout, ObjectId, RecordHeader};
+use crate::target::{FileName, read_at};
+use crate::{Error, Result};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// A fragment of an object.
+#[derive(Debug)]
+pub struct Fragment {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    /// Its position in the stripes.
+    pub(super) position: usize,
+    /// Which of the searched directories it lies in.
+    pub(super) directory: usize,
+    /// Whether its header is sound.
+    pub(super) headed: bool,
+    /// Whether its header, name and length are as they should be; its records may be good either way.
+    pub(super) sound: bool,
+    /// Whether it has its final name.
+    pub(super) committed: bool,
+}
+
+impl Fragment {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the block of a stripe into `block`, which has its length, and verifies it.
+    ///
+    /// # Errors
+    /// The problem, when there is any difference from what was stored; `block` must not be used then.
+    pub(super) fn read_block(
+        &self,
+        object: ObjectId,
+        layout: &Layout,
+        stripe: u64,
+        scratch: &mut Vec<u8>,
+        block: &mut [u8],
+    ) -> std::result::Result<(), Problem> {
+        let offset = layout.record_offset(stripe);
+        let problem = |kind, at: u64, what: String| {
+            Err(Problem::new(kind, self.path.clone(), self.position, what).at(stripe, offset + at))
+        };
+        scratch.resize(layout.record_header_bytes(block.len()), 0);
+        let want = scratch.len() + block.len();
+        let read = match read_at(&self.file, offset, &mut [scratch, block]) {
+            Ok(read) => read,
+            Err(error) => return problem(ProblemKind::Unreadable, 0, format!("it cannot be read: {error}")),
+        };
+        if read < want {
+            return problem(ProblemKind::Truncated, read as u64, format!("the file ends {} bytes early", want - read));
+        }
+        let record = match RecordHeader::decode(scratch) {
+            Ok(record) => record,
+            Err(error) => return problem(ProblemKind::Record, 0, format!("the record header is damaged: {error}")),
+        };
+        let wanted = RecordHeader::new(object, layout, self.position, stripe, layout.data_bytes(stripe), Vec::new());
+        if (RecordHeader { checksums: Vec::new(), ..record.clone() }) != wanted {
+            let what = if record.object != object {
+                format!("the record is of object {}", record.object)
+            } else {
+                format!("the record is of stripe {}, position {}", record.stripe, record.position)
+            };
+            return problem(ProblemKind::Record, 0, what);
+        }
+        match record.first_bad_granule(block) {
+            None => Ok(()),
+            Some((at, _)) => {
+                let what = "the block does not match its checksum".to_owned();
+                problem(ProblemKind::Block, (scratch.len() + at) as u64, what)
+            }
+        }
+    }
+}
+
+/// A file that may be a fragment, as far as its header tells.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub path: PathBuf,
+    pub file: File,
+    pub directory: usize,
+    pub file_name: FileName,
+    pub file_bytes: u64,
+    pub header: std::result::Result<Header, FormatError>,
+}
+
+impl Candidate {
+    /// Opens the file and reads its header.
+    pub fn open(path: PathBuf, directory: usize, file_name: FileName) -> Result<Self> {
+        let failed = |error| Error::io("read", &path)(error);
+        // Looked at first: a pipe of this name would keep the opener waiting.
+        if !std::fs::metadata(&path).map_err(failed)?.is_file() {
+            return Err(Error::Invalid(format!("{} is not a regular file", crate::Shown(&path))));
+        }
+        let file = File::open(&path).map_err(failed)?;
+        let file_bytes = file.metadata().map_err(failed)?.len();
+        let header = read_header(&file).map_err(failed)?;
+        Ok(Self { path, file, directory, file_name, file_bytes, header })
+    }
+
+    /// The position and object that the first record gives, for a file whose header is damaged.
+    pub fn first_record(&self, layout: &Layout) -> Option<(ObjectId, usize)> {
+        let mut bytes = vec![0; layout.record_header_bytes(layout.block_bytes(0))];
+        read_at(&self.file, HEADER_BYTES as u64, &mut [&mut bytes]).ok()?;
+        let record = RecordHeader::decode(&bytes).ok()?;
+        Some((record.object, record.position))
+    }
+}
+
+/// Reads and decodes the header of a chunk file.
+pub(super) fn read_header(file: &File) -> std::io::Result<std::result::Result<Header, FormatError>> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    let read = read_at(file, 0, &mut [&mut bytes])?;
+    Ok(Header::decode(&bytes[..read]))
+}

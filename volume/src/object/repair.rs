@@ -1,0 +1,228 @@
+//! Makes missing and damaged fragments again, whole, beside the old ones, and puts them in their place when they are
+//! proved: each block against a survivor that was not used to make it, each new file against its own checksums.
+
+use super::encode::finish;
+use super::find::Object;
+use super::fragment::{Fragment, read_header};
+use super::parallel::{for_each, run, thread_count};
+use super::problems::Problems;
+use super::recover::StripeReader;
+use super::verify::{scan, worst};
+use crate::format::{Header, RecordHeader};
+use crate::target::{Directory, Temporary, fragment_file_name, write_at};
+use crate::{Control, Error, Result, Shown};
+use gf::checksum::crc64;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a repair did.
+#[derive(Debug)]
+pub struct Repaired {
+    /// The object's header.
+    pub header: Header,
+    /// The fragments that were made, by position; empty when nothing was wrong with any.
+    pub made: Vec<(usize, PathBuf)>,
+    /// Blocks that were checked against a survivor which was not used to make them.
+    pub witnessed_blocks: u64,
+    /// Blocks for which no such survivor was left.
+    pub unwitnessed_blocks: u64,
+    /// Damaged files that were not replaced because their new fragments lie elsewhere.
+    pub left: Vec<PathBuf>,
+    /// How many more fragments can be lost now.
+    pub survives: Option<usize>,
+    /// What was wrong before.
+    pub problems: Problems,
+}
+
+/// Repairs the object. New fragments go to the directory `to`, else where the damaged ones lie, else where `encode`
+/// would have put them among the searched directories.
+///
+/// # Errors
+/// `TooDegraded` when too little is left, and what the system says; then nothing was changed. The second part of
+/// the answer is what was wrong with the fragments, if the first does not have it.
+pub fn repair(
+    object: Object,
+    to: Option<&Path>,
+    threads: Option<usize>,
+    control: &Control,
+) -> std::result::Result<Repaired, (Error, Problems)> {
+    match repair_in_place(&object, to, threads, control) {
+        Ok(done) => Ok(Repaired { header: object.header, problems: object.problems.into_list(), ..done }),
+        Err(error) => Err((error, object.problems.into_list())),
+    }
+}
+
+fn repair_in_place(object: &Object, to: Option<&Path>, threads: Option<usize>, control: &Control) -> Result<Repaired> {
+    let scan = scan(object, threads, false, control)?;
+    let bad = scan.bad_positions();
+    let sound =
+        |position: usize| object.fragments[position].first().is_some_and(|f| f.sound) && !bad.contains(&position);
+    let wanted: Vec<usize> = (0..object.fragments.len()).filter(|&position| !sound(position)).collect();
+    let mut done = Repaired {
+        header: object.header.clone(),
+        made: Vec::new(),
+        witnessed_blocks: 0,
+        unwitnessed_blocks: 0,
+        left: Vec::new(),
+        survives: worst(object, &scan),
+        problems: Problems::default(),
+    };
+    if wanted.is_empty() {
+        return Ok(done);
+    }
+    let made = create(object, &wanted, to)?;
+    let (witnessed, unwitnessed) = rebuild(object, &made, threads, control)?;
+    for_each(&made, |fragment| prove(object, fragment, control))?;
+    control.check()?;
+    for fragment in &made {
+        make_way(object, fragment);
+        fragment.temporary.commit(true)?;
+    }
+    made.iter().try_for_each(|fragment| fragment.directory.sync())?;
+    for fragment in &made {
+        for old in &object.fragments[fragment.position] {
+            let kept = old.path != fragment.temporary.destination();
+            if kept && !old.committed {
+                let _ = std::fs::remove_file(&old.path);
+            } else if kept {
+                done.left.push(old.path.clone());
+            }
+        }
+    }
+    done.made = made.iter().map(|f| (f.position, f.temporary.destination().to_path_buf())).collect();
+    (done.witnessed_blocks, done.unwitnessed_blocks) = (witnessed, unwitnessed);
+    done.survives = Some(object.code.tolerates());
+    Ok(done)
+}
+
+/// A fragment that is being made.
+struct Made {
+    position: usize,
+    directory: Directory,
+    temporary: Temporary,
+}
+
+fn create(object: &Object, wanted: &[usize], to: Option<&Path>) -> Result<Vec<Made>> {
+    let make = |&position: &usize| {
+        let file_name = fragment_file_name(&object.header.name, position);
+        let directory = Directory::open(to.unwrap_or_else(|| usual_place(object, position)))?;
+        let destination = directory.path().join(&file_name);
+        refuse_to_replace_others(object, position, &destination)?;
+        Ok(Made { position, temporary: directory.create(&file_name, object.header.mode)?, directory })
+    };
+    wanted.iter().map(make).collect()
+}
+
+/// Where the damaged fragment lies, or where `encode` would have put it, or, where that directory is gone, the one
+/// with the fewest fragments of the object.
+fn usual_place(object: &Object, position: usize) -> &Path {
+    let directories = &object.directories;
+    let old = object.fragments[position].first().and_then(|old| directories[old.directory].as_ref());
+    let crowd = |number: usize| object.fragments.iter().flatten().filter(|f| f.directory == number).count();
+    let open = (0..directories.len()).filter(|&number| directories[number].is_some());
+    let place = old.or_else(|| directories[position % directories.len()].as_ref());
+    let place = place.or_else(|| open.min_by_key(|&number| crowd(number)).and_then(|n| directories[n].as_ref()));
+    place.expect("an object was found in some directory").path()
+}
+
+/// A file that has the name of the new fragment may go if it is a damaged or foreign one, not if it is of use.
+fn refuse_to_replace_others(object: &Object, position: usize, destination: &Path) -> Result<()> {
+    let used = object.fragments.iter().flatten().find(|other| other.path == destination && other.position != position);
+    let Some(other) = used else { return Ok(()) };
+    Err(Error::Invalid(format!(
+        "{} has the name of position {position} but is position {}; give it the name {} first",
+        Shown(destination),
+        other.position,
+        Shown(Path::new(&fragment_file_name(&object.header.name, other.position)))
+    )))
+}
+
+/// A sound fragment of an object with another name, which lies here by mistake, gets its own name back.
+fn make_way(object: &Object, made: &Made) {
+    let there = made.temporary.destination();
+    let header = std::fs::File::open(there).and_then(|file| read_header(&file));
+    if let Ok(Ok(header)) = header
+        && header.name != object.header.name
+    {
+        let own = made.directory.path().join(fragment_file_name(&header.name, header.position));
+        // When its own place is taken this is a copy, which may go.
+        let _ = renameat_with(CWD, there, CWD, &own, RenameFlags::NOREPLACE);
+    }
+}
+
+fn rebuild(object: &Object, made: &[Made], threads: Option<usize>, control: &Control) -> Result<(u64, u64)> {
+    let layout = &object.header.layout;
+    control.begin(layout.object_bytes());
+    let [next, witnessed, unwitnessed] = [0; 3].map(AtomicU64::new);
+    run(thread_count(threads, object.stripe_memory_bytes(), layout.stripes()), |stop| {
+        let mut reader = StripeReader::new(object, false);
+        loop {
+            let stripe = next.fetch_add(1, Ordering::Relaxed);
+            if stripe >= layout.stripes() || stop.is_set() {
+                return Ok(());
+            }
+            control.check()?;
+            reader.begin(stripe);
+            let lost: Vec<usize> = made.iter().map(|f| f.position).filter(|&position| !reader.read(position)).collect();
+            if !lost.is_empty() {
+                let how = reader.make(&lost)?;
+                match reader.agrees_with_a_survivor(&lost, &how) {
+                    Some(true) => _ = witnessed.fetch_add(lost.len() as u64, Ordering::Relaxed),
+                    None => _ = unwitnessed.fetch_add(lost.len() as u64, Ordering::Relaxed),
+                    Some(false) => return Err(disagreement(object, stripe)),
+                }
+            }
+            for fragment in made {
+                write_block(object, fragment, stripe, reader.block(fragment.position))?;
+            }
+            control.advance(layout.data_bytes(stripe));
+        }
+    })?;
+    for_each(made, |fragment| {
+        control.check()?;
+        finish(&fragment.temporary, &Header { compatible: 0, position: fragment.position, ..object.header.clone() })
+    })?;
+    Ok((witnessed.into_inner(), unwitnessed.into_inner()))
+}
+
+fn disagreement(object: &Object, stripe: u64) -> Error {
+    let what = "its blocks match their checksums but not each other, so what is lost cannot be made again safely";
+    Error::Corrupt { path: object.name().to_path_buf(), what: format!("stripe {stripe}: {what}; nothing was changed") }
+}
+
+fn write_block(object: &Object, fragment: &Made, stripe: u64, block: &[u8]) -> Result<()> {
+    let layout = &object.header.layout;
+    let checksums = block.chunks(layout.granule_bytes()).map(crc64).collect();
+    let data_bytes = layout.data_bytes(stripe);
+    let record = RecordHeader::new(object.header.object, layout, fragment.position, stripe, data_bytes, checksums);
+    let mut bytes = vec![0; layout.record_header_bytes(block.len())];
+    record.encode(&mut bytes);
+    let failed = Error::io("write", fragment.temporary.destination());
+    write_at(fragment.temporary.file(), layout.record_offset(stripe), &[&bytes, block]).map_err(failed)
+}
+
+/// Reads a new fragment back, as any reader would.
+fn prove(object: &Object, made: &Made, control: &Control) -> Result<()> {
+    let layout = &object.header.layout;
+    let path = made.temporary.path().to_path_buf();
+    let failed = |error| Error::io("read", &path)(error);
+    let file = made.temporary.file().try_clone().map_err(failed)?;
+    let header = read_header(&file).map_err(failed)?;
+    let same = header.is_ok_and(|h| h.position == made.position && h.object == object.header.object);
+    let fragment =
+        Fragment { path, file, position: made.position, directory: 0, headed: true, sound: true, committed: false };
+    let (mut scratch, mut block) = (Vec::new(), vec![0; layout.block_bytes(0)]);
+    let corrupt = |what: String| Error::Corrupt { path: made.temporary.destination().to_path_buf(), what };
+    if !same {
+        return Err(corrupt("the new fragment does not read back as it was written".into()));
+    }
+    for stripe in 0..layout.stripes() {
+        control.check()?;
+        let block = &mut block[..layout.block_bytes(stripe)];
+        fragment
+            .read_block(object.header.object, layout, stripe, &mut scratch, block)
+            .map_err(|problem| corrupt(format!("the new fragment does not read back: {problem}")))?;
+    }
+    Ok(())
+}
