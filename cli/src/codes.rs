@@ -66,6 +66,7 @@ fn reads_in_words(reads: Option<f64>) -> String {
 const WIDTHS: [usize; 6] = [18, 22, 12, 6, 5, 27];
 
 fn table() -> Outcome {
+    let kernel = chosen_kernel()?;
     show::text(row(&["CODE", "SHAPES", "SURVIVES", "STORES", "READS", "SAME BYTES AS"].map(String::from)))?;
     for family in ec::catalogue() {
         let code = ec::parse(family.example)?;
@@ -78,7 +79,7 @@ fn table() -> Outcome {
             family.equals.into(),
         ]))?;
     }
-    let (kernels, chosen) = (listed_kernels().join(", "), chosen_kernel()?);
+    let (kernels, chosen) = (listed_kernels().join(", "), kernel);
     show::text(format_args!(
         "\nSTORES: bytes stored for each byte of data. READS: blocks read to repair one. Both are for the\n\
          code's usual shape, such as rs:4+2; `weft codes SPEC` shows any other.\n\

@@ -126,10 +126,14 @@ pub struct Unrecoverable {
 
 impl fmt::Display for Unrecoverable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.have {
+            1 => write!(f, "1 block is there")?,
+            have => write!(f, "{have} blocks are there")?,
+        }
         if self.have < self.need {
-            write!(f, "{} blocks are there and {} are needed", self.have, self.need)
+            write!(f, " and {} are needed", self.need)
         } else {
-            write!(f, "{} blocks are there, but this code cannot make blocks {:?} from them", self.have, self.blocks)
+            write!(f, ", but this code cannot make blocks {:?} from them", self.blocks)
         }
     }
 }
