@@ -2,7 +2,7 @@
 //! wait and fail.
 #![forbid(unsafe_code)]
 
-mod bench;
+mod benchmark;
 mod codes;
 mod decode;
 mod demo;
@@ -33,7 +33,8 @@ const EXAMPLES: &str = "Examples:
   weft encode film.mkv --code rs:4+2 --to /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
   weft verify film.mkv --from /disk*
   weft decode film.mkv --from /disk* --out film.mkv
-  weft demo";
+  weft demo
+  weft bench codes --section table --html table.html";
 
 #[derive(Subcommand)]
 enum Command {
@@ -44,6 +45,7 @@ enum Command {
     Repair(repair::Arguments),
     Inspect(inspect::Arguments),
     Demo(demo::Arguments),
+    Bench(benchmark::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Repair(arguments) => repair::run(&arguments, json),
         Command::Inspect(arguments) => inspect::run(&arguments, json),
         Command::Demo(arguments) => demo::run(&arguments, json),
+        Command::Bench(arguments) => benchmark::run(arguments, json),
     };
     result.map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
 }

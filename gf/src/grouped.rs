@@ -58,9 +58,10 @@ impl GroupedSpec {
         Self { size: 1, inputs: points(columns), outputs: points(rows), matrix: matrix.to_vec(), ..Self::default() }
     }
 
+    /// Whether every input slot has a block and every output group begins with one.
     fn complete(&self) -> bool {
-        let full = |groups: &[Group]| groups.iter().all(|g| g.blocks.iter().all(|&b| b != NO_BLOCK));
-        full(&self.inputs) && full(&self.outputs)
+        self.inputs.iter().all(|g| g.blocks.iter().all(|&b| b != NO_BLOCK))
+            && self.outputs.iter().all(|g| g.blocks[0] != NO_BLOCK)
     }
 
     /// Multiplications for one byte of every input, the model that candidates are ranked by.
@@ -79,7 +80,7 @@ impl GroupedSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Everything in registers, several passes over the inputs when there are many outputs. Size 1, 2 or 4,
-    /// complete groups, no scaling and no direct terms.
+    /// complete input groups, output groups that begin with a block, no scaling and no direct terms.
     Registers,
     /// Coefficients of all groups in a tile in the second-level cache, at most `width` bytes of every block at a time.
     Tile {

@@ -82,9 +82,12 @@ proptest! {
 
     #[test]
     fn grouped_in_registers(level in 0..3usize, columns in 1..9usize, rows in 1..9usize, length in length(),
-            ones: bool, pass in 1..9usize, seed: u64) {
+            ones: bool, gap: bool, pass in 1..9usize, seed: u64) {
         let size = 1 << level;
-        let spec = random_map(size, columns, rows, ones, seed);
+        let mut spec = random_map(size, columns, rows, ones, seed);
+        if gap && size > 1 {
+            *spec.outputs.last_mut().unwrap().blocks.last_mut().unwrap() = NO_BLOCK;
+        }
         agree(columns * size, rows * size, length, seed >> 1, |k, i, o, at| {
             k.grouped(&Grouped::new(k, spec.clone(), Way::Registers, pass), i, o, at);
         });

@@ -207,10 +207,18 @@ func (j *job) clock(encoder reedsolomon.Encoder, decoding bool, countWord, round
 	return err
 }
 
+// gap is what lies between two blocks, so that not all of them fall into the same cache sets.
+const gap = 5 * 64
+
 // fill makes all stripes in one arena and writes every byte, so that no page fault lands inside the clock.
 func (j *job) fill(count int) [][][]byte {
 	total := j.k + j.m
-	blocks := reedsolomon.AllocAligned(total*count, j.length)
+	pitch := (j.length+63)/64*64 + gap
+	arena := reedsolomon.AllocAligned(1, total*count*pitch)[0]
+	blocks := make([][]byte, total*count)
+	for b := range blocks {
+		blocks[b] = arena[b*pitch:][:j.length:j.length]
+	}
 	source := rand.NewChaCha8([32]byte{1})
 	stripes := make([][][]byte, count)
 	for s := range stripes {

@@ -1,13 +1,13 @@
 //! `Grouped` with everything in registers: accumulators for the outputs of a pass, one input group at a time.
 
 use super::{MAX_BLOCKS, PREFETCH_BYTES};
-use crate::grouped::{Grouped, Pass};
+use crate::grouped::{Grouped, NO_BLOCK, Pass};
 use crate::vector::Vector;
 use std::ops::Range;
 
-/// Registers of each block held at a time: a cache line with the narrower sets, so that each line is touched once even
-/// when all blocks fall into the same cache set.
-const UNROLL: usize = 2;
+/// Registers of each block held at a time, U below: at least a cache line with AVX2, so that each line is touched once
+/// even when all blocks fall into the same cache set; more where few outputs leave room, to load factors less often.
+const WIDE: usize = 4;
 
 /// Input bytes in all that several passes go over before the next are read: a part of the second-level cache.
 const PIECE_BYTES: usize = 256 << 10;
@@ -17,7 +17,7 @@ const FAR_BYTES: usize = 256 << 10;
 
 /// Bytes of one step.
 pub(crate) const fn step<V: Vector>() -> usize {
-    UNROLL * V::BYTES
+    WIDE * V::BYTES
 }
 
 /// # Safety
@@ -48,8 +48,12 @@ pub(crate) unsafe fn grouped<V: Vector>(
             let table = pass.factors.at(kernel, 0);
             let mut targets = [std::ptr::null_mut(); 8];
             let blocks = map.spec.outputs[pass.first..][..pass.count].iter().flat_map(|g| &g.blocks);
-            for (slot, &block) in targets.iter_mut().zip(blocks) {
-                *slot = outputs[block].as_mut_ptr();
+            for (i, &block) in blocks.enumerate() {
+                // An output that nobody wants goes where a wanted one of its group is stored over it.
+                targets[i] = match block {
+                    NO_BLOCK => targets[i - i % map.spec.size],
+                    _ => outputs[block].as_mut_ptr(),
+                };
             }
             dispatch::<V>(map.spec.size, pass, zero_first, &pointers[..count], &targets, table, piece.clone());
         }
@@ -69,43 +73,43 @@ unsafe fn dispatch<V: Vector>(
 ) {
     let far = at.len() * inputs.len() > FAR_BYTES;
     macro_rules! instances {
-        ($(($g:literal, $p:literal, $ones:literal)),+ $(,)?) => {
+        ($(($g:literal, $p:literal, $u:literal, $ones:literal)),+ $(,)?) => {
             match (size, pass.count, pass.ones) {
                 $(($g, $p, $ones) => if far {
-                    run::<V, $g, $p, $ones, true>(zero_first, inputs, outputs, table, at)
+                    run::<V, $g, $p, $u, $ones, true>(zero_first, inputs, outputs, table, at)
                 } else {
-                    run::<V, $g, $p, $ones, false>(zero_first, inputs, outputs, table, at)
+                    run::<V, $g, $p, $u, $ones, false>(zero_first, inputs, outputs, table, at)
                 },)+
                 other => unreachable!("no instance for {other:?}"),
             }
         };
     }
     instances!(
-        (1, 1, true),
-        (1, 2, true),
-        (1, 3, true),
-        (1, 4, true),
-        (1, 5, true),
-        (1, 6, true),
-        (1, 1, false),
-        (1, 2, false),
-        (1, 3, false),
-        (1, 4, false),
-        (1, 5, false),
-        (1, 6, false),
-        (2, 1, false),
-        (2, 2, false),
-        (2, 3, false),
-        (2, 4, false),
-        (4, 1, false),
-        (4, 2, false),
+        (1, 1, 4, true),
+        (1, 2, 4, true),
+        (1, 3, 2, true),
+        (1, 4, 2, true),
+        (1, 5, 2, true),
+        (1, 6, 2, true),
+        (1, 1, 4, false),
+        (1, 2, 4, false),
+        (1, 3, 2, false),
+        (1, 4, 2, false),
+        (1, 5, 2, false),
+        (1, 6, 2, false),
+        (2, 1, 4, false),
+        (2, 2, 2, false),
+        (2, 3, 2, false),
+        (2, 4, 2, false),
+        (4, 1, 2, false),
+        (4, 2, 2, false),
     );
 }
 
-/// One pass: G points in a group, P output groups, ONES when output 0 is a plain XOR,
+/// One pass: G points in a group, P output groups, U registers of each block, ONES when output 0 is a plain XOR,
 /// FAR when the inputs come from memory.
 #[inline(always)]
-unsafe fn run<V: Vector, const G: usize, const P: usize, const ONES: bool, const FAR: bool>(
+unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const ONES: bool, const FAR: bool>(
     zero_first: bool,
     inputs: &[*const u8],
     outputs: &[*mut u8; 8],
@@ -116,45 +120,56 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const ONES: bool, const
     let groups = inputs.len() / G;
     let mut pos = at.start;
     while pos < at.end {
-        let mut sum = [[[V::zero(); UNROLL]; G]; P];
+        let mut sum = [[[V::zero(); U]; G]; P];
         let mut factors = table;
         let mut group = 0;
         if G > 1 && zero_first {
-            absorb::<V, G, P, ONES, FAR, true>(&mut sum, inputs.as_ptr(), factors, pos);
+            absorb::<V, G, P, U, ONES, FAR, true>(&mut sum, inputs.as_ptr(), factors, pos);
             factors = factors.add(group_factors);
             group = 1;
         }
         while group < groups {
-            absorb::<V, G, P, ONES, FAR, false>(&mut sum, inputs.as_ptr().add(group * G), factors, pos);
+            absorb::<V, G, P, U, ONES, FAR, false>(&mut sum, inputs.as_ptr().add(group * G), factors, pos);
             factors = factors.add(group_factors);
             group += 1;
         }
-        for (p, values) in sum.iter_mut().enumerate() {
-            transform::<V, G>(values, factors);
+        for values in &mut sum {
+            transform::<V, G, U>(values, factors);
             factors = factors.add(transform_factors);
-            for (i, value) in values.iter().enumerate() {
+        }
+        // Backwards, so that a group's first output is stored last, over those that nobody wants.
+        for (values, outputs) in sum.iter().zip(outputs.chunks_exact(G)).rev() {
+            for (value, output) in values.iter().zip(outputs).rev() {
                 for (u, v) in value.iter().enumerate() {
-                    v.store(outputs[p * G + i].add(pos + u * V::BYTES));
+                    v.store(output.add(pos + u * V::BYTES));
                 }
             }
         }
-        pos += UNROLL * V::BYTES;
+        pos += U * V::BYTES;
     }
 }
 
 /// Adds one input group to the sums. ZERO: the group stands at shift 0, where most twiddles are zero.
 #[inline(always)]
-unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, const FAR: bool, const ZERO: bool>(
-    sum: &mut [[[V; UNROLL]; G]; P],
+unsafe fn absorb<
+    V: Vector,
+    const G: usize,
+    const P: usize,
+    const U: usize,
+    const ONES: bool,
+    const FAR: bool,
+    const ZERO: bool,
+>(
+    sum: &mut [[[V; U]; G]; P],
     inputs: *const *const u8,
     factors: *const u8,
     pos: usize,
 ) {
-    let mut c = [[V::zero(); UNROLL]; G];
+    let mut c = [[V::zero(); U]; G];
     for (i, value) in c.iter_mut().enumerate() {
         let p = (*inputs.add(i)).add(pos);
         if FAR {
-            for line in (0..step::<V>()).step_by(64) {
+            for line in (0..U * V::BYTES).step_by(64) {
                 V::prefetch(p.wrapping_add(line + PREFETCH_BYTES));
             }
         }
@@ -164,13 +179,13 @@ unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, co
     }
     let twiddle = |i: usize| V::factor(factors.add(i * V::FACTOR_BYTES));
     if G == 2 {
-        inverse::<V, G>(&mut c, 0, 1, if ZERO { None } else { Some(twiddle(0)) });
+        inverse::<V, G, U>(&mut c, 0, 1, if ZERO { None } else { Some(twiddle(0)) });
     } else if G == 4 {
-        inverse::<V, G>(&mut c, 0, 1, if ZERO { None } else { Some(twiddle(0)) });
-        inverse::<V, G>(&mut c, 2, 3, Some(twiddle(1)));
+        inverse::<V, G, U>(&mut c, 0, 1, if ZERO { None } else { Some(twiddle(0)) });
+        inverse::<V, G, U>(&mut c, 2, 3, Some(twiddle(1)));
         let top = if ZERO { None } else { Some(twiddle(2)) };
-        inverse::<V, G>(&mut c, 0, 2, top);
-        inverse::<V, G>(&mut c, 1, 3, top);
+        inverse::<V, G, U>(&mut c, 0, 2, top);
+        inverse::<V, G, U>(&mut c, 1, 3, top);
     }
     for (p, sum) in sum.iter_mut().enumerate() {
         let factor = V::factor(factors.add((G - 1 + p) * V::FACTOR_BYTES));
@@ -183,7 +198,12 @@ unsafe fn absorb<V: Vector, const G: usize, const P: usize, const ONES: bool, co
 }
 
 #[inline(always)]
-unsafe fn inverse<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], a: usize, b: usize, twiddle: Option<V::Factor>) {
+unsafe fn inverse<V: Vector, const G: usize, const U: usize>(
+    c: &mut [[V; U]; G],
+    a: usize,
+    b: usize,
+    twiddle: Option<V::Factor>,
+) {
     let [a, b] = c.get_disjoint_unchecked_mut([a, b]);
     for (a, b) in a.iter_mut().zip(b) {
         *b = b.xor(*a);
@@ -194,7 +214,7 @@ unsafe fn inverse<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], a: usize,
 }
 
 #[inline(always)]
-unsafe fn forward<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], a: usize, b: usize, t: V::Factor) {
+unsafe fn forward<V: Vector, const G: usize, const U: usize>(c: &mut [[V; U]; G], a: usize, b: usize, t: V::Factor) {
     let [a, b] = c.get_disjoint_unchecked_mut([a, b]);
     for (a, b) in a.iter_mut().zip(b) {
         *a = a.mul_add(b.split(), t);
@@ -204,14 +224,14 @@ unsafe fn forward<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], a: usize,
 
 /// Values of one output group from its coefficients.
 #[inline(always)]
-unsafe fn transform<V: Vector, const G: usize>(c: &mut [[V; UNROLL]; G], factors: *const u8) {
+unsafe fn transform<V: Vector, const G: usize, const U: usize>(c: &mut [[V; U]; G], factors: *const u8) {
     let twiddle = |i: usize| V::factor(factors.add(i * V::FACTOR_BYTES));
     if G == 2 {
-        forward::<V, G>(c, 0, 1, twiddle(0));
+        forward::<V, G, U>(c, 0, 1, twiddle(0));
     } else if G == 4 {
-        forward::<V, G>(c, 0, 2, twiddle(2));
-        forward::<V, G>(c, 1, 3, twiddle(2));
-        forward::<V, G>(c, 0, 1, twiddle(0));
-        forward::<V, G>(c, 2, 3, twiddle(1));
+        forward::<V, G, U>(c, 0, 2, twiddle(2));
+        forward::<V, G, U>(c, 1, 3, twiddle(2));
+        forward::<V, G, U>(c, 0, 1, twiddle(0));
+        forward::<V, G, U>(c, 2, 3, twiddle(1));
     }
 }

@@ -174,7 +174,11 @@ impl Job {
     }
 }
 
-/// All stripes lie in one arena, block after block, because that is how an engine would hold them.
+/// Between two blocks, so that not all of them fall into the same cache sets.
+const GAP: usize = 5 * 64;
+
+/// All stripes lie in one arena, block after block, because that is how an engine would hold them, five cache lines apart
+/// as in `peer.h`.
 struct Arena {
     bytes: Vec<u8>,
     count: usize,
@@ -184,7 +188,7 @@ impl Arena {
     /// Writes every byte, so that no page fault lands inside the clock.
     fn new(job: &Job, count: usize) -> Self {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let words = (job.k + job.m) * count * job.len.next_multiple_of(64) / 8 + 8;
+        let words = (job.k + job.m) * count * (job.len.next_multiple_of(64) + GAP) / 8 + 8;
         let mut bytes = Vec::with_capacity(8 * words);
         for _ in 0..words {
             state ^= state << 13;
@@ -196,7 +200,7 @@ impl Arena {
     }
 
     fn stripes(&mut self, job: &Job) -> Vec<Vec<&mut [u8]>> {
-        let (pitch, skip) = (job.len.next_multiple_of(64), self.bytes.as_ptr().align_offset(64));
+        let (pitch, skip) = (job.len.next_multiple_of(64) + GAP, self.bytes.as_ptr().align_offset(64));
         let mut blocks = self.bytes[skip..].chunks_exact_mut(pitch).map(|block| &mut block[..job.len]);
         (0..self.count).map(|_| blocks.by_ref().take(job.k + job.m).collect()).collect()
     }

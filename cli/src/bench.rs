@@ -1,1 +1,0 @@
-//! Measurements; the commands come with the benchmark suite.
