@@ -171,7 +171,7 @@ impl Contest {
             return Ok(race.block_bytes);
         }
         let code = own::build(self.kernel, entrant.code, race.k, race.m, entrant.packet)?;
-        let unit = code.encoder().unit();
+        let unit = code.encoder().granularity();
         Ok((race.block_bytes / unit * unit).max(unit))
     }
 }

@@ -51,9 +51,12 @@ impl ByteCode {
     }
 
     fn make_repair(&self, lost: &[usize], have: &[usize]) -> Result<Repair, Unrecoverable> {
-        let coefficients = solve(&self.checks, self.definition.shape.blocks(), lost, have)
-            .map_err(|blocks| Unrecoverable { blocks, have: have.len(), need: self.definition.shape.k })?;
         let blocks = self.definition.shape.blocks();
+        let coefficients = solve(&self.checks, blocks, lost, have).map_err(|blocks| Unrecoverable {
+            blocks,
+            have: have.len(),
+            need: self.definition.shape.k,
+        })?;
         let reads: Vec<usize> = (0..blocks).filter(|&b| coefficients.iter().any(|row| row[b] != 0)).collect();
         let matrix: Vec<u8> = coefficients.iter().flat_map(|row| reads.iter().map(|&b| row[b])).collect();
         let transform = match &self.definition.grs {

@@ -43,6 +43,9 @@ pub trait Code: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When some block of `lost` does not follow from `have`.
+    ///
+    /// # Panics
+    /// When a block is out of range or named twice: a programmer error.
     fn repair(&self, lost: &[usize], have: &[usize]) -> Result<Arc<Repair>, Unrecoverable>;
 
     /// How the data blocks `data` (numbers below k) are made from the stored blocks `have`: `repair` for a
@@ -55,9 +58,15 @@ pub trait Code: Send + Sync + fmt::Debug {
     /// `coded += column j of the code * block`: one step of Partition Encoding (ECFS, equation 3). Summed over all
     /// data blocks in any order, into blocks that began as zeroes, it is `encode`; with `block` the XOR of a data
     /// block's old and new content it updates the parity.
+    ///
+    /// # Panics
+    /// When `j` is not below k, or the blocks differ in length.
     fn accumulate(&self, j: usize, block: &[u8], coded: &mut [&mut [u8]]);
 
     /// Codes the k data blocks into the coded blocks.
+    ///
+    /// # Panics
+    /// When the blocks are not the code's or differ in length.
     fn encode(&self, data: &[&[u8]], coded: &mut [&mut [u8]]) {
         self.encoder().run(data, coded);
     }
@@ -120,7 +129,7 @@ pub struct Unrecoverable {
     pub blocks: Vec<usize>,
     /// How many blocks are there.
     pub have: usize,
-    /// How many are needed at least.
+    /// How many blocks suffice wherever the losses are (k; an LRC may need fewer, or more).
     pub need: usize,
 }
 

@@ -2,7 +2,7 @@
 //! each divided by a multiplier of its own. ISA-L's Cauchy code and Backblaze's evaluation code both are.
 //!
 //! Any blocks then follow from any k others by a Cauchy matrix between two scalings, whose rows and columns fall into
-//! cosets (codes.md): the maps here are all the ways to compute it, and the fastest is found by measuring.
+//! cosets: the maps here are all the ways to compute it, and the fastest is found by measuring.
 
 use crate::fastest::fastest;
 use crate::transform::Transform;

@@ -51,13 +51,13 @@ pub fn caches() -> Caches {
 }
 
 impl Partition {
-    /// Bytes of each block that `transform` works on at a time: a multiple of its unit; all blocks of a region together
+    /// Bytes of each block that `transform` works on at a time: a multiple of its granularity; all blocks of a region together
     /// take half of the second-level cache.
     pub fn region(&self, transform: &Transform) -> usize {
-        let unit = transform.unit();
+        let unit = transform.granularity();
         let blocks = (transform.inputs() + transform.outputs()).max(1);
-        let wanted = self.region_bytes.unwrap_or((caches().second / 2 / blocks).max(1024));
-        // Whole cache lines, so that neighbouring regions on two threads never share one.
+        let wanted = self.region_bytes.unwrap_or((caches().second / 2 / blocks).max(1024)).min(1 << 40);
+        // Whole cache lines where the unit allows, so that neighbouring regions on two threads seldom share one.
         wanted.next_multiple_of(64).next_multiple_of(unit).max(unit)
     }
 
@@ -66,7 +66,10 @@ impl Partition {
     /// # Panics
     /// When the blocks are not those of the map, or differ in length.
     pub fn run(&self, transform: &Transform, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        assert!(inputs.len() == transform.inputs() && outputs.len() == transform.outputs(), "blocks of another map");
         let length = inputs.first().map_or(0, |b| b.len());
+        assert!(inputs.iter().all(|b| b.len() == length), "blocks differ in length");
+        assert!(outputs.iter().all(|b| b.len() == length), "blocks differ in length");
         let region = self.region(transform);
         if self.threads <= 1 || length <= region {
             return each_region(length, region, |at| transform.run_at(inputs, outputs, at));
@@ -79,7 +82,7 @@ impl Partition {
         }
         let queue = Mutex::new(regions.into_iter());
         std::thread::scope(|scope| {
-            for _ in 0..self.threads {
+            for _ in 0..self.threads.min(length.div_ceil(region)) {
                 scope.spawn(|| {
                     loop {
                         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();

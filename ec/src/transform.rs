@@ -78,8 +78,8 @@ impl Transform {
         self.outputs
     }
 
-    /// Ranges given to `run_at` begin at multiples of this and end there or at the block's end.
-    pub fn unit(&self) -> usize {
+    /// Ranges given to `run_at` begin at multiples of this many bytes and end there or at the block's end.
+    pub fn granularity(&self) -> usize {
         match &self.kind {
             Kind::Planes(map) => map.region_bytes(),
             _ => 1,
@@ -97,7 +97,7 @@ impl Transform {
         self.run_at(inputs, outputs, 0..length);
     }
 
-    /// Makes the outputs' bytes of one range, which is aligned to `unit`, from the inputs' bytes of that range.
+    /// Makes the outputs' bytes of one range, which is aligned to `granularity`, from the inputs' bytes of that range.
     ///
     /// # Panics
     /// As `run`, or when a block ends before the range.

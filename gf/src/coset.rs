@@ -10,7 +10,7 @@ pub fn vanishing(level: usize, point: u8) -> u8 {
     (0..1u16 << level).fold(1, |product, v| mul(product, point ^ v as u8))
 }
 
-/// The normalised subspace polynomial: linear, zero on {0 .. 2^level - 1}, one at 2^level.
+/// The normalised subspace polynomial (level below 8): linear, zero on {0 .. 2^level - 1}, one at 2^level.
 pub fn normalised(level: usize, point: u8) -> u8 {
     mul(vanishing(level, point), inv(vanishing(level, (1u16 << level) as u8)))
 }

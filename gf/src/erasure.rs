@@ -1,4 +1,4 @@
-//! `Erasure`: many lost blocks from the survivors in O(n log n) (codes.md, error-locator FFT).
+//! `Erasure`: many lost blocks from the survivors in O(n log n), by the error locator.
 //!
 //! With c the codeword's polynomial of degree < k and e the locator that vanishes at the lost points, F = c e has its
 //! values known everywhere; F' = c'e + c e', so at a lost point c = F' / e'. One inverse transform over all points,
@@ -31,7 +31,7 @@ impl Erasure {
     /// polynomial (all ones for an evaluation code).
     ///
     /// # Panics
-    /// When points repeat or exceed `size`, or a column multiplier is zero: programmer errors.
+    /// When input points repeat, a point exceeds `size`, an output is an input, or a column multiplier is zero: programmer errors.
     pub fn new(
         kernel: &dyn Kernel,
         size: usize,

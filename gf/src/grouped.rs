@@ -1,4 +1,4 @@
-//! `Grouped`: a linear map between blocks whose rows and columns fall into cosets (codes.md, grouped Cauchy).
+//! `Grouped`: a linear map between blocks whose rows and columns fall into cosets, as a Cauchy matrix's do.
 //!
 //! Inputs come in groups of `size` points, each turned into coefficients by an inverse transform; a matrix multiplies
 //! whole groups of coefficients; each output group is evaluated by a forward transform. With size 1 it is the plain
@@ -133,6 +133,7 @@ impl Grouped {
         assert_eq!(spec.matrix.len(), spec.inputs.len() * spec.outputs.len(), "matrix shape");
         let groups = || spec.inputs.iter().chain(&spec.outputs);
         assert!(groups().all(|g| g.blocks.len() == size), "group length");
+        assert!(spec.inputs.len() * size <= 256 && spec.outputs.len() * size <= 512, "more points than the field has");
         if let Way::Tile { width } = way {
             assert!(width > 0 && width.is_multiple_of(64), "tile width {width}");
         } else {
@@ -141,7 +142,8 @@ impl Grouped {
         if way == Way::Registers {
             move_zero_group_first(&mut spec);
         }
-        let count = (outputs_per_pass / size).clamp(1, 6);
+        let most = [6, 4, 2].get(size.trailing_zeros() as usize).copied().unwrap_or(6);
+        let count = (outputs_per_pass / size).clamp(1, most);
         let passes = (0..spec.outputs.len())
             .step_by(count)
             .map(|first| pass(kernel, &spec, way, first, count.min(spec.outputs.len() - first)))

@@ -40,8 +40,12 @@ impl Lane {
 /// used up before others take its place.
 const TURN: usize = 64;
 
-/// Programs with more XORs than this would leave the instruction cache many times over; they are interpreted.
-const MOST_XORS: usize = 6000;
+/// Programs that read more planes than this would leave the instruction cache many times over; they are interpreted.
+/// It also bounds the spilled temporaries.
+const MOST_SOURCES: usize = 12_000;
+
+/// The most bytes of a region, and of gathered inputs: every displacement in the code stays far inside 32 bits.
+const MOST_BYTES: usize = 1 << 28;
 
 /// `fn(blocks, start, end, scratch, regions)`: runs the program on bytes `start..end` of every packet of so many regions,
 /// in whole turns. `blocks` holds the addresses of the first region in the input blocks, then in the output blocks.
@@ -70,8 +74,11 @@ impl Compiled {
             Lane::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
             Lane::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
         };
-        let region = program.planes() * packet;
-        if !runs || packet < TURN || program.xors() > MOST_XORS || i32::try_from(2 * region).is_err() {
+        let small = |bytes: Option<usize>| bytes.is_some_and(|b| b <= MOST_BYTES);
+        let region = program.planes().checked_mul(packet);
+        let gathered_bytes = (program.inputs() * program.planes()).checked_mul(TURN);
+        let sources: usize = program.steps().iter().map(|s| s.sources.len().max(1)).sum();
+        if !runs || packet < TURN || sources > MOST_SOURCES || !small(region) || !small(gathered_bytes) {
             return None;
         }
         let (code, scratch_bytes) = Compiler::new(program, packet, lane, gathered).ok()?.compile(program).ok()?;
@@ -99,11 +106,14 @@ impl Compiled {
     }
 
     /// Runs on the regions of `at`, whose bounds are multiples of `planes * packet`.
+    ///
+    /// # Panics
+    /// On other bounds, another number of blocks, or blocks that end before the range.
     pub fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: std::ops::Range<usize>) {
         self.run_partial(inputs, outputs, at, self.packet);
     }
 
-    /// As `run`, but only the first `bytes` of every packet are made (at least; whole turns are written).
+    /// As `run`, panics included, but only the first `bytes` of every packet are made (at least; whole turns are written).
     pub fn run_partial(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: std::ops::Range<usize>, bytes: usize) {
         crate::kernel::check(inputs, outputs, &at);
         let region = self.planes * self.packet;
@@ -179,7 +189,7 @@ struct Compiler {
     held: Vec<Option<Plane>>,
     /// The position in `uses` of each value's next use.
     uses: HashMap<Plane, Vec<usize>>,
-    /// Stack slots of spilled temporaries.
+    /// Slots of spilled temporaries in the scratch area.
     slots: HashMap<Plane, usize>,
     spills: usize,
     /// Whether inputs are read from the scratch area, where `gather` puts them.

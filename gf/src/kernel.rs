@@ -8,7 +8,10 @@ use crate::{Erasure, Grouped};
 use std::ops::Range;
 
 /// One instruction set's implementation of the operations that the codes are made of.
-pub trait Kernel: Send + Sync + 'static {
+///
+/// Sealed: the kernels of this crate trust each other's factors with raw pointers. Every operation panics when a block ends
+/// before the range, or the blocks are not those of the map: programmer errors.
+pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
     /// The name that `WEFT_KERNEL` takes.
     fn name(&self) -> &'static str;
 
@@ -29,6 +32,11 @@ pub trait Kernel: Send + Sync + 'static {
 
     /// RAID-6: `p = sum of inputs[j]`, `q = sum of 2^j * inputs[j]`.
     fn pq(&self, inputs: &[&[u8]], p: &mut [u8], q: &mut [u8], at: Range<usize>);
+}
+
+/// Keeps other crates from implementing [`Kernel`].
+pub(crate) mod sealed {
+    pub trait Sealed {}
 }
 
 impl std::fmt::Debug for dyn Kernel {

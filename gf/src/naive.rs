@@ -11,6 +11,8 @@ use std::ops::Range;
 /// The kernel without any instruction set.
 pub struct Naive;
 
+impl crate::kernel::sealed::Sealed for Naive {}
+
 impl Kernel for Naive {
     fn name(&self) -> &'static str {
         "naive"
@@ -29,6 +31,7 @@ impl Kernel for Naive {
 
     fn multiply_add(&self, factors: &Factors, input: &[u8], outputs: &mut [&mut [u8]], at: Range<usize>) {
         check(&[input], outputs, &at);
+        assert_eq!(factors.values().len(), outputs.len(), "one factor for each output");
         for (output, &factor) in outputs.iter_mut().zip(factors.values()) {
             for i in at.clone() {
                 output[i] ^= mul(factor, input[i]);
@@ -81,9 +84,9 @@ impl Kernel for Naive {
             }
             inverse_transform(&mut work, 0);
             work.iter_mut().zip(map.to_derivative.values()).for_each(|(w, &f)| *w = mul(*w, f));
-            for at in 0..map.size {
-                let higher = (0..map.size.trailing_zeros()).filter(|l| at >> l & 1 == 0).map(|l| work[at | 1 << l]);
-                work[at] = higher.fold(0, |sum, w| sum ^ w);
+            for c in 0..map.size {
+                let higher = (0..map.size.trailing_zeros()).filter(|l| c >> l & 1 == 0).map(|l| work[c | 1 << l]);
+                work[c] = higher.fold(0, |sum, w| sum ^ w);
             }
             work.iter_mut().zip(map.from_derivative.values()).for_each(|(w, &f)| *w = mul(*w, f));
             transform(&mut work, 0);

@@ -41,16 +41,22 @@ impl Program {
     /// A program over blocks of `planes` planes each, with so many input and output blocks.
     ///
     /// # Panics
-    /// When a step uses what was not made, makes something twice, or an output is never made: programmer errors.
+    /// When a step uses what was not made, names a source twice, makes something twice, or an output is never made, or
+    /// there are no planes or more than memory has: programmer errors.
     pub fn new(planes: usize, inputs: usize, outputs: usize, steps: Vec<Step>) -> Self {
+        assert!(planes > 0, "a block has planes");
+        let count = |blocks: usize| blocks.checked_mul(planes).expect("planes fit in memory");
+        let (input_planes, output_planes) = (count(inputs), count(outputs));
         let temporaries = steps.iter().filter(|s| matches!(s.target, Plane::Temporary(_))).count();
         let mut made = vec![false; temporaries];
-        let mut out = vec![false; outputs * planes];
+        let mut out = vec![false; output_planes];
         for step in &steps {
+            let mut distinct = std::collections::HashSet::new();
             for source in &step.sources {
+                assert!(distinct.insert(source), "{source:?} is named twice");
                 assert!(
                     match *source {
-                        Plane::Input(i) => i < inputs * planes,
+                        Plane::Input(i) => i < input_planes,
                         Plane::Temporary(i) => made[i],
                         Plane::Output(i) => out[i],
                     },
@@ -104,6 +110,9 @@ impl Program {
     }
 
     /// Runs the program step by step on the regions of `at`, whose bounds are multiples of `planes * packet`.
+    ///
+    /// # Panics
+    /// On other bounds, another number of blocks, or blocks that end before the range.
     pub fn interpret(
         &self,
         kernel: &dyn Kernel,
@@ -114,7 +123,7 @@ impl Program {
     ) {
         check(inputs, outputs, &at);
         assert!(inputs.len() == self.inputs && outputs.len() == self.outputs, "block count");
-        let region = self.planes * packet;
+        let region = self.planes.checked_mul(packet).filter(|&r| r > 0).expect("a region has bytes");
         assert!(at.start.is_multiple_of(region) && at.end.is_multiple_of(region), "{at:?} is not whole regions");
         // Temporaries of a piece of every plane stay in the second-level cache.
         let piece = packet.min((256 * 1024 / (self.temporaries + 1)).next_multiple_of(64).clamp(64, 4096));

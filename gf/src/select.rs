@@ -53,7 +53,10 @@ impl std::fmt::Display for NoKernel {
 
 impl std::error::Error for NoKernel {}
 
-/// The kernel of that name, probed in a child process when CPUID does not list it.
+/// The kernel of that name, probed in a child process when CPUID hides it.
+///
+/// # Errors
+/// When there is no kernel of that name, or it does not run here.
 pub fn by_name(name: &str) -> Result<&'static dyn Kernel, NoKernel> {
     let kernels = all();
     let Some(found) = kernels.iter().find(|k| k.name == name) else {
@@ -62,9 +65,7 @@ pub fn by_name(name: &str) -> Result<&'static dyn Kernel, NoKernel> {
     };
     match found.listed {
         Some(kernel) => Ok(kernel),
-        None => probed(found.name).ok_or_else(|| {
-            NoKernel(format!("this processor does not run the kernel {name:?} (probed in a child process)"))
-        }),
+        None => probed(found.name).ok_or_else(|| NoKernel(format!("this processor does not run the kernel {name:?}"))),
     }
 }
 

@@ -62,7 +62,7 @@ const HOW_MEMORY: &str = "Blocks of about 1 MiB, 512 MiB in all; otherwise as ab
 /// Bytes that a block is a multiple of: regions where there are packets, else what ISA-L's vectors like.
 fn unit(contest: &Contest, code: &str, k: usize, m: usize) -> usize {
     let packet = if matches!(code, "raid6" | "xor") { 0 } else { PACKET };
-    own::build(contest.kernel, code, k, m, packet).map_or(512, |code| code.encoder().unit().max(512))
+    own::build(contest.kernel, code, k, m, packet).map_or(512, |code| code.encoder().granularity().max(512))
 }
 
 fn entrants(code: &'static str, packet: usize, jerasure: &'static str, isal: &'static str) -> Vec<Entrant> {

@@ -1,7 +1,7 @@
 //! Locally repairable codes: k data blocks in l groups with an XOR parity each, and g global parities.
 //!
-//! Positions: data, then local parities, then global ones. With two groups and two global parities the construction
-//! is Azure's (Huang et al., 2012), which repairs every pattern that any code of this structure could; other shapes
+//! Positions: data, then local parities, then global ones. With two groups of at most 15 and two global parities the
+//! construction is Azure's (Huang et al., 2012), which repairs every pattern that any code of this structure could; other shapes
 //! take their global rows from a Cauchy matrix and repair any g+1 losses.
 
 use crate::linear::Matrix;

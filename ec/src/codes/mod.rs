@@ -36,8 +36,14 @@ pub struct Family {
     pub example: &'static str,
 }
 
+/// The largest prime that an array code is built on: enough for 254 blocks, and a bound on what a spec can cost.
+const MOST_PRIME: usize = 257;
+
 /// The bit-matrix codes' packet when a spec does not say: Ceph's.
 const DEFAULT_PACKET: usize = 2048;
+
+/// The longest packet: a region of 256 planes then has 16 MiB.
+const MOST_PACKET: usize = 64 << 10;
 
 const fn family(
     name: &'static str,
@@ -179,7 +185,8 @@ pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, 
             request.array(kernel, "p", p, p - 1, array::rdp(k, p))
         }
         "gluster" => {
-            request.at_most(MAX_BLOCKS - 1 - m.min(MAX_BLOCKS - 1))?;
+            request.require(m <= 254, || "gluster has m <= 254; gluster:1+254 works".into())?;
+            request.at_most(MAX_BLOCKS - 1 - m)?;
             let layout = Layout { planes: 8, packet: 64, short_tail: false };
             request.planes(kernel, vec![], layout, expand(&points::gluster(k, m)), false)
         }
@@ -210,7 +217,10 @@ impl<'a> Request<'a> {
             ("lrc", &[k, l, g]) => Shape { k, m: l + g },
             ("lrc", _) => return invalid("lrc takes data blocks, local and global parities: lrc:12+2+2".into()),
             (_, &[k, m]) => Shape { k, m },
-            (name, _) => return invalid(format!("{name} takes data and parity blocks: {name}:4+2")),
+            (name, _) => {
+                let example = CATALOGUE.iter().find(|f| f.name == name).map_or("rs:4+2", |f| f.example);
+                return invalid(format!("{name} takes data and parity blocks: {example}"));
+            }
         };
         let allowed: &[&str] = match spec.name.as_str() {
             "cauchy-original" | "cauchy-good" => &["packet"],
@@ -232,12 +242,11 @@ impl<'a> Request<'a> {
             return invalid(format!("{spec}: there must be at least one parity block; for none write none:{k}"));
         }
         if k > MAX_BLOCKS || m > MAX_BLOCKS || k + m > MAX_BLOCKS {
-            let nearest = if m < MAX_BLOCKS {
-                format!("; {}:{}+{m} is the widest with m = {m}", spec.name, MAX_BLOCKS - m)
-            } else {
-                String::new()
+            let nearest = match m < MAX_BLOCKS {
+                true => format!("; rs:{}+{m} is the widest with m = {m}", MAX_BLOCKS - m),
+                false => String::new(),
             };
-            return invalid(format!("{k}+{m} has more than {MAX_BLOCKS} blocks, the points of GF(2^8){nearest}"));
+            return invalid(format!("{spec} has more than {MAX_BLOCKS} blocks, the points of GF(2^8){nearest}"));
         }
         if spec.name == "lrc" {
             let (l, g) = (spec.numbers[1], spec.numbers[2]);
@@ -258,7 +267,7 @@ impl<'a> Request<'a> {
     }
 
     fn parities(&self, m: usize) -> Result<(), InvalidCode> {
-        let (name, k) = (&self.spec.name, self.shape.k);
+        let (name, k) = (&self.spec.name, self.shape.k.min(254));
         self.require(self.shape.m == m, || format!("{name} has m = {m}; {name}:{k}+{m} works"))
     }
 
@@ -271,16 +280,16 @@ impl<'a> Request<'a> {
     fn prime(&self, name: &str, k: usize, extra: usize) -> Result<usize, InvalidCode> {
         let least = array::prime_from((k + extra).max(3));
         let prime = self.spec.parameter(name).unwrap_or(least);
-        self.require(array::odd_prime(prime) && prime >= k + extra && prime < 1000, || {
-            format!("{name} must be an odd prime of at least {}; {name}={least} works", k + extra)
+        self.require(array::odd_prime(prime) && prime >= k + extra && prime <= MOST_PRIME, || {
+            format!("{name} must be an odd prime from {} to {MOST_PRIME}; {name}={least} works", (k + extra).max(3))
         })?;
         Ok(prime)
     }
 
     fn packet(&self) -> Result<usize, InvalidCode> {
         let packet = self.spec.parameter("packet").unwrap_or(DEFAULT_PACKET);
-        self.require((8..=1 << 20).contains(&packet) && packet.is_multiple_of(8), || {
-            format!("packet must be a multiple of 8 from 8 to 1048576; packet={DEFAULT_PACKET} is the default")
+        self.require((8..=MOST_PACKET).contains(&packet) && packet.is_multiple_of(8), || {
+            format!("packet must be a multiple of 8 from 8 to {MOST_PACKET}; packet={DEFAULT_PACKET} is the default")
         })?;
         Ok(packet)
     }

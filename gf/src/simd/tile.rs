@@ -32,7 +32,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
     let coefficients = tile.as_mut_slice().as_mut_ptr();
     let twiddles = |group: usize| map.transform.at(kernel, group * (size - 1));
     // What a slot without a block is read from, or a slot whose block needs more work is written to.
-    let blank = Aligned::zeroed(widest);
+    let blank = Aligned::zeroed(widest.min(at.len()));
     let mut pos = at.start;
     while pos < at.end {
         let width = widest.min(at.end - pos);

@@ -59,7 +59,7 @@ macro_rules! kernel {
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn multiply_add(f: &Factors, input: &[u8], outputs: &mut [&mut [u8]], at: Range<usize>) {
-                simple::multiply_add::<$vector>(f.at($name, 0), f, input, outputs, at)
+                simple::multiply_add::<$vector>(f.at($name, 0), input, outputs, at)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn registers(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>) {
@@ -81,6 +81,8 @@ macro_rules! kernel {
 
         // SAFETY (all calls below): `Self` exists only where the instructions run, `check` and `check_blocks` hold
         // every block and index to the range, and `in_steps` passes whole steps only.
+        impl crate::kernel::sealed::Sealed for $kernel {}
+
         #[allow(clippy::undocumented_unsafe_blocks)]
         impl Kernel for $kernel {
             fn name(&self) -> &'static str {
@@ -100,6 +102,7 @@ macro_rules! kernel {
 
             fn multiply_add(&self, factors: &Factors, input: &[u8], outputs: &mut [&mut [u8]], at: Range<usize>) {
                 check(&[input], outputs, &at);
+                assert_eq!(factors.values().len(), outputs.len(), "one factor for each output");
                 in_steps(<$vector>::BYTES, Tail::Copy, &[input], outputs, at, |i, o, at| unsafe {
                     $private::multiply_add(factors, i[0], o, at)
                 });
