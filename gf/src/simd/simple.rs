@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Registers of one block held at a time.
 const UNROLL: usize = 4;
 
-/// Bytes of one step of [`xor`].
+/// Bytes of one step of [`xor`] and [`pq`].
 pub(crate) const fn xor_step<V: Vector>() -> usize {
     UNROLL * V::BYTES
 }
@@ -66,24 +66,24 @@ pub(crate) unsafe fn multiply_add<V: Vector>(
 }
 
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `2 * V::BYTES` long.
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `xor_step` long.
 #[inline(always)]
 pub(crate) unsafe fn pq<V: Vector>(inputs: &[&[u8]], p: &mut [u8], q: &mut [u8], at: Range<usize>) {
     let mut pos = at.start;
     while pos < at.end {
-        let mut sum = [V::zero(); 2];
-        let mut horner = [V::zero(); 2];
+        let mut sum = [V::zero(); UNROLL];
+        let mut horner = [V::zero(); UNROLL];
         for input in inputs.iter().rev() {
-            for u in 0..2 {
+            for u in 0..UNROLL {
                 let v = V::load(input.as_ptr().add(pos + u * V::BYTES));
                 sum[u] = sum[u].xor(v);
                 horner[u] = horner[u].double().xor(v);
             }
         }
-        for u in 0..2 {
+        for u in 0..UNROLL {
             sum[u].store(p.as_mut_ptr().add(pos + u * V::BYTES));
             horner[u].store(q.as_mut_ptr().add(pos + u * V::BYTES));
         }
-        pos += 2 * V::BYTES;
+        pos += UNROLL * V::BYTES;
     }
 }

@@ -135,7 +135,7 @@ macro_rules! kernel {
 
             fn pq(&self, inputs: &[&[u8]], p: &mut [u8], q: &mut [u8], at: Range<usize>) {
                 check(inputs, &[&mut *p, &mut *q], &at);
-                in_steps(2 * <$vector>::BYTES, Tail::Overlap, inputs, &mut [p, q], at, |i, o, at| unsafe {
+                in_steps(simple::xor_step::<$vector>(), Tail::Overlap, inputs, &mut [p, q], at, |i, o, at| unsafe {
                     let [p, q] = o else { unreachable!("two outputs in, two out") };
                     $private::pq(i, p, q, at)
                 });
