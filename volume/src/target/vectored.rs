@@ -1,0 +1,50 @@
+//! Positional reads and writes of several buffers at once, until all is done.
+
+use rustix::fd::AsFd;
+use rustix::io::{Errno, preadv, pwritev};
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// What the system takes in one call.
+const MAX_BUFFERS: usize = 1024;
+
+/// Fills the buffers from `offset` on; answers how many bytes there were before the file ended.
+pub(crate) fn read_at(file: impl AsFd, mut offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<usize> {
+    let mut slices: Vec<IoSliceMut<'_>> = buffers.iter_mut().map(|b| IoSliceMut::new(b)).collect();
+    let mut rest = &mut slices[..];
+    let mut total = 0;
+    IoSliceMut::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let count = rest.len().min(MAX_BUFFERS);
+        match preadv(&file, &mut rest[..count], offset) {
+            Ok(0) => break,
+            Ok(read) => {
+                IoSliceMut::advance_slices(&mut rest, read);
+                offset += read as u64;
+                total += read;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(total)
+}
+
+/// Writes the buffers from `offset` on.
+pub(crate) fn write_at(file: impl AsFd, mut offset: u64, buffers: &[&[u8]]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = buffers.iter().map(|b| IoSlice::new(b)).collect();
+    let mut rest = &mut slices[..];
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let count = rest.len().min(MAX_BUFFERS);
+        match pwritev(&file, &rest[..count], offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                IoSlice::advance_slices(&mut rest, written);
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
