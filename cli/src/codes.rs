@@ -131,8 +131,8 @@ fn details(code: &dyn Code) -> Outcome {
     }
     show::text(format_args!("  stores     {:.2}x the data", overhead(code)))?;
     show::text(format_args!(
-        "  survives   any {} losses{}",
-        code.tolerates(),
+        "  survives   any {}{}",
+        if code.tolerates() == 1 { "1 loss".into() } else { format!("{} losses", code.tolerates()) },
         if code.tolerates() < shape.m { ", and some of more" } else { "" }
     ))?;
     if shape.m > 0 {

@@ -121,7 +121,7 @@ impl Scene {
         ))?;
         let (repaired, made) = timed(|| self.repair(file))?;
         let (verified, survives) = timed(|| self.verify(file))?;
-        say(format!("{name}: {made} fragments made again: {}.", speed(bytes, repaired)))?;
+        say(format!("{name}: {} made again: {}.", show::count(made, "fragment"), speed(bytes, repaired)))?;
         say(format!("{name}: verified, {}: {}.", crate::verify::survival(Some(survives)), speed(bytes, verified)))?;
         let seconds = |time: Duration| time.as_secs_f64();
         Ok(json!({

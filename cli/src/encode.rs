@@ -93,11 +93,11 @@ fn report(arguments: &Arguments, encoded: &Encoded, begun: Instant, as_json: boo
         }));
     }
     show::text(format_args!(
-        "{}: {} as {} in {} fragments of {}, {}, {}",
+        "{}: {} as {} in {} of {}, {}, {}",
         Shown(name_of(&header.name)),
         show::bytes(layout.object_bytes()),
         header.code,
-        encoded.fragments.len(),
+        show::count(encoded.fragments.len(), "fragment"),
         show::bytes(layout.file_bytes()),
         show::time(time),
         show::rate(layout.object_bytes(), time),
@@ -105,8 +105,7 @@ fn report(arguments: &Arguments, encoded: &Encoded, begun: Instant, as_json: boo
     for (number, directory) in arguments.to.iter().enumerate() {
         let count = encoded.fragments.iter().skip(number).step_by(arguments.to.len()).count();
         if count > 0 {
-            let s = if count == 1 { "" } else { "s" };
-            show::text(format_args!("  {count} fragment{s} in {}", Shown(directory)))?;
+            show::text(format_args!("  {} in {}", show::count(count, "fragment"), Shown(directory)))?;
         }
     }
     Ok(())
@@ -126,8 +125,9 @@ fn warn_of_crowding(code: &dyn Code, directories: &[PathBuf]) {
     }
     if let Some((directory, count)) = fragments.into_iter().find(|&(_, count)| count > code.tolerates()) {
         show::warning(format_args!(
-            "losing {} would lose {count} fragments, more than the {} that {} survives; give more directories",
+            "losing {} would lose {}, more than the {} that {} survives; give more directories",
             Shown(&directory),
+            show::count(count, "fragment"),
             code.tolerates(),
             code.spec()
         ));

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Why a command did not succeed.
@@ -59,7 +60,8 @@ impl Failure {
     /// Tells the user, and a program that asked for JSON, and gives the exit status.
     pub fn report(&self, json: bool) -> ExitCode {
         if !matches!(self, Self::Found | Self::OutputClosed) {
-            eprintln!("weft: {self}");
+            // Where nobody reads errors, the exit status still tells.
+            let _ = writeln!(std::io::stderr(), "weft: {self}");
             if json {
                 let _ = crate::show::json(&json!({ "error": { "kind": self.kind(), "message": self.to_string() } }));
             }

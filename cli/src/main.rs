@@ -51,6 +51,10 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let json = arguments.json;
+    // What it says is no fault of any file, so no command begins with a kernel that cannot be.
+    if let Err(error) = gf::select::chosen() {
+        return failure::Failure::Usage(error.to_string()).report(json);
+    }
     let result = match arguments.command {
         Command::Codes(arguments) => codes::run(&arguments, json),
         Command::Encode(arguments) => encode::run(&arguments, json),

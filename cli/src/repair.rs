@@ -78,11 +78,14 @@ fn print(repaired: &Repaired, begun: Instant) -> Outcome {
     let checked = match (repaired.witnessed_blocks, repaired.unwitnessed_blocks) {
         (_, 0) => "each block agrees with a survivor that was not used to make it".to_owned(),
         (0, _) => "no survivor was left to check the blocks against".to_owned(),
-        (some, others) => format!("{some} blocks agree with a survivor, for {others} none was left"),
+        (some, others) => {
+            let agree = if some == 1 { "agrees" } else { "agree" };
+            format!("{} {agree} with a survivor, for {others} none was left", show::count(some as usize, "block"))
+        }
     };
     show::text(format_args!(
-        "{name}: {} fragments made in {}; {checked}; it {}",
-        repaired.made.len(),
+        "{name}: {} made in {}; {checked}; it {}",
+        show::count(repaired.made.len(), "fragment"),
         show::time(begun.elapsed()),
         survival(repaired.survives)
     ))

@@ -24,7 +24,12 @@ pub fn json(document: &Value) -> Outcome {
 
 /// Prints a warning, which does not stop the work.
 pub fn warning(what: impl Display) {
-    eprintln!("weft: warning: {what}");
+    let _ = writeln!(std::io::stderr(), "weft: warning: {what}");
+}
+
+/// So many of something, in words.
+pub fn count(of: usize, what: &str) -> String {
+    if of == 1 { format!("1 {what}") } else { format!("{of} {what}s") }
 }
 
 /// A length in a unit that suits it.

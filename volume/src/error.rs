@@ -11,7 +11,12 @@ pub enum Error {
     /// What was asked for is not there.
     NotFound(String),
     /// Something is there already that must not be replaced without being told so.
-    Conflict(PathBuf),
+    Conflict {
+        /// What is there.
+        path: PathBuf,
+        /// Why it stays, and what to do.
+        what: String,
+    },
     /// Too few blocks are left to make the data again.
     TooDegraded {
         /// What is degraded: the object, or a stripe of it.
@@ -51,17 +56,29 @@ impl Error {
             let source = source.into();
             match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace(path),
-                io::ErrorKind::AlreadyExists => Self::Conflict(path),
+                io::ErrorKind::AlreadyExists => Self::exists(&path),
                 _ => Self::Io { operation, path, source },
             }
         }
+    }
+
+    /// Something is there that would be replaced if that had been asked for.
+    pub(crate) fn exists(path: &Path) -> Self {
+        Self::Conflict { path: path.to_path_buf(), what: "exists; give --force to replace it".into() }
+    }
+
+    /// The process, or the system, has as many files open as it may.
+    pub(crate) fn is_of_open_files(&self) -> bool {
+        use rustix::io::Errno;
+        let limits = [Errno::MFILE, Errno::NFILE].map(|limit| Some(limit.raw_os_error()));
+        matches!(self, Self::Io { source, .. } if limits.contains(&source.raw_os_error()))
     }
 
     /// A stable word for the kind, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not-found",
-            Self::Conflict(_) => "conflict",
+            Self::Conflict { .. } => "conflict",
             Self::TooDegraded { .. } => "too-degraded",
             Self::Corrupt { .. } => "corrupt",
             Self::Invalid(_) => "invalid",
@@ -76,11 +93,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound(what) | Self::Invalid(what) => f.write_str(what),
-            Self::Conflict(path) => write!(f, "{} exists; give --force to replace it", Shown(path)),
             Self::TooDegraded { what, why } => write!(f, "{what}: {why}"),
+            Self::Conflict { path, what } => write!(f, "{} {what}", Shown(path)),
             Self::Corrupt { path, what } => write!(f, "{}: {what}", Shown(path)),
             Self::NoSpace(path) => {
                 write!(f, "{}: no space is left there; free some or choose another directory", Shown(path))
+            }
+            Self::Io { operation, path, source } if self.is_of_open_files() => {
+                write!(f, "cannot {operation} {}: {source}; raise the limit of open files (ulimit -n)", Shown(path))
             }
             Self::Io { operation, path, source } => write!(f, "cannot {operation} {}: {source}", Shown(path)),
             Self::Interrupted => f.write_str("interrupted"),

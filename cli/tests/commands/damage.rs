@@ -1,6 +1,6 @@
 //! Up to m damaged fragments of any kind: the right bytes, and each problem named. One more: no bytes at all.
 
-use crate::scratch::{Scratch, edit, noise};
+use crate::scratch::{Scratch, created, edit, noise};
 use std::fs;
 use std::path::Path;
 
@@ -49,6 +49,7 @@ const DAMAGES: &[Damage] = &[
         let file = other.file("f", BYTES);
         other.encode(&file, "rs:4+2", &["--block-bytes", "4096"]).good();
         fs::copy(other.fragment("f", p), s.fragment("f", p)).unwrap();
+        created(&s.fragment("f", p), 1);
     }),
     ("foreign", |s, p| {
         let other = Scratch::new(6);

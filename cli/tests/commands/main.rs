@@ -1,7 +1,9 @@
 //! The real binary, as a user runs it: one module for each thing that users rely on.
 
 mod damage;
+mod hostile;
 mod limits;
+mod overwriting;
 mod refusals;
 mod round_trips;
 mod scratch;

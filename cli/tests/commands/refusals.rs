@@ -61,6 +61,7 @@ fn codes_that_cannot_be() {
     }
     let said = scratch.encode(&file, "gluster:4+2", &["--block-bytes", "1000"]).failed(1);
     assert!(said.contains("multiple of 512"), "{said}");
+    assert!(scratch.encode(&file, "rs:4+2", &["--block-bytes", "0"]).failed(1).contains("for example 512"));
     assert!(scratch.encode(&file, "rs:4+2", &["--block-bytes", "100"]).failed(1).contains("512 bytes"));
     assert!(scratch.encode(&file, "rs:4+2", &["--block-bytes", "2147483648"]).failed(1).contains("1 GiB"));
     assert_eq!(scratch.encode(&file, "rs:4+2", &["--threads", "0"]).status, 2);
@@ -87,6 +88,7 @@ fn directories_that_cannot_be() {
     let said =
         run(weft().args(["decode", "f", "--out", "/dev/null", "--force", "--from"]).args(&scratch.disks)).failed(1);
     assert!(said.contains("is not a regular file"), "{said}");
+    assert!(decode("/dev/null").contains("--out - writes to standard output"));
 }
 
 #[test]

@@ -142,6 +142,20 @@ pub fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(path, bytes).unwrap();
 }
 
+/// Changes bytes of a fragment's header and puts the right checksum on it.
+pub fn resealed(path: &Path, change: impl FnOnce(&mut [u8])) {
+    edit(path, |bytes| {
+        change(bytes);
+        let checksum = gf::checksum::crc64(&bytes[..4088]);
+        bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+    });
+}
+
+/// Says in a fragment's header that its object was encoded so many seconds after 1970.
+pub fn created(path: &Path, seconds: i64) {
+    resealed(path, |bytes| bytes[220..228].copy_from_slice(&seconds.to_le_bytes()));
+}
+
 /// Gives bytes to a command's standard input and waits for its end.
 pub fn run_with_input(command: &mut Command, input: &[u8]) -> Ended {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

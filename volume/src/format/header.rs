@@ -58,6 +58,15 @@ impl Timestamp {
         Self { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
     }
 
+    /// A nanosecond later.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self.nanoseconds {
+            999_999_999 => Self { seconds: self.seconds.saturating_add(1), nanoseconds: 0 },
+            nanoseconds => Self { nanoseconds: nanoseconds + 1, ..self },
+        }
+    }
+
     /// The standard library's form, if it can hold this moment.
     pub fn system_time(self) -> Option<SystemTime> {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());

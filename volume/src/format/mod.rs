@@ -40,6 +40,13 @@ pub enum FormatError {
     Field(&'static str),
 }
 
+impl FormatError {
+    /// Whether a newer Weft wrote these bytes, so that they are sound although this one cannot use them.
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Newer(_) | Self::Features(_))
+    }
+}
+
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,6 +4,7 @@ use super::find::Object;
 use super::parallel::{Turn, run, thread_count};
 use super::problems::Problems;
 use super::recover::StripeReader;
+use super::survival::readable;
 use crate::format::Header;
 use crate::target::{Directory, Temporary, stem, write_at};
 use crate::{Control, Error, Result, Shown};
@@ -81,18 +82,8 @@ fn decode_around(object: &Object, options: &DecodeOptions<'_>, control: &Control
 
 /// Looks whether enough fragments are there at all, before anything is read.
 fn enough(object: &Object) -> Result<()> {
-    let (code, have) = (&object.code, object.present());
-    let data: Vec<usize> = (0..code.shape().k).collect();
-    let plan = if code.systematic() {
-        let lost: Vec<usize> = data.into_iter().filter(|position| !have.contains(position)).collect();
-        if lost.is_empty() || object.header.layout.stripes() == 0 {
-            return Ok(());
-        }
-        code.repair(&lost, &have)
-    } else {
-        code.read(&data, &have)
-    };
-    plan.map(|_| ()).map_err(|why| Error::TooDegraded { what: Shown(object.name()).to_string(), why })
+    let plan = readable(&*object.code, &object.header.layout, &object.present());
+    plan.map_err(|why| Error::TooDegraded { what: Shown(object.name()).to_string(), why })
 }
 
 fn each_stripe(
@@ -104,7 +95,7 @@ fn each_stripe(
     let next = AtomicU64::new(0);
     let layout = &object.header.layout;
     run(threads, |stop| {
-        let mut reader = StripeReader::new(object, true);
+        let mut reader = StripeReader::new(object, true)?;
         loop {
             let stripe = next.fetch_add(1, Ordering::Relaxed);
             if stripe >= layout.stripes() || stop.is_set() {
@@ -128,11 +119,11 @@ fn create(path: &Path, replace: bool) -> Result<(Directory, Temporary)> {
         Ok(found) if found.is_dir() => {
             return Err(Error::Invalid(format!("{} is a directory; name a file in it", Shown(path))));
         }
-        Ok(_) if !replace => return Err(Error::Conflict(path.to_path_buf())),
         Ok(found) if !found.is_file() && !found.is_symlink() => {
-            let hint = "write to standard output instead: --out - > FILE";
+            let hint = "--out - writes to standard output";
             return Err(Error::Invalid(format!("{} is not a regular file; {hint}", Shown(path))));
         }
+        Ok(_) if !replace => return Err(Error::exists(path)),
         Ok(_) | Err(_) => {}
     }
     let directory = Directory::open(path.parent().unwrap_or(Path::new("")))?;

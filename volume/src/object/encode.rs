@@ -5,13 +5,16 @@ use super::fragment::read_header;
 use super::parallel::{for_each, run, thread_count};
 use super::rows::Rows;
 use super::source::{Source, Stripe};
-use crate::format::{HEADER_BYTES, Header, Layout, ObjectId, RecordHeader, Timestamp};
-use crate::target::{Directory, Temporary, fragment_file_name, stem, write_at};
+use crate::format::{HEADER_BYTES, Header, Layout, MIN_BLOCK_BYTES, ObjectId, RecordHeader, Timestamp};
+use crate::target::{Directory, FileName, Lock, Temporary, fragment_file_name, open_regular, read_at, stem, write_at};
 use crate::{Control, Error, Result};
 use ec::Code;
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What one checksum covers: short enough that a bad sector costs little, long enough that checksums cost nothing.
@@ -72,7 +75,7 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
     let memory = (layout.k() + code.coded().len()) * layout.full_block_bytes();
     let stripes = source.known_bytes().map_or(u64::MAX, |_| layout.stripes());
     run(thread_count(options.threads, memory, stripes), |stop| {
-        let mut writer = StripeWriter::new(code, object, layout, &fragments);
+        let mut writer = StripeWriter::new(code, object, layout, &fragments)?;
         while !stop.is_set()
             && let Some(stripe) = source.next(&layout, &mut writer.rows, control)?
         {
@@ -105,11 +108,17 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
         finish(fragment, &Header { position, ..header.clone() })
     })?;
     control.check()?;
+    // From here on, other encoders and repairs wait: files of two objects must not get their names in turns.
+    let _lock = Lock::take(&directories, control)?;
+    refuse_what_is_in_the_way(options, &layout, &directories)?;
+    let header = after_all_others(header, &fragments, &directories)?;
     commit(&fragments, options.force)?;
     directories.iter().try_for_each(Directory::sync)?;
     remove_abandoned(&directories, options.name);
+    let own = (0..header.layout.blocks()).map(|position| place(options, &directories, position));
+    let own = own.map(|(directory, file_name)| (directory.identity(), file_name)).collect();
     if options.force {
-        remove_replaced(&directories, &header);
+        remove_replaced(&directories, &header, &own);
     }
     Ok(Encoded { header, fragments: fragments.iter().map(|f| f.destination().to_path_buf()).collect() })
 }
@@ -121,7 +130,7 @@ fn layout(options: &EncodeOptions<'_>, object_bytes: u64) -> Result<Layout> {
     let (code, unit) = (&*options.code, options.code.unit());
     let block_bytes = options.block_bytes.unwrap_or_else(|| default_block_bytes(code));
     if block_bytes == 0 || !block_bytes.is_multiple_of(unit) {
-        let near = (block_bytes / unit * unit).max(unit);
+        let near = (block_bytes / unit * unit).max(MIN_BLOCK_BYTES.next_multiple_of(unit));
         return Err(Error::Invalid(format!(
             "blocks of {block_bytes} bytes do not fit {}: a multiple of {unit} is needed, for example {near}",
             code.spec()
@@ -142,31 +151,78 @@ fn random() -> Result<[u8; 16]> {
     Ok(id)
 }
 
+/// Where the fragment of a position goes.
+fn place<'a>(options: &EncodeOptions<'_>, directories: &'a [Directory], position: usize) -> (&'a Directory, OsString) {
+    (&directories[position % directories.len()], fragment_file_name(options.name, position))
+}
+
+/// Looks for fragments of this name, wherever they lie in these directories, and for what no file can replace.
+fn refuse_what_is_in_the_way(options: &EncodeOptions<'_>, layout: &Layout, directories: &[Directory]) -> Result<()> {
+    for position in 0..layout.blocks() {
+        let (directory, file_name) = place(options, directories, position);
+        if directory.contains(&file_name)? && !options.force {
+            return Err(Error::exists(&directory.path().join(file_name)));
+        }
+    }
+    if options.force {
+        return Ok(());
+    }
+    let committed = |(_, parsed): &Named| parsed.written_by.is_none();
+    for (path, _) in named(directories, options.name)?.into_iter().filter(committed) {
+        // A file that only looks like one of ours by its name is somebody else's.
+        if header_of(&path).is_none_or(|header| header.name == options.name) {
+            return Err(Error::exists(&path));
+        }
+    }
+    Ok(())
+}
+
+/// A file and what its name says.
+type Named = (PathBuf, FileName);
+
+/// The files that are called as fragments of that object.
+fn named(directories: &[Directory], name: &[u8]) -> Result<Vec<Named>> {
+    let stem = stem(name);
+    let mut found = Vec::new();
+    for directory in directories {
+        let files = directory.chunk_files()?.into_iter().filter(|(_, parsed)| parsed.stem == stem);
+        found.extend(files.map(|(entry, parsed)| (directory.path().join(entry), parsed)));
+    }
+    Ok(found)
+}
+
+fn header_of(path: &Path) -> Option<Header> {
+    open_regular(path).and_then(|file| read_header(&file)).ok()?.ok()
+}
+
 fn create(
     options: &EncodeOptions<'_>,
     layout: &Layout,
     directories: &[Directory],
     mode: u32,
 ) -> Result<Vec<Temporary>> {
-    let place =
-        |position: usize| (&directories[position % directories.len()], fragment_file_name(options.name, position));
-    if !options.force {
-        for (directory, file_name) in (0..layout.blocks()).map(place) {
-            if directory.contains(&file_name) {
-                return Err(Error::Conflict(directory.path().join(file_name)));
-            }
+    refuse_what_is_in_the_way(options, layout, directories)?;
+    let make = |position| {
+        let (directory, file_name) = place(options, directories, position);
+        directory.create(&file_name, mode)
+    };
+    (0..layout.blocks()).map(make).collect()
+}
+
+/// Makes the object newer than all others of its name, also where the clock was ahead when those were encoded.
+fn after_all_others(header: Header, fragments: &[Temporary], directories: &[Directory]) -> Result<Header> {
+    let others = named(directories, &header.name)?.into_iter().filter_map(|(path, _)| header_of(&path));
+    let others = others.filter(|other| other.name == header.name && other.object != header.object);
+    match others.map(|other| other.created).max() {
+        Some(newest) if newest >= header.created => {
+            let header = Header { created: newest.next(), ..header };
+            for_each(&fragments.iter().enumerate().collect::<Vec<_>>(), |&(position, fragment)| {
+                finish(fragment, &Header { position, ..header.clone() })
+            })?;
+            Ok(header)
         }
+        _ => Ok(header),
     }
-    (0..layout.blocks())
-        .map(|position| {
-            let (directory, file_name) = place(position);
-            let fragment = directory.create(&file_name, mode)?;
-            // Tells other encoders of this name that the file is not abandoned; where locks do not work, no encoder
-            // removes files of others.
-            let _ = flock(fragment.file(), FlockOperation::NonBlockingLockExclusive);
-            Ok(fragment)
-        })
-        .collect()
 }
 
 /// Codes and writes stripes, one after the other.
@@ -180,9 +236,9 @@ struct StripeWriter<'a> {
 }
 
 impl<'a> StripeWriter<'a> {
-    fn new(code: &'a dyn Code, object: ObjectId, layout: Layout, fragments: &'a [Temporary]) -> Self {
-        let rows = Rows::new(layout.k() + code.coded().len(), layout.full_block_bytes());
-        Self { code, object, layout, fragments, rows, record: Vec::new() }
+    fn new(code: &'a dyn Code, object: ObjectId, layout: Layout, fragments: &'a [Temporary]) -> Result<Self> {
+        let rows = Rows::new(layout.k() + code.coded().len(), layout.full_block_bytes())?;
+        Ok(Self { code, object, layout, fragments, rows, record: Vec::new() })
     }
 
     /// Codes the data in the first k rows and writes all stored blocks.
@@ -259,14 +315,16 @@ fn commit(fragments: &[Temporary], force: bool) -> Result<()> {
 }
 
 /// Removes fragments of the replaced object that have no counterpart in the new one: it had more, or lay otherwise.
-fn remove_replaced(directories: &[Directory], new: &Header) {
+/// What has one of the new object's `own` names stays, whatever it says.
+fn remove_replaced(directories: &[Directory], new: &Header, own: &BTreeSet<((u64, u64), OsString)>) {
     let stem = stem(&new.name);
     for directory in directories {
         for (entry, parsed) in directory.chunk_files().unwrap_or_default() {
-            let path = directory.path().join(entry);
+            let path = directory.path().join(&entry);
             if parsed.stem == stem
                 && parsed.written_by.is_none()
-                && let Ok(Ok(old)) = std::fs::File::open(&path).and_then(|file| read_header(&file))
+                && !own.contains(&(directory.identity(), entry))
+                && let Some(old) = header_of(&path)
                 && (old.name == new.name && old.object != new.object && old.created < new.created)
             {
                 let _ = std::fs::remove_file(path);
@@ -277,17 +335,24 @@ fn remove_replaced(directories: &[Directory], new: &Header) {
 
 /// Removes what killed encoders of the same name left behind, now that a whole object of this name is there.
 fn remove_abandoned(directories: &[Directory], name: &[u8]) {
-    let stem = stem(name);
-    for directory in directories {
-        for (entry, parsed) in directory.chunk_files().unwrap_or_default() {
-            let path = directory.path().join(entry);
-            let abandoned = parsed.stem == stem
-                && parsed.written_by.is_some()
-                && std::fs::File::open(&path)
-                    .is_ok_and(|f| flock(&f, FlockOperation::NonBlockingLockExclusive).is_ok());
-            if abandoned {
-                let _ = std::fs::remove_file(path);
-            }
+    for (path, parsed) in named(directories, name).unwrap_or_default() {
+        if parsed.written_by.is_some()
+            && let Ok(file) = open_regular(&path)
+            && is_unfinished(&file, name)
+            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+/// Whether the file is what an encoder of that name may leave: one without a header yet, or with that name's.
+fn is_unfinished(file: &File, name: &[u8]) -> bool {
+    let mut start = [0; 512];
+    let Ok(read) = read_at(file, 0, &mut [&mut start]) else { return false };
+    match read_header(file) {
+        Ok(Ok(header)) => header.name == name,
+        Ok(Err(_)) => start[..read].iter().all(|&byte| byte == 0),
+        Err(_) => false,
     }
 }

@@ -5,12 +5,13 @@
 
 use super::fragment::{Candidate, Fragment};
 use super::problems::{Collector, Problem, ProblemKind};
-use super::search::{self, listed, shown};
-use crate::format::Header;
+use super::search::{self, Found, Unreadable, listed, shown};
+use super::survival::readable;
+use crate::format::{FormatError, Header};
 use crate::target::{Directory, stem};
 use crate::{Error, Result, Shown};
 use ec::Code;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,14 @@ pub struct Object {
     pub(super) fragments: Vec<Vec<Fragment>>,
     /// As they were given; none where one could not be opened.
     pub(super) directories: Vec<Option<Directory>>,
+    /// The committed files that are called as its fragments, by device and inode, and the header of each; none
+    /// where the system does not read it. Only these may be replaced.
+    pub(super) seen: BTreeMap<(u64, u64), Option<HeaderRead>>,
     pub(super) problems: Collector,
 }
+
+/// What a file has where its header should be.
+pub(super) type HeaderRead = std::result::Result<Header, FormatError>;
 
 impl Object {
     /// The object's name as a path, to be shown or to be written to.
@@ -39,6 +46,14 @@ impl Object {
     /// The positions of which there is a file.
     pub(super) fn present(&self) -> Vec<usize> {
         (0..self.fragments.len()).filter(|&position| !self.fragments[position].is_empty()).collect()
+    }
+
+    /// How many stripes any file reaches into.
+    pub(super) fn stored_stripes(&self) -> u64 {
+        let layout = &self.header.layout;
+        let longest = self.fragments.iter().flatten().filter_map(|f| f.file.metadata().ok()).map(|m| m.len()).max();
+        let record = layout.record_offset(1) - layout.record_offset(0);
+        longest.unwrap_or(0).saturating_sub(layout.record_offset(0)).div_ceil(record)
     }
 
     /// The memory that a reader of its stripes takes.
@@ -61,8 +76,8 @@ pub fn find(name: Option<&OsStr>, directories: &[PathBuf]) -> Result<Object> {
         Some(name) => name.as_bytes().to_vec(),
         None => search::only_name(&directories, &problems)?,
     };
-    let candidates = search::candidates(&name, &directories, &problems);
-    choose(&name, candidates, directories, problems)
+    let found = search::candidates(&name, &directories, &problems)?;
+    choose(&name, found, directories, problems)
 }
 
 /// Repairs of wide codes hold more files open than a shell allows by default.
@@ -78,15 +93,11 @@ pub(super) fn allow_many_open_files() {
 
 /// The header with what differs between the fragments of one object taken out.
 fn common(header: &Header) -> Header {
-    Header { position: 0, ..header.clone() }
+    Header { compatible: 0, position: 0, ..header.clone() }
 }
 
-fn choose(
-    name: &[u8],
-    candidates: Vec<Candidate>,
-    directories: Vec<Option<Directory>>,
-    problems: Collector,
-) -> Result<Object> {
+fn choose(name: &[u8], found: Found, directories: Vec<Option<Directory>>, problems: Collector) -> Result<Object> {
+    let Found { candidates, unreadable } = found;
     let stem = stem(name);
     let mut groups: Vec<(Header, BTreeSet<usize>)> = Vec::new();
     // Renaming the first fragment commits an object: from then on its other fragments count although they still
@@ -105,7 +116,12 @@ fn choose(
             }
         }
     }
-    let enough = |(header, positions): &(Header, BTreeSet<usize>)| positions.len() >= header.layout.k();
+    let enough = |(header, positions): &(Header, BTreeSet<usize>)| {
+        let have: Vec<usize> = positions.iter().copied().collect();
+        // A code that is not known here is an error only when nothing newer is there, so it counts as any other.
+        let known = code_of(header, &candidates);
+        known.map_or(have.len() >= header.layout.k(), |code| readable(&*code, &header.layout, &have).is_ok())
+    };
     let best = groups.iter().max_by_key(|group| {
         let (header, positions) = group;
         if enough(group) { (true, 0, header.created) } else { (false, positions.len(), header.created) }
@@ -114,7 +130,11 @@ fn choose(
         return Err(none_found(name, &stem, &candidates, &directories));
     };
     let code = code_of(&header, &candidates)?;
+    let mut seen: BTreeMap<_, _> = unreadable.iter().map(|&(identity, _)| (identity, None)).collect();
+    let committed = |c: &&Candidate| c.file_name.written_by.is_none() && c.file_name.stem == stem;
+    seen.extend(candidates.iter().filter(committed).filter_map(|c| Some((c.identity()?, Some(c.header.clone())))));
     let mut object = Object {
+        seen,
         fragments: (0..header.layout.blocks()).map(|_| Vec::new()).collect(),
         header,
         code,
@@ -124,7 +144,7 @@ fn choose(
     for candidate in candidates {
         sort_in(&mut object, candidate, &stem);
     }
-    complain_of_gaps(&mut object);
+    complain_of_gaps(&mut object, &unreadable);
     Ok(object)
 }
 
@@ -133,6 +153,10 @@ fn none_found(name: &[u8], stem: &[u8], candidates: &[Candidate], directories: &
         candidates.iter().filter(|c| c.header.is_err() && c.file_name.stem == stem && c.file_name.written_by.is_none());
     let name = shown(name);
     match damaged.clone().next() {
+        Some(Candidate { path, header: Err(why), .. }) if why.is_newer() => Error::Corrupt {
+            path: path.clone(),
+            what: format!("it was written by a newer weft, and no fragment of {name} can be read by this one: {why}"),
+        },
         Some(Candidate { path, header: Err(why), .. }) => Error::Corrupt {
             path: path.clone(),
             what: format!("none of the {} fragments of {name} has a sound header: {why}", damaged.count()),
@@ -166,12 +190,22 @@ fn sort_in(object: &mut Object, candidate: Candidate, stem: &[u8]) {
         Ok(header) if common(header) == object.header => (header.position, true),
         Ok(header) if committed && (ours || header.name == object.header.name) => {
             let of = shown(&header.name);
-            let what = format!("it belongs to another object, {of} ({})", header.object);
+            let newer = header.name == object.header.name && header.created > object.header.created;
+            let what = if newer {
+                format!("it belongs to a NEWER object {of} ({}), of which too few fragments are there", header.object)
+            } else {
+                format!("it belongs to another object, {of} ({})", header.object)
+            };
             object.problems.add(named(ProblemKind::Foreign, file_name.position, what));
             return;
         }
         Ok(_) => return,
         Err(_) if !committed || !ours => return,
+        Err(why) if why.is_newer() => {
+            let what = format!("it was written by a newer weft: {why}");
+            object.problems.add(named(ProblemKind::Header, file_name.position, what));
+            return;
+        }
         // The records still say what they are, and prove it.
         Err(why) => {
             object.problems.add(named(
@@ -179,11 +213,9 @@ fn sort_in(object: &mut Object, candidate: Candidate, stem: &[u8]) {
                 file_name.position,
                 format!("the file header is damaged: {why}"),
             ));
-            match candidate.first_record(&object.header.layout) {
-                Some((id, position)) if id == object.header.object && position < object.fragments.len() => {
-                    (position, false)
-                }
-                _ => return,
+            match candidate.position_by_records(object.header.object, &object.header.layout) {
+                Some(position) => (position, false),
+                None => return,
             }
         }
     };
@@ -218,8 +250,9 @@ fn sort_in(object: &mut Object, candidate: Candidate, stem: &[u8]) {
     object.fragments[position].insert(at, fragment);
 }
 
-fn complain_of_gaps(object: &mut Object) {
-    for (position, _) in object.fragments.iter().enumerate().filter(|(_, files)| files.is_empty()) {
+fn complain_of_gaps(object: &mut Object, unreadable: &[Unreadable]) {
+    let named = |position: usize| unreadable.iter().any(|&(_, of)| of == position);
+    for (position, _) in object.fragments.iter().enumerate().filter(|&(p, files)| files.is_empty() && !named(p)) {
         object.problems.add(Problem::new(ProblemKind::Missing, None, position, "the fragment is missing"));
     }
 }

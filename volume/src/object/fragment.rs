@@ -2,7 +2,7 @@
 
 use super::problems::{Problem, ProblemKind};
 use crate::format::{FormatError, HEADER_BYTES, Header, Layout, ObjectId, RecordHeader};
-use crate::target::{FileName, read_at};
+use crate::target::{FileName, open_regular, read_at};
 use crate::{Error, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -78,6 +78,9 @@ impl Fragment {
     }
 }
 
+/// As many records are looked at for one that says what a file without a header is.
+const MAX_RECORDS: u64 = 100_000;
+
 /// A file that may be a fragment, as far as its header tells.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -93,22 +96,29 @@ impl Candidate {
     /// Opens the file and reads its header.
     pub fn open(path: PathBuf, directory: usize, file_name: FileName) -> Result<Self> {
         let failed = |error| Error::io("read", &path)(error);
-        // Looked at first: a pipe of this name would keep the opener waiting.
-        if !std::fs::metadata(&path).map_err(failed)?.is_file() {
-            return Err(Error::Invalid(format!("{} is not a regular file", crate::Shown(&path))));
-        }
-        let file = File::open(&path).map_err(failed)?;
+        let file = open_regular(&path).map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
         let header = read_header(&file).map_err(failed)?;
         Ok(Self { path, file, directory, file_name, file_bytes, header })
     }
 
-    /// The position and object that the first record gives, for a file whose header is damaged.
-    pub fn first_record(&self, layout: &Layout) -> Option<(ObjectId, usize)> {
-        let mut bytes = vec![0; layout.record_header_bytes(layout.block_bytes(0))];
-        read_at(&self.file, HEADER_BYTES as u64, &mut [&mut bytes]).ok()?;
-        let record = RecordHeader::decode(&bytes).ok()?;
-        Some((record.object, record.position))
+    /// The position that the first sound record of that object gives, for a file whose header is damaged.
+    pub fn position_by_records(&self, object: ObjectId, layout: &Layout) -> Option<usize> {
+        let mut bytes = Vec::new();
+        let stripes = 0..layout.stripes().min(MAX_RECORDS);
+        stripes.take_while(|&stripe| layout.record_offset(stripe) < self.file_bytes).find_map(|stripe| {
+            bytes.resize(layout.record_header_bytes(layout.block_bytes(stripe)), 0);
+            let read = read_at(&self.file, layout.record_offset(stripe), &mut [&mut bytes]).ok()?;
+            let record = RecordHeader::decode(&bytes[..read]).ok()?;
+            let ours = record.object == object && record.stripe == stripe && record.position < layout.blocks();
+            ours.then_some(record.position)
+        })
+    }
+
+    /// Which file it is, by whatever name it is found again.
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().ok().map(|found| (found.dev(), found.ino()))
     }
 }
 

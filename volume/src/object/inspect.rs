@@ -2,6 +2,7 @@
 
 use super::fragment::{Candidate, Fragment};
 use super::problems::{Problem, ProblemKind};
+use super::rows::zeroed;
 use crate::format::{FormatError, Header};
 use crate::target::FileName;
 use crate::{Control, Result};
@@ -38,7 +39,7 @@ pub fn inspect(path: &Path, control: &Control) -> Result<Inspection> {
     }
     let fragment =
         Fragment { path, file, position: header.position, directory: 0, headed: true, sound: true, committed: true };
-    let (mut scratch, mut block) = (Vec::new(), vec![0; layout.block_bytes(0)]);
+    let (mut scratch, mut block) = (Vec::new(), zeroed(layout.block_bytes(0))?);
     let mut first: Option<Problem> = None;
     for stripe in 0..layout.stripes() {
         control.check()?;

@@ -35,11 +35,11 @@ pub(super) struct StripeReader<'a> {
 
 impl<'a> StripeReader<'a> {
     /// With `reports`, what is wrong with blocks is added to the object's problems: to be said once for each stripe.
-    pub fn new(object: &'a Object, reports: bool) -> Self {
+    pub fn new(object: &'a Object, reports: bool) -> Result<Self> {
         let layout = object.header.layout;
         let extra = if object.code.systematic() { 0 } else { layout.k() };
-        let rows = Rows::new(layout.blocks() + extra, layout.block_bytes(0));
-        Self {
+        let rows = Rows::new(layout.blocks() + extra, layout.block_bytes(0))?;
+        Ok(Self {
             object,
             rows,
             states: vec![State::Bad; layout.blocks()],
@@ -47,7 +47,7 @@ impl<'a> StripeReader<'a> {
             block_bytes: 0,
             scratch: Vec::new(),
             reports,
-        }
+        })
     }
 
     fn layout(&self) -> &'a Layout {

@@ -7,12 +7,15 @@ use super::fragment::{Fragment, read_header};
 use super::parallel::{for_each, run, thread_count};
 use super::problems::Problems;
 use super::recover::StripeReader;
+use super::rows::zeroed;
 use super::verify::{scan, worst};
 use crate::format::{Header, RecordHeader};
-use crate::target::{Directory, Temporary, fragment_file_name, write_at};
+use crate::target::{Directory, Lock, Temporary, fragment_file_name, open_regular, rename_new, write_at};
 use crate::{Control, Error, Result, Shown};
 use gf::checksum::crc64;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{FlockOperation, flock};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -65,34 +68,49 @@ fn repair_in_place(object: &Object, to: Option<&Path>, threads: Option<usize>, c
         witnessed_blocks: 0,
         unwitnessed_blocks: 0,
         left: Vec::new(),
-        survives: worst(object, &scan),
+        survives: worst(object, &scan, control)?,
         problems: Problems::default(),
     };
     if wanted.is_empty() {
         return Ok(done);
     }
-    let made = create(object, &wanted, to)?;
+    let made = create(object, &wanted, &bad, to)?;
     let (witnessed, unwitnessed) = rebuild(object, &made, threads, control)?;
     for_each(&made, |fragment| prove(object, fragment, control))?;
     control.check()?;
+    // From here on, encoders and other repairs wait. What they did before shows in what lies at the destinations.
+    let _lock = Lock::take(made.iter().map(|fragment| &fragment.directory), control)?;
+    refuse_if_replaced(object)?;
+    let displaced =
+        made.iter().map(|fragment| may_replace(object, fragment.position, fragment.temporary.destination()));
+    let displaced = displaced.collect::<Result<Vec<_>>>()?;
+    // What lies here by mistake gets its own name back.
+    for (fragment, own) in made.iter().zip(&displaced) {
+        if let Some(own) = own {
+            rename_new(fragment.temporary.destination(), own)?;
+        }
+    }
     for fragment in &made {
-        make_way(object, fragment);
         fragment.temporary.commit(true)?;
     }
     made.iter().try_for_each(|fragment| fragment.directory.sync())?;
     for fragment in &made {
         for old in &object.fragments[fragment.position] {
             let kept = old.path != fragment.temporary.destination();
-            if kept && !old.committed {
+            // Another repair may be at work on it.
+            let abandoned = || flock(&old.file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            if kept && !old.committed && abandoned() {
                 let _ = std::fs::remove_file(&old.path);
-            } else if kept {
+            } else if kept && old.committed {
                 done.left.push(old.path.clone());
             }
         }
     }
     done.made = made.iter().map(|f| (f.position, f.temporary.destination().to_path_buf())).collect();
     (done.witnessed_blocks, done.unwitnessed_blocks) = (witnessed, unwitnessed);
-    done.survives = Some(object.code.tolerates());
+    // Each header of an object without data is all of it.
+    let layout = &object.header.layout;
+    done.survives = Some(if layout.stripes() == 0 { layout.blocks() - 1 } else { object.code.tolerates() });
     Ok(done)
 }
 
@@ -103,12 +121,13 @@ struct Made {
     temporary: Temporary,
 }
 
-fn create(object: &Object, wanted: &[usize], to: Option<&Path>) -> Result<Vec<Made>> {
+fn create(object: &Object, wanted: &[usize], bad: &BTreeSet<usize>, to: Option<&Path>) -> Result<Vec<Made>> {
     let make = |&position: &usize| {
         let file_name = fragment_file_name(&object.header.name, position);
         let directory = Directory::open(to.unwrap_or_else(|| usual_place(object, position)))?;
         let destination = directory.path().join(&file_name);
-        refuse_to_replace_others(object, position, &destination)?;
+        refuse_to_replace_others(object, position, bad, &destination)?;
+        may_replace(object, position, &destination)?;
         Ok(Made { position, temporary: directory.create(&file_name, object.header.mode)?, directory })
     };
     wanted.iter().map(make).collect()
@@ -126,28 +145,72 @@ fn usual_place(object: &Object, position: usize) -> &Path {
     place.expect("an object was found in some directory").path()
 }
 
-/// A file that has the name of the new fragment may go if it is a damaged or foreign one, not if it is of use.
-fn refuse_to_replace_others(object: &Object, position: usize, destination: &Path) -> Result<()> {
+/// A file that has the name of the new fragment may go if it is damaged, foreign or a copy, not if it is of use.
+fn refuse_to_replace_others(object: &Object, position: usize, bad: &BTreeSet<usize>, destination: &Path) -> Result<()> {
     let used = object.fragments.iter().flatten().find(|other| other.path == destination && other.position != position);
     let Some(other) = used else { return Ok(()) };
+    let proper = fragment_file_name(&object.header.name, other.position);
+    let copied = |f: &Fragment| f.path != destination && f.sound && f.path.file_name() == Some(&proper);
+    if !bad.contains(&other.position) && object.fragments[other.position].iter().any(copied) {
+        return Ok(());
+    }
     Err(Error::Invalid(format!(
         "{} has the name of position {position} but is position {}; give it the name {} first",
         Shown(destination),
         other.position,
-        Shown(Path::new(&fragment_file_name(&object.header.name, other.position)))
+        Shown(Path::new(&proper))
     )))
 }
 
-/// A sound fragment of an object with another name, which lies here by mistake, gets its own name back.
-fn make_way(object: &Object, made: &Made) {
-    let there = made.temporary.destination();
-    let header = std::fs::File::open(there).and_then(|file| read_header(&file));
-    if let Ok(Ok(header)) = header
-        && header.name != object.header.name
+/// A sound fragment that is another file now shows that the object was replaced meanwhile.
+fn refuse_if_replaced(object: &Object) -> Result<()> {
+    for fragment in object.fragments.iter().flatten().filter(|fragment| fragment.sound && fragment.committed) {
+        let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+        if let (Ok(now), Ok(then)) = (std::fs::metadata(&fragment.path), fragment.file.metadata())
+            && identity(now) != identity(then)
+        {
+            let what = "was replaced while its object was repaired; nothing was changed".into();
+            return Err(Error::Conflict { path: fragment.path.clone(), what });
+        }
+    }
+    Ok(())
+}
+
+/// Looks at what has the name of a new fragment now. Only what was found among the object's fragments may go, or a
+/// fragment that is the same as the new one; the answer is the own name of a fragment that lies here by mistake.
+fn may_replace(object: &Object, position: usize, destination: &Path) -> Result<Option<PathBuf>> {
+    let stays = |what: String| Err(Error::Conflict { path: destination.to_path_buf(), what });
+    match destination.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Ok(there) if !there.is_file() && !there.is_symlink() => {
+            return stays("is not a regular file; move it away first".into());
+        }
+        _ => {}
+    }
+    let identity = std::fs::metadata(destination).map(|there| (there.dev(), there.ino())).unwrap_or_default();
+    let header = open_regular(destination).and_then(|file| read_header(&file)).ok();
+    if let Some(Ok(header)) = &header
+        && header.object == object.header.object
+        && header.position == position
     {
-        let own = made.directory.path().join(fragment_file_name(&header.name, header.position));
-        // When its own place is taken this is a copy, which may go.
-        let _ = renameat_with(CWD, there, CWD, &own, RenameFlags::NOREPLACE);
+        return Ok(None);
+    }
+    if object.seen.get(&identity) != Some(&header) {
+        return stays("is not a fragment that was searched, or has changed since; move it away first".into());
+    }
+    match header {
+        Some(Err(why)) if why.is_newer() => stays(format!("was written by a newer weft, so it stays: {why}")),
+        Some(Ok(header)) if header.name != object.header.name => {
+            let own = destination.with_file_name(fragment_file_name(&header.name, header.position));
+            match own.symlink_metadata() {
+                Ok(_) => stays(format!("belongs to another object, and {} is there, too; move one away", Shown(&own))),
+                Err(_) => Ok(Some(own)),
+            }
+        }
+        Some(Ok(header)) if header.created > object.header.created => stays(
+            "belongs to a NEWER object of this name, so it stays; find more of its fragments or move it away".into(),
+        ),
+        _ => Ok(None),
     }
 }
 
@@ -156,7 +219,7 @@ fn rebuild(object: &Object, made: &[Made], threads: Option<usize>, control: &Con
     control.begin(layout.object_bytes());
     let [next, witnessed, unwitnessed] = [0; 3].map(AtomicU64::new);
     run(thread_count(threads, object.stripe_memory_bytes(), layout.stripes()), |stop| {
-        let mut reader = StripeReader::new(object, false);
+        let mut reader = StripeReader::new(object, false)?;
         loop {
             let stripe = next.fetch_add(1, Ordering::Relaxed);
             if stripe >= layout.stripes() || stop.is_set() {
@@ -212,7 +275,7 @@ fn prove(object: &Object, made: &Made, control: &Control) -> Result<()> {
     let same = header.is_ok_and(|h| h.position == made.position && h.object == object.header.object);
     let fragment =
         Fragment { path, file, position: made.position, directory: 0, headed: true, sound: true, committed: false };
-    let (mut scratch, mut block) = (Vec::new(), vec![0; layout.block_bytes(0)]);
+    let (mut scratch, mut block) = (Vec::new(), zeroed(layout.block_bytes(0))?);
     let corrupt = |what: String| Error::Corrupt { path: made.temporary.destination().to_path_buf(), what };
     if !same {
         return Err(corrupt("the new fragment does not read back as it was written".into()));

@@ -1,25 +1,47 @@
 //! The blocks of a stripe in memory: equal rows of one buffer that is used again for every stripe.
 
+use crate::{Error, Result};
+use std::sync::{Mutex, PoisonError};
+
 /// Rows begin at multiples of this, the widest vector and a cache line.
 const ALIGNMENT: usize = 64;
+
+/// Zeroes that cost memory only when they are touched.
+///
+/// # Errors
+/// When there is not so much memory.
+pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
+    // Only `vec!` gets zeroes without writing them, and it ends the process where there is no room. So room is tried
+    // before, by one thread at a time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
+        Error::Invalid(format!("{bytes} bytes of memory for a stripe cannot be had; try fewer --threads"))
+    })?;
+    Ok(vec![0; bytes])
+}
 
 /// A buffer of rows.
 #[derive(Debug)]
 pub(super) struct Rows {
     bytes: Vec<u8>,
     start: usize,
+    rows: usize,
     stride: usize,
 }
 
 impl Rows {
     /// `rows` rows with room for `max_bytes` each. Untouched rows cost no memory.
-    pub fn new(rows: usize, max_bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// When there is not so much memory.
+    pub fn new(rows: usize, max_bytes: usize) -> Result<Self> {
         // An odd number of cache lines between the rows: at a power of two, the same offset of all rows would fall
         // into the same few places of the first-level cache.
         let stride = (max_bytes.div_ceil(ALIGNMENT) | 1) * ALIGNMENT;
-        let bytes = vec![0; rows * stride + ALIGNMENT];
+        let bytes = zeroed(rows * stride + ALIGNMENT)?;
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Self { bytes, start, stride }
+        Ok(Self { bytes, start, rows, stride })
     }
 
     /// The first `length` bytes of a row.
@@ -34,7 +56,9 @@ impl Rows {
 
     /// The first `length` bytes of every row.
     pub fn all_mut(&mut self, length: usize) -> Vec<&mut [u8]> {
-        self.bytes[self.start..].chunks_exact_mut(self.stride).map(|row| &mut row[..length]).collect()
+        // What is left of the room for the alignment may be as long as a short row.
+        let rows = self.bytes[self.start..].chunks_exact_mut(self.stride).take(self.rows);
+        rows.map(|row| &mut row[..length]).collect()
     }
 
     /// Some rows to read and others to write.
@@ -59,8 +83,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn there_are_as_many_rows_as_were_asked_for() {
+        for length in [0, 1, 64, 65, 4096] {
+            assert_eq!(Rows::new(3, length).unwrap().all_mut(length).len(), 3);
+        }
+    }
+
+    #[test]
     fn rows_are_apart_and_aligned() {
-        let mut rows = Rows::new(3, 100);
+        let mut rows = Rows::new(3, 100).unwrap();
         rows.row_mut(1, 100).fill(1);
         let (read, written) = rows.split(100, [1], [0, 2]);
         written.into_iter().for_each(|row| row.copy_from_slice(read[0]));

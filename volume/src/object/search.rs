@@ -3,12 +3,12 @@
 
 use super::fragment::{Candidate, read_header};
 use super::problems::{Collector, Problem, ProblemKind};
-use crate::target::{Directory, FileName, stem};
+use crate::target::{Directory, FileName, open_regular, stem};
 use crate::{Error, Result, Shown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A reader may meet a writer that renames what it has just listed; then it looks again, so often at most.
@@ -28,6 +28,7 @@ pub(super) fn open(paths: &[PathBuf], problems: &Collector) -> Result<Vec<Option
     for path in paths {
         match Directory::open(path) {
             Ok(directory) => opened.push(Some(directory)),
+            Err(error) if error.is_of_open_files() => return Err(error),
             Err(error) => {
                 problems.add(Problem::new(ProblemKind::Unreadable, path.clone(), None, error.to_string()));
                 first_error.get_or_insert(error);
@@ -69,14 +70,27 @@ fn list(directories: &[Option<Directory>], problems: &Collector) -> Vec<Entry> {
     entries
 }
 
+/// A file that cannot be read: which it is, and the position that its name gives.
+pub(super) type Unreadable = ((u64, u64), usize);
+
+/// What `candidates` finds.
+pub(super) struct Found {
+    pub candidates: Vec<Candidate>,
+    /// Committed files of this name that cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
 /// The files that may belong to the object of that name: by their file name, and, unless those are all, by their
 /// header.
-pub(super) fn candidates(name: &[u8], directories: &[Option<Directory>], problems: &Collector) -> Vec<Candidate> {
+///
+/// # Errors
+/// When too many files are open: what is there cannot be told then.
+pub(super) fn candidates(name: &[u8], directories: &[Option<Directory>], problems: &Collector) -> Result<Found> {
     let stem = stem(name);
     for look in 1.. {
         let entries = list(directories, problems);
         let (named, others): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|e| e.file_name.stem == stem);
-        let mut found = Vec::new();
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         let mut vanished = false;
         for Entry { path, directory, file_name } in named {
             let (position, committed) = (file_name.position, file_name.written_by.is_none());
@@ -85,7 +99,10 @@ pub(super) fn candidates(name: &[u8], directories: &[Option<Directory>], problem
                 Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound && look < MAX_LOOKS => {
                     vanished = true;
                 }
+                Err(error) if error.is_of_open_files() => return Err(error),
                 Err(error) if committed => {
+                    let identity = path.metadata().map_or((0, 0), |found| (found.dev(), found.ino()));
+                    unreadable.push((identity, position));
                     problems.add(Problem::new(ProblemKind::Unreadable, path, position, error.to_string()));
                 }
                 Err(_) => {}
@@ -99,7 +116,7 @@ pub(super) fn candidates(name: &[u8], directories: &[Option<Directory>], problem
             found.extend(renamed.filter(|c| c.header.as_ref().is_ok_and(|header| header.name == name)));
             found.sort_by_key(|candidate| candidate.directory);
         }
-        return found;
+        return Ok(Found { candidates: found, unreadable });
     }
     unreachable!("the last look takes what there is")
 }
@@ -123,10 +140,7 @@ fn whole(name: &[u8], found: &[Candidate]) -> bool {
 pub(super) fn only_name(directories: &[Option<Directory>], problems: &Collector) -> Result<Vec<u8>> {
     let mut names: BTreeSet<Vec<u8>> = BTreeSet::new();
     for entry in list(directories, problems).into_iter().filter(|entry| entry.file_name.written_by.is_none()) {
-        // A pipe of such a name would keep the opener waiting.
-        if std::fs::metadata(&entry.path).is_ok_and(|found| found.is_file())
-            && let Ok(Ok(header)) = File::open(&entry.path).and_then(|file| read_header(&file))
-        {
+        if let Ok(Ok(header)) = open_regular(&entry.path).and_then(|file| read_header(&file)) {
             names.insert(header.name);
         }
     }

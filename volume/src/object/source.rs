@@ -77,6 +77,12 @@ impl Source {
     pub fn stream(file: File, name: &str) -> Result<Self> {
         let path = PathBuf::from(name);
         let found = file.metadata().map_err(Error::io("look at", &path))?;
+        // Where a standard stream was closed, the runtime opens this device, and for both directions, as no shell does.
+        let null = std::fs::metadata("/dev/null").map(|null| null.rdev());
+        let both = rustix::fs::fcntl_getfl(&file).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::RDWR));
+        if both && found.file_type().is_char_device() && null.is_ok_and(|null| null == found.rdev()) {
+            return Err(Error::Invalid(format!("{} is closed", Shown(&path))));
+        }
         Ok(Self { path, file, found, kind: Kind::Stream(Mutex::default()) })
     }
 
@@ -224,7 +230,7 @@ mod tests {
         let mut writer = File::options().append(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let layout = Layout::new((2, 1), 1, 512, 512, 5000).unwrap();
-        let mut rows = Rows::new(3, 512);
+        let mut rows = Rows::new(3, 512).unwrap();
         let control = Control::default();
         assert_eq!(source.next(&layout, &mut rows, &control)?.unwrap().number, 0);
         change(&mut writer);
@@ -254,7 +260,7 @@ mod tests {
         drop(write);
         let source = Source::stream(File::from(std::os::fd::OwnedFd::from(read)), "a pipe").unwrap();
         let layout = Layout::new((2, 1), 4, 512, 512, 0).unwrap();
-        let mut rows = Rows::new(3, 512);
+        let mut rows = Rows::new(3, 512).unwrap();
         let control = Control::default();
         let first = source.next(&layout, &mut rows, &control).unwrap().unwrap();
         assert_eq!((first.data_bytes, rows.row(1, 512)), (1024, &data[512..1024]));

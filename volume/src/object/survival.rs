@@ -1,37 +1,81 @@
 //! How much more an object can lose: a function of its code and of what is lost already.
 
-use ec::Code;
+use crate::format::Layout;
+use crate::{Control, Result};
+use ec::{Code, Unrecoverable};
 
-/// As many patterns of further losses are tried for a code that survives more than it promises.
-const MAX_PATTERNS: usize = 4000;
+/// So many patterns of further losses, times the square of the blocks, are tried for a code that survives more than it
+/// promises: thousands for usual shapes, and for the widest as few as take a moment.
+const MAX_WORK: usize = 1 << 20;
+
+/// Whether the data of an object can be had from the blocks of these positions.
+pub(super) fn readable(code: &dyn Code, layout: &Layout, have: &[usize]) -> std::result::Result<(), Unrecoverable> {
+    let data = 0..code.shape().k;
+    // An object without data is there when any header of it is.
+    if layout.stripes() == 0 {
+        return Ok(());
+    }
+    let plan = if code.systematic() {
+        let lost: Vec<usize> = data.filter(|position| !have.contains(position)).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        code.repair(&lost, have)
+    } else {
+        code.read(&data.collect::<Vec<_>>(), have)
+    };
+    plan.map(|_| ())
+}
 
 /// How many more blocks, whichever they are, can be lost after `lost`; `None` when that is too much already. For
 /// wide codes that are not MDS it may be more than is answered.
 pub fn survives(code: &dyn Code, lost: &[usize]) -> Option<usize> {
-    let blocks = code.shape().blocks();
-    let left: Vec<usize> = (0..blocks).filter(|position| !lost.contains(position)).collect();
-    let recoverable = |more: &[usize]| {
-        let mut gone = [lost, more].concat();
-        gone.sort_unstable();
-        let have: Vec<usize> = left.iter().copied().filter(|position| !more.contains(position)).collect();
-        gone.is_empty() || code.repair(&gone, &have).is_ok()
-    };
-    if !recoverable(&[]) {
-        return None;
+    let control = Control::default();
+    Trials::new(code, &control).survives(lost).expect("nobody cancels it")
+}
+
+/// Tries what can still be lost, with as much work for all questions together as one may take.
+pub(super) struct Trials<'a> {
+    code: &'a dyn Code,
+    control: &'a Control,
+    left: usize,
+}
+
+impl<'a> Trials<'a> {
+    pub fn new(code: &'a dyn Code, control: &'a Control) -> Self {
+        Self { code, control, left: MAX_WORK / code.shape().blocks().pow(2) }
     }
-    let mut sure = code.tolerates().saturating_sub(lost.len());
-    if code.tolerates() < code.shape().m {
-        let mut tried = 0;
-        while sure < left.len()
-            && each_subset(&left, sure + 1, &mut |more| {
-                tried += 1;
-                tried <= MAX_PATTERNS && recoverable(more)
-            })
-        {
+
+    fn recoverable(&self, lost: &[usize]) -> Result<bool> {
+        self.control.check()?;
+        let have: Vec<usize> = (0..self.code.shape().blocks()).filter(|position| !lost.contains(position)).collect();
+        Ok(lost.len() <= self.code.tolerates() || self.code.repair(lost, &have).is_ok())
+    }
+
+    /// A lower bound of how many more blocks can be lost after `lost`, and the number itself while there is work left.
+    pub fn survives(&mut self, lost: &[usize]) -> Result<Option<usize>> {
+        if !self.recoverable(lost)? {
+            return Ok(None);
+        }
+        let mut sure = self.code.tolerates().saturating_sub(lost.len());
+        if self.code.tolerates() >= self.code.shape().m {
+            return Ok(Some(sure));
+        }
+        let others: Vec<usize> = (0..self.code.shape().blocks()).filter(|position| !lost.contains(position)).collect();
+        let mut result = Ok(true);
+        let mut passes = |more: &[usize]| {
+            let mut gone = [lost, more].concat();
+            gone.sort_unstable();
+            let tried = self.left > 0;
+            self.left = self.left.saturating_sub(1);
+            result = if tried { self.recoverable(&gone) } else { Ok(false) };
+            matches!(result, Ok(true))
+        };
+        while sure < others.len() && each_subset(&others, sure + 1, &mut passes) {
             sure += 1;
         }
+        result.map(|_| Some(sure))
     }
-    Some(sure)
 }
 
 /// Whether all subsets of that size pass.

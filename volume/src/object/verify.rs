@@ -6,7 +6,7 @@ use super::parallel::{run, thread_count};
 use super::problems::{Problem, ProblemKind, Problems};
 use super::recover::StripeReader;
 use super::rows::Rows;
-use super::survival::survives;
+use super::survival::Trials;
 use crate::format::Header;
 use crate::{Control, Result};
 use std::collections::BTreeSet;
@@ -66,15 +66,17 @@ impl Scan {
 pub(super) fn scan(object: &Object, threads: Option<usize>, parity: bool, control: &Control) -> Result<Scan> {
     let layout = &object.header.layout;
     control.begin(layout.object_bytes());
+    // Of stripes behind the end of every file, one stands for all: a header may claim very many.
+    let stripes = layout.stripes().min(object.stored_stripes() + 1);
     let (next, found) = (AtomicU64::new(0), Mutex::new(Scan::default()));
     let coded = if parity { object.code.coded().len() } else { 0 };
     let memory = object.stripe_memory_bytes() + coded * layout.block_bytes(0);
-    run(thread_count(threads, memory, layout.stripes()), |stop| {
-        let mut reader = StripeReader::new(object, true);
-        let mut expected = Rows::new(coded, layout.block_bytes(0));
+    run(thread_count(threads, memory, stripes), |stop| {
+        let mut reader = StripeReader::new(object, true)?;
+        let mut expected = Rows::new(coded, layout.block_bytes(0))?;
         loop {
             let stripe = next.fetch_add(1, Ordering::Relaxed);
-            if stripe >= layout.stripes() || stop.is_set() {
+            if stripe >= stripes || stop.is_set() {
                 return Ok(());
             }
             control.check()?;
@@ -131,7 +133,7 @@ pub fn verify(object: Object, threads: Option<usize>, control: &Control) -> Resu
         Some(first) => FragmentState::Damaged(first.path.clone()),
     };
     let fragments = object.fragments.iter().enumerate().map(state).collect();
-    let survives = worst(&object, &scan);
+    let survives = worst(&object, &scan, control)?;
     let Scan { inconsistent_stripes, .. } = scan;
     Ok(Report {
         header: object.header,
@@ -143,12 +145,29 @@ pub fn verify(object: Object, threads: Option<usize>, control: &Control) -> Resu
 }
 
 /// What the worst stripe survives, counting fragments that are not there at all in an object without stripes.
-pub(super) fn worst(object: &Object, scan: &Scan) -> Option<usize> {
+pub(super) fn worst(object: &Object, scan: &Scan, control: &Control) -> Result<Option<usize>> {
     let missing: Vec<usize> = (0..object.fragments.len()).filter(|&p| object.fragments[p].is_empty()).collect();
-    let mut patterns: Vec<&Vec<usize>> = scan.patterns.iter().collect();
-    patterns.push(&missing);
-    let blocks = patterns.into_iter().map(|lost| survives(&*object.code, lost)).min().flatten()?;
-    // Records say nothing of the object's name and length: one header is needed, too.
-    let headers = object.fragments.iter().filter(|files| files.iter().any(|file| file.headed)).count();
-    Some(blocks.min(headers.saturating_sub(1)))
+    let mut trials = Trials::new(&*object.code, control);
+    // An object without data needs no blocks.
+    let mut blocks = usize::MAX;
+    let missing = (object.header.layout.stripes() > 0).then_some(&missing);
+    for lost in scan.patterns.iter().chain(missing) {
+        match trials.survives(lost)? {
+            Some(survives) => blocks = blocks.min(survives),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(most(object, blocks)))
+}
+
+/// As much of what its blocks survive as its headers do, too.
+fn most(object: &Object, blocks: usize) -> usize {
+    let having =
+        |what: fn(&super::Fragment) -> bool| object.fragments.iter().filter(move |f| f.iter().any(what)).count();
+    // Records say nothing of the object's name and length: one header is needed.
+    let headers = having(|file| file.headed);
+    // Files that were not committed count only while one that was is there.
+    let uncommitted = object.fragments.iter().flatten().any(|file| !file.committed);
+    let committed = if uncommitted { having(|file| file.committed && file.headed) } else { headers };
+    blocks.min(headers.saturating_sub(1)).min(committed.saturating_sub(1))
 }

@@ -2,8 +2,10 @@
 
 use super::{FileName, Temporary};
 use crate::{Error, Result};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// An existing directory.
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Directory {
     path: PathBuf,
     handle: File,
+    identity: (u64, u64),
 }
 
 impl Directory {
@@ -20,17 +23,29 @@ impl Directory {
     /// When it does not exist or is not a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let handle = File::open(path).map_err(Error::io("open the directory", path))?;
+        // Without these flags, a pipe that has this path would keep the opener waiting.
+        let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let handle = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+        let handle = handle.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotADirectory => Error::Invalid(format!("{} is not a directory", crate::Shown(path))),
+            _ => Error::io("open the directory", path)(error),
+        })?;
         let found = handle.metadata().map_err(Error::io("look at", path))?;
-        if !found.is_dir() {
-            return Err(Error::Invalid(format!("{} is not a directory", crate::Shown(path))));
-        }
-        Ok(Self { path: path.to_path_buf(), handle })
+        Ok(Self { path: path.to_path_buf(), handle, identity: (found.dev(), found.ino()) })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which directory it is, by whatever path it was opened.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    pub(super) fn handle(&self) -> &File {
+        &self.handle
     }
 
     /// The chunk files in it, committed or not, in no order.
@@ -48,8 +63,16 @@ impl Directory {
     }
 
     /// Whether there is anything of that name.
-    pub fn contains(&self, file_name: &OsStr) -> bool {
-        self.path.join(file_name).symlink_metadata().is_ok()
+    ///
+    /// # Errors
+    /// `Invalid` when it is nothing that a file can replace.
+    pub fn contains(&self, file_name: &OsStr) -> Result<bool> {
+        let path = self.path.join(file_name);
+        match path.symlink_metadata() {
+            Ok(found) if found.is_file() || found.is_symlink() => Ok(true),
+            Ok(_) => Err(Error::Invalid(format!("{} is not a regular file; move it away first", crate::Shown(&path)))),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Creates a chunk file under a temporary name, to be committed under `file_name`. Others may read and write it
@@ -58,7 +81,11 @@ impl Directory {
     /// # Errors
     /// When it cannot be created.
     pub fn create(&self, file_name: &OsStr, mode: u32) -> Result<Temporary> {
-        Temporary::create(&self.path, file_name, file_name, (mode & 0o666) | 0o600)
+        let temporary = Temporary::create(&self.path, file_name, file_name, (mode & 0o666) | 0o600)?;
+        // Tells others who work on this name that the file is not abandoned; where locks do not work, nobody removes
+        // files of others.
+        let _ = flock(temporary.file(), FlockOperation::NonBlockingLockExclusive);
+        Ok(temporary)
     }
 
     /// Makes committed names durable.

@@ -69,21 +69,10 @@ impl Temporary {
     /// `Conflict` when the name is taken and may not be replaced.
     pub fn commit(&self, replace: bool) -> Result<()> {
         let (from, to) = (&self.path, &self.destination);
-        let failed = |error: std::io::Error| Error::io("rename a file to", to)(error);
         if replace {
-            std::fs::rename(from, to).map_err(failed)?;
+            std::fs::rename(from, to).map_err(Error::io("rename a file to", to))?;
         } else {
-            match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-                Ok(()) => {}
-                // Not every file system has this operation; there, another encoder may slip in between.
-                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                    if to.symlink_metadata().is_ok() {
-                        return Err(Error::Conflict(to.clone()));
-                    }
-                    std::fs::rename(from, to).map_err(failed)?;
-                }
-                Err(error) => return Err(failed(error.into())),
-            }
+            rename_new(from, to)?;
         }
         self.keep();
         Ok(())
@@ -92,6 +81,24 @@ impl Temporary {
     /// Leaves the file where it is when this is dropped.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Renames a file to a name that nothing has.
+///
+/// # Errors
+/// `Conflict` when something has it.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // Not every file system has this operation; there, another process may slip in between.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            if to.symlink_metadata().is_ok() {
+                return Err(Error::exists(to));
+            }
+            std::fs::rename(from, to).map_err(Error::io("rename a file to", to))
+        }
+        Err(error) => Err(Error::io("rename a file to", to)(error)),
     }
 }
 
