@@ -1,0 +1,21 @@
+//! What Weft decides, as functions of their arguments: no I/O, no clock, no hidden randomness.
+//!
+//! - [`extent`]: where the bytes of a file are, and what a write, a truncation or a hole does to that.
+//! - [`stripe`]: which blocks of a stripe hold which of its bytes.
+//! - [`placement`]: on which targets a chunk set goes.
+//! - [`repair`]: what is made again first, and where it goes.
+#![forbid(unsafe_code)]
+
+pub mod extent;
+pub mod placement;
+pub mod repair;
+pub mod stripe;
+
+pub use extent::{Extent, ExtentMap, Place};
+pub use stripe::{Geometry, Span};
+
+use serde::{Deserialize, Serialize};
+
+/// The number of a target in its volume. It is never given to another target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TargetId(pub u16);
