@@ -10,6 +10,7 @@ mod baseline;
 mod chart;
 mod codes;
 mod contest;
+pub mod fs;
 mod limit;
 mod machine;
 mod measure;

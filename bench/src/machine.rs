@@ -63,7 +63,8 @@ impl Machine {
     }
 }
 
-fn processor() -> Option<String> {
+/// The name of the first processor.
+pub fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())

@@ -131,7 +131,7 @@ fn default_peers() -> PathBuf {
 }
 
 /// Date and time in universal time, as ISO 8601 writes them.
-fn date(now: SystemTime) -> String {
+pub(crate) fn date(now: SystemTime) -> String {
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
     let mut year = 1970;

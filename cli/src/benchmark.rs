@@ -1,9 +1,9 @@
-//! `weft bench`: measurements, beside other libraries in the same run.
+//! `weft bench`: measurements, beside other libraries and other file systems in the same run.
 
 use crate::failure::{Failure, Outcome};
 use clap::{Args, Subcommand};
 
-/// Measure this machine and Weft on it, beside other libraries in the same run
+/// Measure this machine and Weft on it, beside other libraries and file systems in the same run
 #[derive(Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -14,10 +14,20 @@ pub struct Arguments {
 enum What {
     /// The coding engine: the papers' tables, from cache and from memory, wide shapes, decoding, every kernel
     Codes(bench::Args),
+    /// File systems: the same workloads in several directories
+    Fs(bench::fs::Args),
 }
 
 pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
-    let What::Codes(mut codes) = arguments.what;
-    codes.json |= as_json;
-    bench::run(&codes).map_err(Failure::Other)
+    match arguments.what {
+        What::Codes(mut codes) => {
+            codes.json |= as_json;
+            bench::run(&codes).map_err(Failure::Other)
+        }
+        What::Fs(mut fs) => {
+            fs.json |= as_json;
+            let all_succeeded = bench::fs::run(&fs).map_err(Failure::Other)?;
+            if all_succeeded { Ok(()) } else { Err(Failure::Found) }
+        }
+    }
 }

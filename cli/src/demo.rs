@@ -21,7 +21,7 @@ const DISKS: usize = 6;
 const LOST: usize = 2;
 const DAMAGED: usize = 4;
 
-/// Encode, damage, decode and repair real files, and compare with cp
+/// Encode, damage, decode and repair real files; then a volume that loses two disks
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft demo
@@ -43,7 +43,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let scene = Scene::create(&place.join(format!("weft-demo-{}", std::process::id())), control)?;
     let sources = scene.path.join("sources");
     let generated = scene.path.join("generated");
-    let count = scene.io("write", &sources, gather_sources(&sources))?;
+    let tree = scene.path.join("tree");
+    let count = scene.io("write", &sources, gather_sources(&sources, &tree))?;
     scene.io("write", &generated, generate(&generated, arguments.bytes))?;
     let say = |line: String| if as_json { Ok(()) } else { show::text(line) };
     say(format!("Six directories in {} stand for six disks.", Shown(&scene.path)))?;
@@ -57,7 +58,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         documents.push(scene.tell(file, &say)?);
     }
     scene.lose_too_much(&sources, &say)?;
-    if as_json { show::json(&json!({ "code": CODE, "files": documents })) } else { Ok(()) }
+    let volume = crate::volumes::demo::tell(&scene.path, &[&sources, &generated], &tree, &say)?;
+    if as_json { show::json(&json!({ "code": CODE, "files": documents, "volume": volume })) } else { Ok(()) }
 }
 
 /// The temporary directory, which goes when this does.
@@ -214,13 +216,13 @@ impl Scene {
     }
 }
 
-fn timed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<(Duration, T), Failure> {
+pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<(Duration, T), Failure> {
     let begun = Instant::now();
     let result = work()?;
     Ok((begun.elapsed(), result))
 }
 
-fn speed(bytes: u64, time: Duration) -> String {
+pub(crate) fn speed(bytes: u64, time: Duration) -> String {
     format!("{}, {}", show::time(time), show::rate(bytes, time))
 }
 
@@ -228,9 +230,9 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
-/// Joins the sources that this program was built from, or takes the program itself where they are not; answers
+/// Joins the sources that this program was built from, or takes the program itself where they are not, and copies each into a tree; answers
 /// how many files they are.
-fn gather_sources(into: &Path) -> io::Result<usize> {
+fn gather_sources(into: &Path, tree: &Path) -> io::Result<usize> {
     let mut files = Vec::new();
     let _ = collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
     if files.is_empty() {
@@ -238,8 +240,13 @@ fn gather_sources(into: &Path) -> io::Result<usize> {
     }
     files.sort();
     let mut joined = File::create(into)?;
-    for file in &files {
+    for (number, file) in files.iter().enumerate() {
         io::copy(&mut File::open(file)?, &mut joined)?;
+        // A few to a directory, under names that no two have.
+        let directory = tree.join(format!("{:02}", number / 20));
+        fs::create_dir_all(&directory)?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        fs::copy(file, directory.join(format!("{number:04}-{name}")))?;
     }
     joined.sync_all()?;
     Ok(files.len())
@@ -284,7 +291,7 @@ fn flip_bits(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn same(a: &Path, b: &Path) -> io::Result<bool> {
+pub(crate) fn same(a: &Path, b: &Path) -> io::Result<bool> {
     let (mut a, mut b) = (BufReader::new(File::open(a)?), BufReader::new(File::open(b)?));
     let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     loop {

@@ -2,8 +2,7 @@
 
 use serde_json::json;
 use std::fmt;
-use std::io::Write;
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -12,6 +11,10 @@ pub enum Failure {
     Usage(String),
     /// The work failed: exit status 1, or 130 when it was interrupted.
     Work(volume::Error),
+    /// The work on a volume failed: exit status 1, or 130 when it was interrupted.
+    Volume(fs::Error),
+    /// Another process has the volume open, which may carry the command out: exit status 1.
+    Busy(PathBuf, String),
     /// The command printed what it found, and it is not good: exit status 1.
     Found,
     /// Whoever read the output has closed it: exit status 1, without a word.
@@ -32,6 +35,15 @@ impl From<volume::Error> for Failure {
     }
 }
 
+impl From<fs::Error> for Failure {
+    fn from(error: fs::Error) -> Self {
+        match error {
+            fs::Error::Volume(error) => error.into(),
+            error => Self::Volume(error),
+        }
+    }
+}
+
 impl From<ec::InvalidCode> for Failure {
     fn from(error: ec::InvalidCode) -> Self {
         Self::Usage(error.to_string())
@@ -41,7 +53,8 @@ impl From<ec::InvalidCode> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Other(what) => f.write_str(what),
+            Self::Usage(what) | Self::Other(what) | Self::Busy(_, what) => f.write_str(what),
+            Self::Volume(error) => error.fmt(f),
             Self::Work(error) => error.fmt(f),
             Self::Found | Self::OutputClosed => Ok(()),
         }
@@ -53,23 +66,25 @@ impl Failure {
         match self {
             Self::Usage(_) => "usage",
             Self::Work(error) => error.kind(),
-            Self::Found | Self::OutputClosed | Self::Other(_) => "failed",
+            Self::Volume(fs::Error::NotFound(_)) => "not-found",
+            Self::Busy(..) => "busy",
+            Self::Found | Self::OutputClosed | Self::Other(_) | Self::Volume(_) => "failed",
         }
     }
 
     /// Tells the user, and a program that asked for JSON, and gives the exit status.
-    pub fn report(&self, json: bool) -> ExitCode {
+    pub fn report(&self, json: bool) -> u8 {
         if !matches!(self, Self::Found | Self::OutputClosed) {
             // Where nobody reads errors, the exit status still tells.
-            let _ = writeln!(std::io::stderr(), "weft: {self}");
+            crate::show::error(self);
             if json {
                 let _ = crate::show::json(&json!({ "error": { "kind": self.kind(), "message": self.to_string() } }));
             }
         }
-        ExitCode::from(match self {
+        match self {
             Self::Usage(_) => 2,
             Self::Work(volume::Error::Interrupted) => 130,
             _ => 1,
-        })
+        }
     }
 }

@@ -14,8 +14,10 @@ mod progress;
 mod repair;
 mod show;
 mod verify;
+mod volumes;
 
 use clap::{Parser, Subcommand};
+use failure::{Failure, Outcome};
 use std::process::ExitCode;
 
 /// Erasure-coded files: any few fragments may be lost, the file is not.
@@ -46,16 +48,59 @@ enum Command {
     Inspect(inspect::Arguments),
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
+    Create(volumes::create::CreateArguments),
+    Reopen(volumes::create::ReopenArguments),
+    Mount(volumes::mount::MountArguments),
+    #[command(visible_alias = "umount")]
+    Unmount(volumes::mount::UnmountArguments),
+    Ls(volumes::files::ListArguments),
+    Cat(volumes::files::CatArguments),
+    Cp(volumes::files::CopyArguments),
+    Rm(volumes::files::RemoveArguments),
+    Stat(volumes::files::StatArguments),
+    Status(volumes::status::Arguments),
+    Target(volumes::target::Arguments),
+    Fsck(volumes::fsck::Arguments),
+}
+
+impl Command {
+    /// Whether the process of a mount may carry it out for another one.
+    fn works_on_mounted(&self) -> bool {
+        match self {
+            Self::Verify(arguments) => arguments.volume().is_some(),
+            Self::Repair(arguments) => arguments.volume().is_some(),
+            Self::Fsck(arguments) => !arguments.rebuild(),
+            Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) => true,
+            _ => false,
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let json = arguments.json;
     // What it says is no fault of any file, so no command begins with a kernel that cannot be.
     if let Err(error) = gf::select::chosen() {
-        return failure::Failure::Usage(error.to_string()).report(json);
+        return Failure::Usage(error.to_string()).report(arguments.json).into();
     }
-    let result = match arguments.command {
+    let json = arguments.json;
+    match carry_out(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let mounted = if let Failure::Busy(volume, _) = &failure { volumes::remote::forward(volume) } else { None };
+            mounted.unwrap_or_else(|| failure.report(json).into())
+        }
+    }
+}
+
+/// Carries out a command and reports how it ended: its exit status.
+fn run(arguments: Arguments) -> u8 {
+    let json = arguments.json;
+    carry_out(arguments).map_or_else(|failure| failure.report(json), |()| 0)
+}
+
+fn carry_out(arguments: Arguments) -> Outcome {
+    let json = arguments.json;
+    match arguments.command {
         Command::Codes(arguments) => codes::run(&arguments, json),
         Command::Encode(arguments) => encode::run(&arguments, json),
         Command::Decode(arguments) => decode::run(&arguments, json),
@@ -64,6 +109,17 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments, json),
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),
-    };
-    result.map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
+        Command::Create(arguments) => volumes::create::create(&arguments, json),
+        Command::Reopen(arguments) => volumes::create::reopen(&arguments, json),
+        Command::Mount(arguments) => volumes::mount::mount(&arguments, json),
+        Command::Unmount(arguments) => volumes::mount::unmount(&arguments),
+        Command::Ls(arguments) => volumes::files::list(&arguments, json),
+        Command::Cat(arguments) => volumes::files::cat(&arguments),
+        Command::Cp(arguments) => volumes::files::copy(&arguments),
+        Command::Rm(arguments) => volumes::files::remove(&arguments),
+        Command::Stat(arguments) => volumes::files::stat(&arguments, json),
+        Command::Status(arguments) => volumes::status::run(&arguments, json),
+        Command::Target(arguments) => volumes::target::run(&arguments, json),
+        Command::Fsck(arguments) => volumes::fsck::run(&arguments, json),
+    }
 }

@@ -7,24 +7,25 @@ use crate::{interrupt, progress, show};
 use clap::Args;
 use serde_json::json;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use volume::Shown;
 use volume::object::{Repaired, find, repair};
 
-/// Make missing and damaged fragments again
+/// Make again what is missing or damaged of a volume or of an encoded file
 #[derive(Args)]
 #[command(after_help = "Examples:
+  weft repair /srv/films
   weft repair film.mkv --from /disk*
   weft repair film.mkv --from /disk1 /disk2 /disk3 /disk4 --to /newdisk
 
 A damaged fragment is replaced where it lies, a missing one is put where encode would have put it; with --to,
 all new ones go there.")]
 pub struct Arguments {
-    /// The name it was encoded by; not needed where there is only one
+    /// A volume; with --from, the name that a file was encoded by, not needed where there is only one
     name: Option<OsString>,
-    /// Where the fragments are
-    #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
+    /// Where the fragments of an encoded file are
+    #[arg(long, required_unless_present = "name", num_args = 1.., value_name = "DIR")]
     from: Vec<PathBuf>,
     /// Where new fragments go
     #[arg(long, value_name = "DIR")]
@@ -34,7 +35,17 @@ pub struct Arguments {
     threads: Option<usize>,
 }
 
+impl Arguments {
+    /// The volume that it works on, if it is not a file that was encoded.
+    pub fn volume(&self) -> Option<&Path> {
+        if self.from.is_empty() { self.name.as_deref().map(Path::new) } else { None }
+    }
+}
+
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    if let Some(volume) = arguments.volume() {
+        return crate::volumes::verify::repair(volume, as_json);
+    }
     let control = interrupt::control(false);
     let begun = Instant::now();
     let object = find(arguments.name.as_deref(), &arguments.from)?;

@@ -2,14 +2,53 @@
 
 use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 use volume::object::Problems;
 
+thread_local! {
+    /// Where this thread's output and errors go instead, while it carries out a command for another process.
+    static CAPTURED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+/// Does something and returns what it printed: its output and its errors.
+pub fn captured<T>(work: impl FnOnce() -> T) -> (T, String, String) {
+    CAPTURED.set(Some(Default::default()));
+    let result = work();
+    let (output, errors) = CAPTURED.take().unwrap_or_default();
+    (result, output, errors)
+}
+
+/// Prints an error to standard error.
+pub fn error(what: impl Display) {
+    to_stderr(format_args!("weft: {what}"));
+}
+
+fn to_stderr(line: impl Display) {
+    let captured = CAPTURED.with_borrow_mut(|captured| {
+        let captured = captured.as_mut()?;
+        captured.1 += &format!("{line}\n");
+        Some(())
+    });
+    if captured.is_none() {
+        // Where nobody reads errors, the exit status still tells.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
 /// Prints to standard output.
 pub fn text(text: impl Display) -> Outcome {
+    let captured = CAPTURED.with_borrow_mut(|captured| {
+        let captured = captured.as_mut()?;
+        captured.0 += &format!("{text}\n");
+        Some(())
+    });
+    if captured.is_some() {
+        return Ok(());
+    }
     let mut output = std::io::stdout().lock();
     writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
@@ -24,7 +63,7 @@ pub fn json(document: &Value) -> Outcome {
 
 /// Prints a warning, which does not stop the work.
 pub fn warning(what: impl Display) {
-    let _ = writeln!(std::io::stderr(), "weft: warning: {what}");
+    to_stderr(format_args!("weft: warning: {what}"));
 }
 
 /// So many of something, in words.

@@ -6,29 +6,40 @@ use crate::{interrupt, progress, show};
 use clap::Args;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use volume::Shown;
 use volume::format::Header;
 use volume::object::{FragmentState, Report, find, verify};
 
-/// Check every byte of the fragments; exit status 1 if anything is wrong
+/// Check every byte of a volume or of an encoded file; exit status 1 if anything is wrong
 #[derive(Args)]
 #[command(after_help = "Examples:
+  weft verify /srv/films
   weft verify film.mkv --from /disk*
   weft verify --from /disk* --json")]
 pub struct Arguments {
-    /// The name it was encoded by; not needed where there is only one
+    /// A volume; with --from, the name that a file was encoded by, not needed where there is only one
     name: Option<OsString>,
-    /// Where the fragments are
-    #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
+    /// Where the fragments of an encoded file are
+    #[arg(long, required_unless_present = "name", num_args = 1.., value_name = "DIR")]
     from: Vec<PathBuf>,
     /// Threads; all cores without this
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
 }
 
+impl Arguments {
+    /// The volume that it works on, if it is not a file that was encoded.
+    pub fn volume(&self) -> Option<&Path> {
+        if self.from.is_empty() { self.name.as_deref().map(Path::new) } else { None }
+    }
+}
+
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    if let Some(volume) = arguments.volume() {
+        return crate::volumes::verify::verify(volume, as_json);
+    }
     let control = interrupt::control(false);
     let begun = Instant::now();
     let object = find(arguments.name.as_deref(), &arguments.from)?;

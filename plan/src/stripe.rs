@@ -29,6 +29,10 @@ impl Span {
     }
 }
 
+/// Blocks from this length on have whole pages: below, that would cost too much room.
+const LONG_BLOCK: usize = 32 << 10;
+const PAGE: usize = 4096;
+
 /// How a code cuts stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -52,9 +56,11 @@ pub struct Part {
 }
 
 impl Geometry {
-    /// Block length of a stripe with so many bytes: as short as the data (invariant 3), at least one unit.
+    /// Block length of a stripe with so many bytes: as short as the data (invariant 3), at least one unit. Long blocks have whole pages, so that no
+    /// page of a file lies in two blocks, or in two granules.
     pub fn block_bytes(&self, data: usize) -> usize {
-        data.div_ceil(self.k).next_multiple_of(self.unit).max(self.unit)
+        let short = data.div_ceil(self.k).next_multiple_of(self.unit).max(self.unit);
+        if short >= LONG_BLOCK && PAGE.is_multiple_of(self.unit) { short.next_multiple_of(PAGE) } else { short }
     }
 
     /// The parts of data blocks of `block` bytes that hold the bytes `range` of a stripe, in order.

@@ -27,6 +27,24 @@ impl Control {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
+    /// Says how much there is to do. For work that is put together of others.
+    pub fn start(&self, total_bytes: u64) {
+        self.begin(total_bytes);
+    }
+
+    /// Says that so much more is done.
+    pub fn count(&self, bytes: usize) {
+        self.advance(bytes);
+    }
+
+    /// Whether to go on.
+    ///
+    /// # Errors
+    /// `Interrupted` when the work was cancelled.
+    pub fn go_on(&self) -> Result<()> {
+        self.check()
+    }
+
     pub(crate) fn begin(&self, total_bytes: u64) {
         self.done_bytes.store(0, Ordering::Relaxed);
         self.total_bytes.store(total_bytes, Ordering::Relaxed);

@@ -9,10 +9,17 @@ mod control;
 mod error;
 pub mod format;
 pub mod object;
+pub mod set;
 pub mod target;
+mod targets;
 
 pub use control::Control;
 pub use error::{Error, Shown};
+pub use set::{
+    Appended, BlockState, BufferPool, ReadReport, RebuildReport, Scanned, SetLayout, SetWriter, StripeBuffer,
+    StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,
+};
+pub use targets::{Health, TargetHealth, Targets};
 
 /// Results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,5 +1,6 @@
-//! The project's own tasks: `cargo xtask check|test|peers|fuzz`. Standard library only, so that it compiles at once.
+//! The project's own tasks: `cargo xtask check|test|peers|fuzz|conformance`. Standard library only, so that it compiles at once.
 
+mod conformance;
 mod fuzz;
 mod peers;
 
@@ -14,6 +15,8 @@ cargo xtask TASK
   check   format, lints and documentation with warnings denied, then everything `test` does
   peers   build the other libraries that compatibility tests and benchmarks compare with
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
+  conformance DIR [--only pjdfstest|fsx|programs] [--minutes N] [--files N] [--reference DIR]
+          POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
 ";
 
 fn main() -> ExitCode {
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run(&root(), seconds, true),
             Err(_) => Err(format!("{seconds:?} is not a number of seconds")),
         },
+        ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

@@ -147,7 +147,7 @@ fn packaged_version(package: &str) -> Result<String, String> {
 }
 
 /// Installs Debian packages where that is possible: apt-get is there and this is root.
-fn install(packages: &[&str]) -> Result<(), String> {
+pub fn install(packages: &[&str]) -> Result<(), String> {
     if output_of(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err(format!("only root can install {}", packages.join(", ")));
     }

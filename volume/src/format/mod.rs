@@ -4,10 +4,12 @@
 //! it answers with a typed error, never panics, and allocates no more than it was given.
 
 mod bytes;
+mod chunk;
 mod header;
 mod layout;
 mod record;
 
+pub use chunk::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, VolumeId};
 pub(crate) use header::valid_name;
 pub use header::{HEADER_BYTES, Header, ObjectId, Timestamp};
 pub use layout::{Layout, MAX_BLOCK_BYTES, MAX_OBJECT_BYTES, MAX_STRIPE_BYTES, MIN_BLOCK_BYTES};

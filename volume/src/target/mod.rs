@@ -1,16 +1,30 @@
-//! Targets: where chunk files live. So far one kind, a local directory.
+//! Targets: where chunk files live: a local directory, memory for tests, and decorators that count, fail or crash.
 
+mod conformance;
+mod crash;
 mod directory;
+mod disk;
+mod faulty;
 mod lock;
+mod memory;
 mod names;
+mod port;
 mod regular;
 mod temporary;
+mod traced;
 mod vectored;
 
+pub use conformance::conformance;
+pub use crash::Crash;
 pub use directory::Directory;
+pub use disk::Disk;
+pub use faulty::{Faults, Faulty};
 pub use lock::Lock;
+pub use memory::Memory;
 pub use names::{FileName, fragment_file_name, stem};
+pub use port::{Space, Target, TargetFile};
 pub(crate) use regular::open_regular;
 pub use temporary::Temporary;
+pub use traced::{Cost, Trace, Traced};
 pub(crate) use temporary::rename_new;
 pub(crate) use vectored::{read_at, write_at};

@@ -1,0 +1,92 @@
+//! `weft create` and `weft reopen`: making volumes, and finding one again by its targets.
+
+use crate::failure::Outcome;
+use crate::show;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use volume::Shown;
+
+/// Make a volume on directories, one per disk
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft create /srv/films --code rs:4+2 /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
+  weft mount /srv/films /mnt
+
+Every directory should be on a disk of its own: the volume survives the loss of any m of them. More directories than the code
+has blocks are used too. /srv/films itself holds nothing that cannot be made again.")]
+pub struct CreateArguments {
+    /// The volume's directory, which will say where its targets are
+    volume: PathBuf,
+    /// Directories that data goes to
+    #[arg(required = true, value_name = "DIR")]
+    targets: Vec<PathBuf>,
+    /// The code; weft codes lists them
+    #[arg(long, default_value = "rs:4+2")]
+    code: String,
+    /// What you call it; the name of its directory without this
+    #[arg(long)]
+    name: Option<String>,
+    /// The length that a chunk may have
+    #[arg(long, default_value_t = 64 << 20, value_name = "BYTES")]
+    chunk_bytes: u32,
+    /// Targets that must have a stripe before it is acknowledged: k to k+m; k+1 without this
+    #[arg(long, value_name = "N")]
+    durability: Option<usize>,
+}
+
+pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
+    let name = arguments.name.clone().unwrap_or_else(|| {
+        arguments.volume.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    });
+    fs::Create {
+        name: name.clone(),
+        code: arguments.code.clone(),
+        chunk_bytes: arguments.chunk_bytes,
+        durability: arguments.durability,
+        targets: arguments.targets.clone(),
+    }
+    .run(&arguments.volume)?;
+    if as_json {
+        return show::json(
+            &json!({ "volume": show::path(&arguments.volume), "name": name, "code": arguments.code, "targets": arguments.targets.len() }),
+        );
+    }
+    show::text(format_args!(
+        "{} is a volume of code {} on {}. Next: weft mount {} MOUNTPOINT",
+        Shown(&arguments.volume),
+        arguments.code,
+        show::count(arguments.targets.len(), "target"),
+        Shown(&arguments.volume)
+    ))
+}
+
+/// Make a lost volume directory again from its targets
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft reopen /srv/films /disk1 /disk3 /disk4 /disk5
+
+Nothing is lost as long as no more than m targets are: the metadata is on m+1 of them.")]
+pub struct ReopenArguments {
+    /// The directory to be made
+    volume: PathBuf,
+    /// Its targets, wherever they are now; up to m may be missing
+    #[arg(required = true, value_name = "DIR")]
+    targets: Vec<PathBuf>,
+}
+
+pub fn reopen(arguments: &ReopenArguments, as_json: bool) -> Outcome {
+    let label = fs::reopen(&arguments.volume, &arguments.targets)?;
+    if as_json {
+        return show::json(
+            &json!({ "volume": show::path(&arguments.volume), "name": label.name, "code": label.code, "targets": label.members().count() }),
+        );
+    }
+    show::text(format_args!(
+        "{} is the volume {} again, of code {} on {}",
+        Shown(&arguments.volume),
+        label.name,
+        label.code,
+        show::count(label.members().count(), "target")
+    ))
+}

@@ -1,0 +1,138 @@
+//! `weft status`: how a volume is.
+
+use super::open;
+use crate::failure::{Failure, Outcome};
+use crate::show;
+use clap::Args;
+use fs::label::Role;
+use fs::{AtRisk, Status};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use volume::Shown;
+
+/// Show how a volume is: room, targets, what it survives; exit status 1 when it needs attention
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft status /srv/films
+  weft status /srv/films --at-risk
+  weft status /srv/films --json")]
+pub struct Arguments {
+    /// The volume
+    volume: PathBuf,
+    /// List the files that can lose fewer targets than they should
+    #[arg(long)]
+    at_risk: bool,
+}
+
+pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    let volume = open(&arguments.volume, true)?;
+    if arguments.at_risk {
+        let mut files = Vec::new();
+        volume.at_risk(|file| files.push(file))?;
+        files.sort_by(|a, b| (a.survives, &a.path).cmp(&(b.survives, &b.path)));
+        return list(&files, as_json);
+    }
+    let status = volume.status()?;
+    if as_json {
+        show::json(&document(&status))?
+    } else {
+        print(&status)?
+    }
+    if status.is_healthy() { Ok(()) } else { Err(Failure::Found) }
+}
+
+fn list(files: &[AtRisk], as_json: bool) -> Outcome {
+    if as_json {
+        let each =
+            files.iter().map(|file| json!({ "path": String::from_utf8_lossy(&file.path), "survives": file.survives }));
+        show::json(&each.collect())?;
+    } else if files.is_empty() {
+        show::text("no file is at risk")?;
+    }
+    for file in files.iter().filter(|_| !as_json) {
+        let path = Shown(Path::new(OsStr::from_bytes(&file.path))).to_string();
+        match file.survives {
+            None => show::text(format_args!("lost in part        {path}"))?,
+            Some(more) => show::text(format_args!("survives {more} losses   {path}"))?,
+        }
+    }
+    if files.is_empty() { Ok(()) } else { Err(Failure::Found) }
+}
+
+fn print(status: &Status) -> Outcome {
+    show::text(format_args!(
+        "{}: {} of {} free for data, {} files with {}, code {}",
+        status.name,
+        show::bytes(status.usage.free),
+        show::bytes(status.usage.total),
+        status.usage.files,
+        show::bytes(status.bytes),
+        status.code
+    ))?;
+    for target in &status.targets {
+        let role = match target.role {
+            Role::Active => "active",
+            Role::Draining => "draining",
+            Role::Removed => "removed",
+        };
+        let room = target.room.map_or_else(String::new, |(total, free)| {
+            format!(", {} of {} free", show::bytes(free), show::bytes(total))
+        });
+        let problem = target.problem.as_ref().map_or_else(|| "healthy".into(), |why| format!("PROBLEM: {why}"));
+        show::text(format_args!(
+            "  target {:3}  {role:8}  {:6} chunks{room}  {}  {problem}",
+            target.id.0,
+            target.chunks,
+            Shown(&target.path)
+        ))?;
+    }
+    let (have, wanted) = status.mirrors;
+    show::text(format_args!("  metadata on {have} targets of {wanted} wanted"))?;
+    if let Some(error) = &status.metadata_error {
+        show::text(format_args!("  metadata trouble: {error}"))?;
+    }
+    for (more, &sets) in status.survive.iter().enumerate().rev().filter(|(_, sets)| **sets > 0) {
+        let survives = if more == 1 { "1 more loss".into() } else { format!("{more} more losses") };
+        show::text(format_args!("  {} survive {survives}", show::count(sets, "chunk set")))?;
+    }
+    if status.lost > 0 {
+        show::text(format_args!("  {} LOST: too few blocks are left", show::count(status.lost, "chunk set")))?;
+    }
+    if status.to_repair > 0 {
+        show::text(format_args!("  {} to repair: weft repair VOLUME", show::count(status.to_repair, "chunk set")))?;
+    }
+    show::text(if status.is_healthy() { "healthy" } else { "needs attention" })
+}
+
+fn document(status: &Status) -> Value {
+    let targets = status.targets.iter().map(|target| {
+        json!({
+            "id": target.id.0,
+            "path": show::path(&target.path),
+            "role": target.role,
+            "problem": target.problem,
+            "total": target.room.map(|room| room.0),
+            "free": target.room.map(|room| room.1),
+            "chunks": target.chunks,
+        })
+    });
+    json!({
+        "name": status.name,
+        "code": status.code,
+        "healthy": status.is_healthy(),
+        "total": status.usage.total,
+        "free": status.usage.free,
+        "files": status.usage.files,
+        "bytes": status.bytes,
+        "targets": targets.collect::<Vec<_>>(),
+        "chunk_sets": status.sets,
+        "chunk_sets_by_losses_survived": status.survive,
+        "chunk_sets_lost": status.lost,
+        "chunk_sets_to_repair": status.to_repair,
+        "metadata_mirrors": status.mirrors.0,
+        "metadata_mirrors_wanted": status.mirrors.1,
+        "metadata_error": status.metadata_error,
+    })
+}

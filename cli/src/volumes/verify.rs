@@ -1,0 +1,105 @@
+//! `weft verify VOLUME` and `weft repair VOLUME`.
+
+use super::open;
+use crate::failure::{Failure, Outcome};
+use crate::{interrupt, progress, show};
+use fs::Repaired;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
+
+/// Checks every block of a volume.
+pub fn verify(directory: &Path, as_json: bool) -> Outcome {
+    let control = interrupt::control(false);
+    let begun = Instant::now();
+    let volume = open(directory, false)?;
+    let found = progress::shown("verifying", &control, || volume.verify(&control))?;
+    let time = begun.elapsed();
+    if as_json {
+        let problems = found.problems.iter().map(|problem| {
+            json!({ "chunk_set": problem.set, "record": problem.record, "position": problem.position, "what": problem.what })
+        });
+        show::json(&json!({
+            "sound": found.is_sound(),
+            "stripes": found.stripes,
+            "bytes": found.bytes,
+            "lost_stripes": found.lost,
+            "problems": problems.collect::<Vec<_>>(),
+            "unlisted_problems": found.unlisted,
+            "seconds": time.as_secs_f64(),
+        }))?;
+    } else {
+        for problem in &found.problems {
+            let position = problem.position.map_or_else(String::new, |position| format!(", position {position}"));
+            show::text(format_args!(
+                "chunk set {}, stripe at {}{position}: {}",
+                problem.set, problem.record, problem.what
+            ))?;
+        }
+        if found.unlisted > 0 {
+            show::text(format_args!("and {} more", show::count(found.unlisted as usize, "problem")))?;
+        }
+        let verdict = match (found.is_sound(), found.lost) {
+            (true, _) => "all sound".into(),
+            (false, 0) => "nothing is lost; weft repair makes it whole".into(),
+            (false, lost) => format!("{} LOST", show::count(lost as usize, "stripe")),
+        };
+        show::text(format_args!(
+            "{} with {} read in {}, {}: {verdict}",
+            show::count(found.stripes as usize, "stripe"),
+            show::bytes(found.bytes),
+            show::time(time),
+            show::rate(found.bytes, time)
+        ))?;
+    }
+    volume.finish()?;
+    if found.is_sound() { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// Makes everything again that is missing or damaged.
+pub fn repair(directory: &Path, as_json: bool) -> Outcome {
+    let control = interrupt::control(false);
+    let begun = Instant::now();
+    let volume = open(directory, false)?;
+    let done = progress::shown("repairing", &control, || volume.repair(&control))?;
+    print(&done, begun, as_json)?;
+    volume.finish()?;
+    if done.failed.is_empty() { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// What a repair did.
+pub fn print(done: &Repaired, begun: Instant, as_json: bool) -> Outcome {
+    let time = begun.elapsed();
+    if as_json {
+        return show::json(&document(done, time.as_secs_f64()));
+    }
+    for (set, why) in &done.failed {
+        show::text(format_args!("chunk set {set} was not repaired: {why}"))?;
+    }
+    if done.chunks == 0 && done.failed.is_empty() {
+        return show::text("nothing to repair");
+    }
+    let unwitnessed = match done.unwitnessed {
+        0 => String::new(),
+        count => format!(", {count} without a survivor to check them against"),
+    };
+    show::text(format_args!(
+        "{} with {} made in {}, {}; {} checked against a survivor{unwitnessed}",
+        show::count(done.chunks, "chunk"),
+        show::bytes(done.bytes),
+        show::time(time),
+        show::rate(done.bytes, time),
+        show::count(done.witnessed as usize, "block")
+    ))
+}
+
+fn document(done: &Repaired, seconds: f64) -> Value {
+    json!({
+        "chunks": done.chunks,
+        "bytes": done.bytes,
+        "witnessed_blocks": done.witnessed,
+        "unwitnessed_blocks": done.unwitnessed,
+        "failed": done.failed.iter().map(|(set, why)| json!({ "chunk_set": set, "why": why })).collect::<Vec<_>>(),
+        "seconds": seconds,
+    })
+}

@@ -1,0 +1,151 @@
+//! What goes on beside the callers: full stripes leave, and what is dirty long enough is committed.
+
+use crate::buffer::Taken;
+use crate::commit::Packer;
+use crate::file::File;
+use crate::{FileSystem, Result};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Uncommitted data is committed after this time.
+const COMMIT_AFTER: Duration = Duration::from_secs(5);
+/// How often that is looked at, and what else needs looking after.
+const TICK: Duration = Duration::from_secs(1);
+/// Stripes that wait for a thread, before writers do.
+const QUEUE: usize = 8;
+
+/// A stripe's worth of data of a file.
+type Job = (Arc<File>, Vec<Taken>);
+
+/// The threads, and the ways to them. They end when this is dropped.
+pub(crate) struct Background {
+    jobs: Mutex<Option<SyncSender<Job>>>,
+    hurry: Mutex<Option<SyncSender<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Background {
+    /// Makes the ways; `start` makes the threads.
+    pub fn new() -> Self {
+        Self { jobs: Mutex::default(), hurry: Mutex::default(), threads: Mutex::default() }
+    }
+
+    /// Starts the threads. They hold the file system only while they work for it.
+    pub fn start(&self, fs: &Arc<FileSystem>) {
+        let (jobs, queue) = sync_channel::<Job>(QUEUE);
+        let (hurry, ticks) = sync_channel(1);
+        let queue = Arc::new(Mutex::new(queue));
+        let mut threads = Vec::new();
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        for _ in 0..cores.clamp(2, 8) {
+            let (fs, queue) = (Arc::downgrade(fs), queue.clone());
+            threads.push(std::thread::spawn(move || store_stripes(&fs, &queue)));
+        }
+        let weak = Arc::downgrade(fs);
+        threads.push(std::thread::spawn(move || look_after(&weak, &ticks)));
+        let weak = Arc::downgrade(fs);
+        threads.push(std::thread::spawn(move || crate::collect::collect(&weak)));
+        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(jobs);
+        *self.hurry.lock().unwrap_or_else(PoisonError::into_inner) = Some(hurry);
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+    }
+
+    /// Has data put into a stripe soon. Waits while too much is queued.
+    pub fn store(&self, file: Arc<File>, taken: Vec<Taken>) {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(jobs) = jobs {
+            // The threads live as long as the sender.
+            let _ = jobs.send((file, taken));
+        }
+    }
+
+    /// Has everything dirty written soon.
+    pub fn hurry(&self) {
+        if let Some(hurry) = &*self.hurry.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = hurry.try_send(());
+        }
+    }
+
+    /// Ends the threads, when they have done what was queued.
+    pub fn stop(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.hurry.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // The last holder of a file system may be one of its own threads.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let (Ok((file, taken)), Some(fs)) = (job, fs.upgrade()) else { return };
+        if let Err(error) = fs.store_pieces(&file, taken) {
+            file.state().failed = Some(error.to_string());
+        }
+        fs.table.leave(file);
+    }
+}
+
+/// Once a second, and when there is a hurry.
+fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
+    loop {
+        let tick = ticks.recv_timeout(TICK);
+        let Some(fs) = fs.upgrade().filter(|_| tick != Err(RecvTimeoutError::Disconnected)) else { return };
+        fs.tick(tick.is_ok());
+    }
+}
+
+impl FileSystem {
+    fn store_pieces(&self, file: &Arc<File>, taken: Vec<Taken>) -> Result<()> {
+        let mut packer = Packer::new(self);
+        let mut taken = taken.into_iter();
+        while let Some(piece) = taken.next() {
+            if let Err(error) = packer.add(file, piece) {
+                taken.for_each(|piece| self.landed(file, &piece, None));
+                return Err(error);
+            }
+        }
+        packer.finish_if_long()
+    }
+
+    /// What is to be done now and then. What fails here is tried again at the next tick; whoever syncs hears of it.
+    fn tick(&self, hurry: bool) {
+        self.look_at_room();
+        if self.volume.read_only {
+            return;
+        }
+        if hurry || self.memory.is_half_full() {
+            let files = self.table.all();
+            let done = self.flush(&files);
+            files.into_iter().for_each(|file| self.table.leave(file));
+            self.warn(done);
+        }
+        let done = self.commit_all(Instant::now().checked_sub(COMMIT_AFTER));
+        self.warn(done);
+        let done = self.move_inline();
+        self.warn(done);
+        let done = self.note_damage();
+        self.warn(done);
+    }
+
+    /// Positions that readers found damaged are made again at the next repair.
+    fn note_damage(&self) -> Result<()> {
+        for (set, position) in self.store.take_damaged() {
+            self.meta.queue_repair(set, &[position])?;
+        }
+        Ok(())
+    }
+
+    fn warn(&self, done: Result<()>) {
+        if let Err(error) = done {
+            self.volume.warn(&error.to_string());
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What a file has in memory that its metadata does not know yet.
+//!
+//! Three layers over the committed extents, the newest on top: the tail, to which the next sequential write is appended; dirty data, in no
+//! stripe yet; and pending data, which is on its way into stripes, or in stripes that no transaction names yet.
+
+use bytes::Bytes;
+use meta::Time;
+use plan::extent::{Piece, pieces};
+use plan::{Extent, ExtentMap, Place, Span};
+use std::ops::Range;
+
+/// What a tail grows to. It is one allocation, and one piece of a stripe.
+const TAIL_BYTES: usize = 1 << 20;
+
+/// The uncommitted content of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    tail: Option<(u64, Vec<u8>)>,
+    dirty: ExtentMap,
+    dirty_bytes: u64,
+    pending: ExtentMap,
+    /// Pieces on their way into stripes, and their bytes.
+    in_flight: usize,
+    in_flight_bytes: u64,
+    /// The size with everything that was written; None: as committed.
+    pub size: Option<u64>,
+    /// When it was written last; None: not since the last commit.
+    pub modified: Option<Time>,
+}
+
+/// Data of a file that goes into a stripe.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub offset: u64,
+    pub bytes: Bytes,
+}
+
+impl Buffer {
+    /// Whether nothing is here that a commit would write.
+    pub fn is_clean(&self) -> bool {
+        self.tail.is_none()
+            && self.dirty.is_empty()
+            && self.pending.is_empty()
+            && self.in_flight == 0
+            && self.modified.is_none()
+    }
+
+    /// Bytes that are in no stripe and not on their way into one.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes + self.tail.as_ref().map_or(0, |(_, tail)| tail.len() as u64)
+    }
+
+    /// Whether nothing is in stripes, or on its way, that no transaction names.
+    pub fn nothing_pending(&self) -> bool {
+        self.pending.is_empty() && self.in_flight == 0
+    }
+
+    /// Pieces on their way into stripes.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Bytes in memory.
+    pub fn held_bytes(&self) -> u64 {
+        self.dirty_bytes() + self.in_flight_bytes
+    }
+
+    /// Takes what was written.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        let follows = |(from, tail): &(u64, Vec<u8>)| from + tail.len() as u64 == offset && tail.len() < TAIL_BYTES;
+        if !self.tail.as_ref().is_some_and(follows) {
+            self.freeze();
+            // A first small write gets little room, one that is followed by others soon has enough.
+            self.tail = Some((offset, Vec::with_capacity(data.len())));
+        }
+        if let Some((_, tail)) = &mut self.tail {
+            if tail.capacity() < tail.len() + data.len() {
+                tail.reserve_exact((2 * tail.len()).clamp(data.len(), TAIL_BYTES.max(data.len())));
+            }
+            tail.extend_from_slice(data);
+            if tail.len() >= TAIL_BYTES {
+                self.freeze();
+            }
+        }
+    }
+
+    /// Makes the tail dirty data like any other.
+    fn freeze(&mut self) {
+        if let Some((offset, tail)) = self.tail.take() {
+            self.insert_dirty(Extent { offset, length: tail.len() as u64, place: Place::Bytes(tail.into()) });
+        }
+    }
+
+    fn insert_dirty(&mut self, extent: Extent) {
+        self.dirty_bytes += extent.length;
+        let replaced: u64 = self.dirty.insert(extent).iter().map(|old| old.length).sum();
+        self.dirty_bytes -= replaced;
+    }
+
+    /// Takes dirty data, in order, for stripes of `stripe` bytes: whole stripes' worth, or, when `all` is wanted, everything. It is pending until
+    /// `written` is called for it.
+    pub fn take(&mut self, stripe: u64, all: bool) -> Vec<Taken> {
+        if all {
+            self.freeze();
+        }
+        let wanted = if all { u64::MAX } else { self.dirty_bytes / stripe * stripe };
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        let dirty: Vec<Extent> = self
+            .dirty
+            .iter()
+            .take_while(|extent| {
+                let more = bytes < wanted;
+                bytes += extent.length;
+                more
+            })
+            .cloned()
+            .collect();
+        let mut left = wanted;
+        for extent in dirty {
+            let length = extent.length.min(left);
+            let Some(extent) = extent.clip(&(extent.offset..extent.offset + length)) else { break };
+            left -= length;
+            self.dirty.replace(extent.range(), &[]);
+            self.dirty_bytes -= extent.length;
+            if let Place::Bytes(bytes) = &extent.place {
+                self.in_flight_bytes += extent.length;
+                taken.push(Taken { offset: extent.offset, bytes: bytes.clone() });
+            }
+            self.pending.insert(extent);
+        }
+        self.in_flight += taken.len();
+        taken
+    }
+
+    /// A piece that was taken is now two.
+    pub fn split(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// Pieces that were taken are in the metadata now.
+    pub fn inlined(&mut self, taken: &[Taken], extents: &[Extent]) {
+        self.in_flight -= taken.len();
+        self.in_flight_bytes -= taken.iter().map(|taken| taken.bytes.len() as u64).sum::<u64>();
+        self.committed(extents);
+    }
+
+    /// Records where data that was taken is now; with none, it could not be written and is dirty again. What was overwritten or cut off
+    /// meanwhile is left out.
+    pub fn written(&mut self, taken: &Taken, span: Option<Span>) {
+        self.in_flight -= 1;
+        self.in_flight_bytes -= taken.bytes.len() as u64;
+        let range = taken.offset..taken.offset + taken.bytes.len() as u64;
+        for extent in self.pending.within(&range) {
+            let Place::Bytes(bytes) = &extent.place else { continue };
+            let skipped = extent.offset - taken.offset;
+            // The same bytes in memory, not just equal ones: `taken` keeps them there.
+            if bytes.as_ptr() != taken.bytes[skipped as usize..].as_ptr() {
+                continue;
+            }
+            match span {
+                Some(span) => {
+                    let place = Place::Stripe(span.skip(skipped));
+                    self.pending.insert(Extent { place, ..extent });
+                }
+                None => {
+                    self.pending.replace(extent.range(), &[]);
+                    // Newer dirty data stays on top.
+                    for hole in pieces(&self.dirty.within(&extent.range()), extent.range()) {
+                        if let (None, Some(part)) = (hole.place, extent.clip(&hole.range)) {
+                            self.insert_dirty(part);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What of a range is here; the other pieces have no place.
+    pub fn read(&self, range: Range<u64>) -> Vec<Piece> {
+        let mut map = ExtentMap::default();
+        for extent in self.pending.within(&range).into_iter().chain(self.dirty.within(&range)) {
+            map.insert(extent);
+        }
+        if let Some((offset, tail)) = &self.tail {
+            let (from, until) = (range.start.max(*offset), range.end.min(offset + tail.len() as u64));
+            if from < until {
+                let bytes = Bytes::copy_from_slice(&tail[(from - offset) as usize..(until - offset) as usize]);
+                map.insert(Extent { offset: from, length: until - from, place: Place::Bytes(bytes) });
+            }
+        }
+        pieces(&map.within(&range), range)
+    }
+
+    /// Forgets a range: it was cut off or punched.
+    pub fn forget(&mut self, range: Range<u64>) {
+        self.freeze();
+        let forgotten: u64 = self.dirty.replace(range.clone(), &[]).iter().map(|old| old.length).sum();
+        self.dirty_bytes -= forgotten;
+        self.pending.replace(range, &[]);
+    }
+
+    /// The ranges that are here, in any layer.
+    pub fn covered(&mut self) -> Vec<Range<u64>> {
+        self.freeze();
+        let mut map = ExtentMap::default();
+        for extent in self.pending.iter().chain(self.dirty.iter()) {
+            map.insert(Extent { place: Place::Zero, ..extent.clone() });
+        }
+        map.iter().map(Extent::range).collect()
+    }
+
+    /// The pending extents that are in stripes.
+    pub fn stored(&self) -> Vec<Extent> {
+        self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_))).cloned().collect()
+    }
+
+    /// Forgets pending extents that a transaction names now, as far as they are still the same.
+    pub fn committed(&mut self, extents: &[Extent]) {
+        for extent in extents {
+            for part in self.pending.within(&extent.range()) {
+                if extent.clip(&part.range()).is_some_and(|same| same.place == part.place) {
+                    self.pending.replace(part.range(), &[]);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FILE: u64 = 4000;
+
+    fn place(buffer: &Buffer, stripes: &[Vec<u8>]) -> Vec<Option<u8>> {
+        let mut seen = vec![None; FILE as usize];
+        for piece in buffer.read(0..FILE) {
+            for at in piece.range.clone() {
+                let i = (at - piece.range.start) as usize;
+                seen[at as usize] = match &piece.place {
+                    None => None,
+                    Some(Place::Bytes(bytes)) => Some(bytes[i]),
+                    Some(Place::Stripe(span)) => Some(stripes[span.set as usize][span.start as usize + i]),
+                    Some(Place::Zero) => unreachable!("the buffer makes none"),
+                };
+            }
+        }
+        seen
+    }
+
+    proptest! {
+        #[test]
+        fn all_layers_together_are_what_was_written(
+            operations in prop::collection::vec((0u8..8, 0..FILE, 1u64..600, any::<u8>()), 1..60),
+        ) {
+            let mut buffer = Buffer::default();
+            let mut oracle: Vec<Option<u8>> = vec![None; FILE as usize];
+            let mut committed = oracle.clone();
+            let (mut stripes, mut flying): (Vec<Vec<u8>>, Vec<Taken>) = (Vec::new(), Vec::new());
+            for (kind, offset, length, byte) in operations {
+                let length = length.min(FILE - offset);
+                match kind {
+                    0..=2 => {
+                        let data: Vec<u8> = (0..length).map(|i| byte.wrapping_add(i as u8)).collect();
+                        buffer.write(offset, &data);
+                        for (i, &byte) in data.iter().enumerate() {
+                            oracle[offset as usize + i] = Some(byte);
+                        }
+                    }
+                    3 => flying.extend(buffer.take(500, byte % 2 == 0)),
+                    4 | 5 if !flying.is_empty() => {
+                        let taken = flying.swap_remove(usize::from(byte) % flying.len());
+                        let span = Span { set: stripes.len() as u64, record: 0, block: 64, start: 3 };
+                        stripes.push([&[0; 3][..], &taken.bytes].concat());
+                        buffer.written(&taken, (kind == 4).then_some(span));
+                    }
+                    6 => {
+                        buffer.forget(offset..FILE);
+                        oracle[offset as usize..].fill(None);
+                        committed[offset as usize..].fill(None);
+                    }
+                    7 => {
+                        let stored = buffer.stored();
+                        for extent in &stored {
+                            let Place::Stripe(span) = extent.place else { unreachable!() };
+                            for i in 0..extent.length as usize {
+                                committed[extent.offset as usize + i] = Some(stripes[span.set as usize][span.start as usize + i]);
+                            }
+                        }
+                        buffer.committed(&stored);
+                    }
+                    _ => {}
+                }
+                let seen = place(&buffer, &stripes);
+                let both: Vec<Option<u8>> = seen.iter().zip(&committed).map(|(new, old)| new.or(*old)).collect();
+                prop_assert_eq!(&both, &oracle);
+                prop_assert_eq!(buffer.in_flight, flying.len());
+                prop_assert_eq!(buffer.in_flight_bytes, flying.iter().map(|taken| taken.bytes.len() as u64).sum::<u64>());
+                prop_assert_eq!(buffer.dirty_bytes, buffer.dirty.iter().map(|extent| extent.length).sum::<u64>());
+            }
+        }
+    }
+}

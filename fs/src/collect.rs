@@ -1,0 +1,236 @@
+//! Giving room back: stripes that nothing refers to are punched out of their chunks, chunk sets without stripes are deleted, files without names are
+//! dropped, and data that waits in the metadata is moved into stripes.
+
+use crate::manifest::{self, Piece};
+use crate::store::Stored;
+use crate::{Error, FileSystem, Result};
+use meta::{ContentEdit, DeadStripe, Resize, Seq};
+use plan::{Extent, Place, Span};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use volume::target::TargetFile;
+
+/// A stripe is left alone for so long after nothing refers to it any more: somebody may be reading it.
+const GRACE: Duration = Duration::from_secs(3);
+const TICK: Duration = Duration::from_millis(200);
+/// Data in the metadata is moved into stripes when it is so old, or so much.
+const INLINE_AFTER: Duration = Duration::from_secs(5);
+const INLINE_ENOUGH: u64 = 4 << 20;
+
+/// What waits to be given back.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    dead: Mutex<VecDeque<(Instant, Seq, DeadStripe)>>,
+    orphans: Mutex<Vec<u64>>,
+}
+
+/// Files with data in the metadata that belongs in stripes.
+#[derive(Debug, Default)]
+pub(crate) struct Inline(Mutex<BTreeMap<u64, (Instant, u64)>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Collector {
+    /// Stripes that lost their last reference in a transaction.
+    pub fn add(&self, dead: Vec<DeadStripe>, seq: Seq) {
+        if !dead.is_empty() {
+            let now = Instant::now();
+            lock(&self.dead).extend(dead.into_iter().map(|dead| (now, seq, dead)));
+        }
+    }
+
+    /// A file without a name that nobody has open.
+    pub fn add_orphan(&self, ino: u64) {
+        lock(&self.orphans).push(ino);
+    }
+
+    fn due(&self, all: bool) -> Vec<(Seq, DeadStripe)> {
+        let mut dead = lock(&self.dead);
+        let count =
+            if all { dead.len() } else { dead.iter().take_while(|(since, ..)| since.elapsed() >= GRACE).count() };
+        dead.drain(..count).map(|(_, seq, dead)| (seq, dead)).collect()
+    }
+}
+
+impl Inline {
+    pub fn add(&self, ino: u64, bytes: u64) {
+        lock(&self.0).entry(ino).or_insert_with(|| (Instant::now(), 0)).1 += bytes;
+    }
+
+    fn due(&self) -> Vec<u64> {
+        let mut files = lock(&self.0);
+        let enough = files.values().map(|(_, bytes)| bytes).sum::<u64>() > INLINE_ENOUGH;
+        let due: Vec<u64> = files
+            .iter()
+            .filter(|(_, (since, _))| enough || since.elapsed() > INLINE_AFTER)
+            .map(|(&ino, _)| ino)
+            .collect();
+        due.iter().for_each(|ino| _ = files.remove(ino));
+        due
+    }
+}
+
+/// The collector's thread.
+pub(crate) fn collect(fs: &Weak<FileSystem>) {
+    loop {
+        std::thread::sleep(TICK);
+        let Some(fs) = fs.upgrade() else { return };
+        if fs.is_closed() {
+            return;
+        }
+        if let Err(error) = fs.collect(false) {
+            fs.volume.warn(&format!("cannot give room back: {error}"));
+        }
+    }
+}
+
+impl FileSystem {
+    /// Gives back what is due, or all.
+    pub(crate) fn collect(&self, all: bool) -> Result<()> {
+        let orphans = std::mem::take(&mut *lock(&self.collector.orphans));
+        for ino in orphans {
+            let (dead, seq) = self.meta.drop_orphan(ino)?;
+            self.collector.add(dead, seq);
+        }
+        let due = self.collector.due(all);
+        let Some(last) = due.iter().map(|(seq, _)| *seq).max() else { return Ok(()) };
+        // What is given back must not be referred to by what a crash brings back.
+        self.meta.sync(last)?;
+        let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
+        for (_, dead) in due {
+            let (forgotten, _) = self.meta.forget_stripe(dead)?;
+            if forgotten {
+                sets.entry(dead.set).or_default().push(dead);
+            }
+        }
+        for (set, dead) in sets {
+            self.give_back(set, dead)?;
+        }
+        Ok(())
+    }
+
+    /// Punches stripes out of the chunks of a set, or deletes the chunks when the set has no others.
+    fn give_back(&self, set: u64, mut dead: Vec<DeadStripe>) -> Result<()> {
+        let layout = self.store.layout(set)?;
+        if self.meta.set(set)?.sealed && self.delete_if_empty(set)? {
+            return Ok(());
+        }
+        dead.sort_unstable();
+        let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
+        for stripe in dead {
+            let range = volume::record_range(stripe.record, stripe.block);
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
+            }
+        }
+        for (position, place) in layout.places.iter().enumerate() {
+            let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
+            let file = TargetFile::Chunk { set, position: position as u16 };
+            // A chunk that cannot be punched keeps its room until it is repaired or deleted.
+            if ranges.iter().any(|range| target.punch(file, range.clone()).is_err()) {
+                continue;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a sealed chunk set that has no stripes. Returns whether it did.
+    pub(crate) fn delete_if_empty(&self, set: u64) -> Result<bool> {
+        let layout = match self.store.layout(set) {
+            Err(Error::Meta(meta::Error::NotFound)) => return Ok(false),
+            layout => layout?,
+        };
+        // A stripe on its way to the metadata has no record there yet.
+        if self.store.is_in_use(set) {
+            return Ok(false);
+        }
+        let (forgotten, seq) = self.meta.forget_set(set)?;
+        if !forgotten {
+            return Ok(false);
+        }
+        self.meta.sync(seq)?;
+        self.store.forget_layout(set);
+        for (position, place) in layout.places.iter().enumerate() {
+            if let Some(target) = place.and_then(|id| self.store.targets.get(id)) {
+                let _ = target.remove(TargetFile::Chunk { set, position: position as u16 });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves data that was synced into the metadata into stripes.
+    pub(crate) fn move_inline(&self) -> Result<()> {
+        for ino in self.inline.due() {
+            match self.move_inline_of(ino) {
+                Ok(()) | Err(Error::Meta(meta::Error::NotFound) | Error::Stale) => {}
+                Err(error) => {
+                    self.inline.add(ino, 0);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn move_inline_of(&self, ino: u64) -> Result<()> {
+        let file = self.table.enter(ino);
+        let result = (|| {
+            let _one_at_a_time = file.content();
+            let size = self.sized(&file)?.buffer.size.unwrap_or(0);
+            if !self.meta.has_many_extents(ino)? {
+                return Ok(());
+            }
+            let mut extents = self.meta.extents(ino, 0..size)?;
+            extents.retain(|extent| matches!(extent.place, Place::Bytes(_)));
+            let moved = self.store_extents(ino, &extents)?;
+            if moved.is_empty() {
+                return Ok(());
+            }
+            self.store.sync()?;
+            let ranges = moved.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
+            let edit = ContentEdit { ranges, resize: Resize::Keep, modified: None };
+            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+            self.collector.add(dead, seq);
+            Ok(())
+        })();
+        self.table.leave(file);
+        result
+    }
+}
+
+impl FileSystem {
+    /// Writes the bytes of some extents of a file into new stripes; returns the extents as they are there. The caller holds the file's content.
+    pub(crate) fn store_extents(&self, ino: u64, extents: &[Extent]) -> Result<Vec<Extent>> {
+        let mut moved = Vec::with_capacity(extents.len());
+        let mut from = 0;
+        while from < extents.len() {
+            let mut buffer = self.store.pool.take();
+            let (mut pieces, mut inside) = (Vec::new(), Vec::new());
+            while let Some(extent) = extents.get(from) {
+                // Extents in the metadata are short; one of a stripe is no longer than a stripe's data.
+                let room = self.store.stripe_bytes().saturating_sub(buffer.len() + 16 * pieces.len());
+                if extent.length as usize > room && !inside.is_empty() {
+                    break;
+                }
+                let mut bytes = vec![0; extent.length as usize];
+                self.fill_place(&extent.place, &mut bytes)?;
+                let start = buffer.len() as u32;
+                buffer.extend_from_slice(&bytes);
+                let file = if pieces.is_empty() { self.describe(ino) } else { None };
+                pieces.push(Piece { ino, offset: extent.offset, length: extent.length, file });
+                inside.push((extent, start));
+                from += 1;
+            }
+            let Stored { set, record, block } = self.store.append(buffer, &manifest::encode(&pieces))?;
+            moved.extend(inside.into_iter().map(|(extent, start)| Extent {
+                place: Place::Stripe(Span { set, record, block, start }),
+                ..extent.clone()
+            }));
+        }
+        Ok(moved)
+    }
+}

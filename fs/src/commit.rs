@@ -1,0 +1,245 @@
+//! From buffers to stripes to metadata.
+//!
+//! Data of many files is packed into stripes together; a transaction then names the stripes. Chunks are synced before a transaction that names them is
+//! written, so that whatever survives a crash refers only to what survives it too.
+
+use crate::buffer::Taken;
+use crate::file::File;
+use crate::manifest::{self, Piece};
+use crate::store::Stored;
+use crate::{Error, FileSystem, Result};
+use meta::{ContentEdit, Resize, Seq};
+use plan::{Extent, Place, Span};
+use std::collections::HashMap;
+use std::sync::Arc;
+use volume::StripeBuffer;
+
+/// A sync of no more dirty data than this writes it into the metadata, which is durable with one write per mirror; it is moved into stripes
+/// later.
+const INLINE_BYTES: u64 = 32 << 10;
+/// Files whose changes one transaction takes.
+const FILES_PER_COMMIT: usize = 512;
+
+/// Puts data of files into stripes.
+pub(crate) struct Packer<'a> {
+    fs: &'a FileSystem,
+    buffer: Option<StripeBuffer>,
+    inside: Vec<(Arc<File>, Taken)>,
+    pieces: Vec<Piece>,
+    manifest_bytes: usize,
+    paths: HashMap<u64, Option<manifest::File>>,
+}
+
+impl<'a> Packer<'a> {
+    pub fn new(fs: &'a FileSystem) -> Self {
+        Self { fs, buffer: None, inside: Vec::new(), pieces: Vec::new(), manifest_bytes: 0, paths: HashMap::new() }
+    }
+
+    /// Adds a piece, cut where a stripe is full. What could not be written is dirty again.
+    pub fn add(&mut self, file: &Arc<File>, mut taken: Taken) -> Result<()> {
+        loop {
+            if self.buffer.is_none() {
+                self.buffer = Some(self.fs.store.pool.take());
+            }
+            let buffer = self.buffer.as_mut().expect("it was just put there");
+            let entry = self.paths.entry(file.ino).or_insert_with(|| self.fs.describe(file.ino)).clone();
+            let entry = if self.pieces.last().is_some_and(|last| last.ino == file.ino) { None } else { entry };
+            let entry_bytes = 16 + entry.as_ref().map_or(0, |entry| 48 + entry.path.len());
+            let room = buffer.space().saturating_sub(self.manifest_bytes + entry_bytes + 16);
+            let room = if self.pieces.is_empty() { room.min(self.fs.store.stripe_bytes()) } else { room };
+            if room < taken.bytes.len().min(4096) {
+                self.finish().inspect_err(|_| self.fs.landed(file, &taken, None))?;
+                continue;
+            }
+            // A cut at a page keeps pages whole.
+            let length = match taken.bytes.len() {
+                all if all <= room => all,
+                _ => (room & !4095).max(room.min(1)),
+            };
+            buffer.extend_from_slice(&taken.bytes[..length]);
+            self.pieces.push(Piece { ino: file.ino, offset: taken.offset, length: length as u64, file: entry });
+            self.manifest_bytes += entry_bytes;
+            let rest = Taken { offset: taken.offset + length as u64, bytes: taken.bytes.slice(length..) };
+            let first = Taken { offset: taken.offset, bytes: taken.bytes.slice(..length) };
+            if rest.bytes.is_empty() {
+                self.inside.push((file.clone(), first));
+                return Ok(());
+            }
+            file.state().buffer.split();
+            self.inside.push((file.clone(), first));
+            taken = rest;
+        }
+    }
+
+    /// Writes the stripe that is not full, if it is worth it; what is not written is dirty again.
+    pub fn finish_if_long(&mut self) -> Result<()> {
+        if self.buffer.as_ref().is_some_and(|buffer| buffer.len() >= self.fs.store.stripe_bytes() / 2) {
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the stripe that is not full.
+    pub fn finish(&mut self) -> Result<()> {
+        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        let written = self.fs.store.append(buffer, &manifest::encode(&self.pieces));
+        let mut start = 0;
+        for (file, taken) in self.inside.drain(..) {
+            let span = written.as_ref().ok().map(|&Stored { set, record, block }| Span { set, record, block, start });
+            start += taken.bytes.len() as u32;
+            self.fs.landed(&file, &taken, span);
+        }
+        self.pieces.clear();
+        self.manifest_bytes = 0;
+        written.map(|_| ())
+    }
+}
+
+impl Drop for Packer<'_> {
+    fn drop(&mut self) {
+        // After an error, what waited for the same stripe is dirty again.
+        for (file, taken) in self.inside.drain(..) {
+            self.fs.landed(&file, &taken, None);
+        }
+    }
+}
+
+impl FileSystem {
+    /// What a file is, for the manifest of a stripe.
+    pub(crate) fn describe(&self, ino: u64) -> Option<manifest::File> {
+        let attributes = self.meta.attributes(ino).ok()?;
+        let path = self.meta.path(ino).unwrap_or_default();
+        let state = self.table.find(ino);
+        let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
+        let (mode, uid, gid, modified) = (attributes.mode, attributes.uid, attributes.gid, attributes.modified);
+        Some(manifest::File { path, size, mode, uid, gid, modified })
+    }
+
+    /// A piece arrived in a stripe, or did not.
+    pub(crate) fn landed(&self, file: &File, taken: &Taken, span: Option<Span>) {
+        self.change_buffer(&mut file.state(), |buffer| buffer.written(taken, span));
+        file.arrived();
+    }
+
+    /// Puts all data of some files into stripes, without a transaction.
+    pub(crate) fn flush(&self, files: &[Arc<File>]) -> Result<()> {
+        let mut packer = Packer::new(self);
+        for file in files {
+            let stripe = self.store.stripe_bytes() as u64;
+            let mut taken = self.change_buffer(&mut file.state(), |buffer| buffer.take(stripe, true)).into_iter();
+            while let Some(piece) = taken.next() {
+                if let Err(error) = packer.add(file, piece) {
+                    taken.for_each(|piece| self.landed(file, &piece, None));
+                    return Err(error);
+                }
+            }
+        }
+        packer.finish()
+    }
+
+    /// Commits everything that was written to some files before. `durable` also waits until that survives a crash.
+    pub(crate) fn commit(&self, files: &[Arc<File>], durable: bool) -> Result<Seq> {
+        let mut files = files.to_vec();
+        files.sort_by_key(|file| file.ino);
+        files.dedup_by_key(|file| file.ino);
+        let mut last = 0;
+        for group in files.chunks(FILES_PER_COMMIT) {
+            last = self.commit_group(group, durable && files.len() == 1)?;
+        }
+        if durable {
+            self.meta.sync(Seq::MAX)?;
+        }
+        Ok(last)
+    }
+
+    fn commit_group(&self, files: &[Arc<File>], may_be_inline: bool) -> Result<Seq> {
+        let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+        if may_be_inline && let Some(seq) = self.commit_inline(&files[0])? {
+            return Ok(seq);
+        }
+        files.iter().for_each(|file| file.state().failed = None);
+        self.flush(files)?;
+        let mut edits = Vec::with_capacity(files.len());
+        let mut stored_any = false;
+        for file in files {
+            let mut state = file.wait_for_arrivals();
+            if let Some(why) = state.failed.take() {
+                return Err(Error::Meta(meta::Error::Unavailable(why)));
+            }
+            if state.gone {
+                continue;
+            }
+            let stored = state.buffer.stored();
+            let modified = state.buffer.modified.take();
+            if stored.is_empty() && modified.is_none() {
+                continue;
+            }
+            stored_any |= !stored.is_empty();
+            let ranges = stored.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
+            let resize = state.buffer.size.map_or(Resize::Keep, Resize::AtLeast);
+            edits.push((file.clone(), ContentEdit { ranges, resize, modified }));
+        }
+        if edits.is_empty() {
+            return Ok(0);
+        }
+        let done = if stored_any { self.store.sync() } else { Ok(()) }.and_then(|()| {
+            let edits: Vec<(u64, ContentEdit)> = edits.iter().map(|(file, edit)| (file.ino, edit.clone())).collect();
+            Ok(self.meta.change_contents(&edits)?)
+        });
+        match done {
+            Ok((dead, seq)) => {
+                for (file, edit) in &edits {
+                    let extents: Vec<Extent> = edit.ranges.iter().flat_map(|(_, new)| new.clone()).collect();
+                    file.state().buffer.committed(&extents);
+                }
+                self.collector.add(dead, seq);
+                Ok(seq)
+            }
+            Err(error) => {
+                for (file, edit) in &edits {
+                    let mut state = file.state();
+                    state.buffer.modified = state.buffer.modified.or(edit.modified);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Commits a little data by writing it into the metadata. None when there is more, or nothing.
+    fn commit_inline(&self, file: &Arc<File>) -> Result<Option<Seq>> {
+        let mut state = file.state();
+        let dirty = state.buffer.dirty_bytes();
+        if state.gone || dirty == 0 || dirty > INLINE_BYTES || !state.buffer.nothing_pending() {
+            return Ok(None);
+        }
+        let taken = self.change_buffer(&mut state, |buffer| buffer.take(1, true));
+        let modified = state.buffer.modified.take();
+        let resize = state.buffer.size.map_or(Resize::Keep, Resize::AtLeast);
+        drop(state);
+        let extent = |piece: &Taken| Extent {
+            offset: piece.offset,
+            length: piece.bytes.len() as u64,
+            place: Place::Bytes(piece.bytes.clone()),
+        };
+        let extents: Vec<Extent> = taken.iter().map(extent).collect();
+        let ranges = extents.iter().map(|extent| (extent.range(), vec![extent.clone()])).collect();
+        let done = self.meta.change_content(file.ino, &ContentEdit { ranges, resize, modified });
+        let mut state = file.state();
+        match done {
+            Ok((_, dead, seq)) => {
+                self.change_buffer(&mut state, |buffer| buffer.inlined(&taken, &extents));
+                drop(state);
+                file.arrived();
+                self.collector.add(dead, seq);
+                self.inline.add(file.ino, dirty);
+                Ok(Some(seq))
+            }
+            Err(error) => {
+                state.buffer.modified = state.buffer.modified.or(modified);
+                drop(state);
+                taken.iter().for_each(|piece| self.landed(file, piece, None));
+                Err(Error::from(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What can go wrong with a file or a volume, and which number a system call gives for it.
+
+use rustix::io::Errno;
+use std::fmt;
+
+/// An error of this crate.
+#[derive(Debug)]
+pub enum Error {
+    /// Of names, attributes and metadata.
+    Meta(meta::Error),
+    /// Of stored data.
+    Volume(volume::Error),
+    /// The volume was opened for reading only.
+    ReadOnly,
+    /// The file was removed while it was open elsewhere.
+    Stale,
+    /// Neither data nor a hole where it was looked for.
+    NoData,
+    /// Not possible for this kind of file or on this volume; says what.
+    Unsupported(&'static str),
+    /// An argument that cannot be used, and what is allowed.
+    Invalid(String),
+    /// Somebody else has the volume open, or something is in the way; says who and what to do.
+    Conflict(String),
+    /// What was asked for is not there.
+    NotFound(String),
+}
+
+impl Error {
+    /// The number that a system call answers with.
+    pub fn errno(&self) -> i32 {
+        use meta::Error as M;
+        use volume::Error as V;
+        let errno = match self {
+            Self::Meta(M::NotFound) | Self::NotFound(_) => Errno::NOENT,
+            Self::Meta(M::Exists) => Errno::EXIST,
+            Self::Meta(M::NotDirectory) => Errno::NOTDIR,
+            Self::Meta(M::IsDirectory) => Errno::ISDIR,
+            Self::Meta(M::NotEmpty) => Errno::NOTEMPTY,
+            Self::Meta(M::Invalid(_)) | Self::Invalid(_) | Self::Volume(V::Invalid(_)) => Errno::INVAL,
+            Self::Meta(M::NameTooLong) => Errno::NAMETOOLONG,
+            Self::Meta(M::TooManyLinks) => Errno::MLINK,
+            Self::Meta(M::TooLarge) => Errno::FBIG,
+            Self::Meta(M::NoAttribute) => Errno::NODATA,
+            Self::Meta(M::NotPermitted) => Errno::PERM,
+            Self::Meta(M::NoSpace) | Self::Volume(V::NoSpace(_)) => Errno::NOSPC,
+            Self::ReadOnly => Errno::ROFS,
+            Self::Stale => Errno::STALE,
+            Self::NoData => Errno::NXIO,
+            Self::Unsupported(_) => Errno::OPNOTSUPP,
+            Self::Conflict(_) => Errno::BUSY,
+            Self::Meta(_) | Self::Volume(_) => Errno::IO,
+        };
+        errno.raw_os_error()
+    }
+}
+
+impl From<meta::Error> for Error {
+    fn from(error: meta::Error) -> Self {
+        Self::Meta(error)
+    }
+}
+
+impl From<meta::kv::KvError> for Error {
+    fn from(error: meta::kv::KvError) -> Self {
+        Self::Meta(error.into())
+    }
+}
+
+impl From<volume::Error> for Error {
+    fn from(error: volume::Error) -> Self {
+        Self::Volume(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Meta(error) => error.fmt(f),
+            Self::Volume(error) => error.fmt(f),
+            Self::ReadOnly => f.write_str("the volume is open for reading only"),
+            Self::Stale => f.write_str("the file was removed"),
+            Self::NoData => f.write_str("there is neither data nor a hole"),
+            Self::Unsupported(what) => f.write_str(what),
+            Self::Invalid(what) | Self::Conflict(what) | Self::NotFound(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,271 @@
+//! Metadata against chunks, and metadata from chunks.
+
+use crate::label::Label;
+use crate::manifest::{self, File, Piece};
+use crate::open::find;
+use crate::store::Stored;
+use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
+use meta::{ContentEdit, Kind, New, Resize, SetRecord};
+use plan::{Extent, ExtentMap, Place, Span, TargetId};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use volume::target::TargetFile;
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Files of any kind.
+    pub files: usize,
+    /// Extents of them.
+    pub extents: usize,
+    /// Stripes.
+    pub stripes: usize,
+    /// What does not agree, a line each.
+    pub problems: Vec<String>,
+}
+
+impl FileSystem {
+    /// Checks what files refer to against what the chunk sets have, and the counts of references.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn check(&self) -> Result<Checked> {
+        let mut found = Checked::default();
+        let mut live: BTreeMap<(u64, u32), (u32, i64)> = BTreeMap::new();
+        self.meta.each_file(|ino| -> Result<()> {
+            found.files += 1;
+            let attributes = self.meta.attributes(ino)?;
+            let (mut end, mut allocated) = (0, 0);
+            for extent in self.meta.extents(ino, 0..u64::MAX)? {
+                found.extents += 1;
+                if extent.offset < end {
+                    found.problems.push(format!("inode {ino}: extents overlap at {}", extent.offset));
+                }
+                end = extent.end();
+                allocated += extent.length;
+                if let Place::Stripe(span) = extent.place {
+                    let stripe = live.entry(span.stripe()).or_insert((span.block, 0));
+                    stripe.1 += extent.length as i64;
+                    if stripe.0 != span.block {
+                        found.problems.push(format!("inode {ino}: a stripe of chunk set {} has two lengths", span.set));
+                    }
+                }
+            }
+            if attributes.kind == Kind::File && allocated != attributes.allocated {
+                let problem =
+                    format!("inode {ino}: {allocated} bytes are allocated, its dinode says {}", attributes.allocated);
+                found.problems.push(problem);
+            }
+            Ok(())
+        })?;
+        self.each_set(|set, record| {
+            for (at, stripe) in self.meta.stripes(set)? {
+                found.stripes += 1;
+                let referred = live.remove(&(set, at)).map_or(0, |(_, bytes)| bytes);
+                if referred != stripe.live {
+                    found.problems.push(format!(
+                        "chunk set {set}, stripe at {at}: files refer to {referred} bytes of it, its record says {}",
+                        stripe.live
+                    ));
+                }
+            }
+            self.check_chunks(set, record, &mut found)
+        })?;
+        for ((set, at), (_, bytes)) in live {
+            found.problems.push(format!(
+                "chunk set {set}, stripe at {at}: {bytes} bytes are referred to, and there is no such stripe"
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Whether the chunks of a set are there.
+    fn check_chunks(&self, set: u64, record: &SetRecord, found: &mut Checked) -> Result<()> {
+        let queue: BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let known = queue.get(&set).map_or(&[][..], Vec::as_slice);
+        if self.meta.stripes(set)?.is_empty() {
+            return Ok(());
+        }
+        for (position, place) in record.places.iter().enumerate() {
+            let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
+            let file = TargetFile::Chunk { set, position: position as u16 };
+            if target.read(file, 0, &mut [0]).is_err() && !known.contains(&(position as u16)) {
+                found.problems.push(format!("chunk set {set}: the chunk of position {position} is not there"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a rebuild found.
+#[derive(Clone, Debug, Default)]
+pub struct Rebuilt {
+    /// Files that were found.
+    pub files: usize,
+    /// Those of them that had no name.
+    pub unnamed: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Chunk sets.
+    pub sets: usize,
+}
+
+/// A stripe that was found, and what is in it.
+struct FoundStripe {
+    sequence: u64,
+    stored: Stored,
+    pieces: Vec<Piece>,
+}
+
+/// Makes the metadata of a volume again from its chunks alone. What there is of it on the targets is removed.
+///
+/// # Errors
+/// When the volume is open, or its targets cannot be read or written.
+pub fn rebuild(directory: &Path) -> Result<Rebuilt> {
+    let pointer = Label::read_pointer(directory)?;
+    let guard = crate::open::lock(directory)?;
+    let found = find(pointer)?;
+    for target in found.disks.values() {
+        let files = target.list().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
+        for (file, _) in files {
+            if matches!(file, TargetFile::Journal { .. } | TargetFile::Snapshot { .. }) {
+                target.remove(file).map_err(|why| Error::Invalid(format!("cannot remove old metadata: {why}")))?;
+            }
+        }
+    }
+    let _ = std::fs::remove_file(directory.join(crate::open::INDEX));
+    crate::open::begin(&found.label, found.disks.iter().map(|(&id, disk)| (id, disk.clone())).collect())?;
+    drop(found);
+    drop(guard);
+    let fs = FileSystem::open_volume(directory, OpenOptions::default())?;
+    let done = fs.take_in_chunks()?;
+    fs.close_volume()?;
+    Ok(done)
+}
+
+impl FileSystem {
+    /// Names the files that the manifests of all stripes tell of.
+    fn take_in_chunks(&self) -> Result<Rebuilt> {
+        let mut stripes = Vec::new();
+        let mut sets: BTreeMap<u64, BTreeMap<u16, TargetId>> = BTreeMap::new();
+        let mut codes = HashMap::new();
+        for id in self.store.targets.ids() {
+            let Some(target) = self.store.targets.get(id) else { continue };
+            let files = target.list().map_err(|why| Error::Invalid(format!("cannot list target {}: {why}", id.0)))?;
+            for (file, _) in files {
+                if let TargetFile::Chunk { set, position } = file {
+                    sets.entry(set).or_default().insert(position, id);
+                }
+            }
+        }
+        for (&set, positions) in &sets {
+            stripes.extend(self.take_in_set(set, positions, &mut codes)?);
+        }
+        self.meta.skip_sets(sets.keys().last().copied().unwrap_or(0))?;
+        // Later stripes lie over earlier ones, as their writes did.
+        stripes.sort_by_key(|stripe| stripe.sequence);
+        let mut files: BTreeMap<u64, (ExtentMap, Option<File>)> = BTreeMap::new();
+        for stripe in stripes {
+            let mut start = 0;
+            let mut last: Option<File> = None;
+            for piece in stripe.pieces {
+                let Stored { set, record, block } = stripe.stored;
+                let place = Place::Stripe(Span { set, record, block, start });
+                start += piece.length as u32;
+                last = piece.file.or(last);
+                let (map, file) = files.entry(piece.ino).or_default();
+                map.insert(Extent { offset: piece.offset, length: piece.length, place });
+                *file = last.clone();
+            }
+        }
+        let mut done = Rebuilt { sets: sets.len(), ..Rebuilt::default() };
+        for (ino, (map, file)) in files {
+            self.take_in_file(ino, &map, file, &mut done)?;
+        }
+        self.sync_all()?;
+        Ok(done)
+    }
+
+    /// The stripes of a set, found from whichever chunk of it has them.
+    fn take_in_set(
+        &self,
+        set: u64,
+        positions: &BTreeMap<u16, TargetId>,
+        codes: &mut HashMap<u64, String>,
+    ) -> Result<Vec<FoundStripe>> {
+        let mut records = BTreeMap::new();
+        for (&position, &id) in positions {
+            let Some(target) = self.store.targets.get(id) else { continue };
+            let Ok(scanned) = volume::scan(&*target, TargetFile::Chunk { set, position }) else { continue };
+            if let Some(header) = scanned.header.filter(|header| header.volume == self.store.options.volume) {
+                codes.insert(set, header.code);
+            }
+            for header in scanned.records {
+                if header.volume == self.store.options.volume && header.set == set {
+                    records.entry(header.record).or_insert(header);
+                }
+            }
+        }
+        let code = codes.get(&set).cloned().unwrap_or_else(|| self.store.options.code.spec().to_string());
+        let blocks = ec::parse(&code).map_err(|why| Error::Invalid(why.to_string()))?.shape().blocks();
+        let places = (0..blocks).map(|position| positions.get(&(position as u16)).copied()).collect();
+        let length =
+            records.values().next_back().map_or(0, |last| volume::record_range(last.record, last.block_bytes).end);
+        let record = SetRecord { code, places, sealed: true, length: length as u32 };
+        self.meta.put_set(set, &record)?;
+        let layout = self.store.layout(set)?;
+        let mut stripes = Vec::new();
+        for header in records.values() {
+            let manifest = volume::read_manifest(&self.store.targets, &layout, header.record, header.block_bytes);
+            let Some(pieces) = manifest.ok().and_then(|bytes| manifest::decode(&bytes)) else {
+                self.volume.warn(&format!("chunk set {set}, stripe at {}: too little is left of it", header.record));
+                continue;
+            };
+            // A manifest that says more than the stripe has is none of ours.
+            if pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.length))
+                != Some(u64::from(header.data_bytes))
+            {
+                continue;
+            }
+            let stored = Stored { set, record: header.record, block: header.block_bytes };
+            stripes.push(FoundStripe { sequence: header.sequence, stored, pieces });
+        }
+        Ok(stripes)
+    }
+
+    fn take_in_file(&self, ino: u64, map: &ExtentMap, file: Option<File>, done: &mut Rebuilt) -> Result<()> {
+        let size = file.as_ref().map_or(0, |file| file.size);
+        let size = if size == 0 { map.iter().map(Extent::end).max().unwrap_or(0) } else { size };
+        let named = file.as_ref().map(|file| file.path.clone()).filter(|path| !path.is_empty());
+        done.unnamed += usize::from(named.is_none());
+        let path = named.unwrap_or_else(|| format!("lost+found/inode-{ino}").into_bytes());
+        let new = |kind, mode| New { kind, mode, uid: 0, gid: 0, device: 0, link: Vec::new() };
+        let mut names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        let Some(last) = names.pop() else { return Ok(()) };
+        let mut parent = ROOT;
+        for name in names {
+            parent = match self.meta.lookup(parent, name) {
+                Ok(there) => there.ino,
+                Err(_) => self.make(parent, name, &new(Kind::Directory, 0o755))?.ino,
+            };
+        }
+        let mut wanted = new(Kind::File, file.as_ref().map_or(0o600, |file| file.mode));
+        if let Some(file) = &file {
+            (wanted.uid, wanted.gid) = (file.uid, file.gid);
+        }
+        let mut made = self.make(parent, last, &wanted);
+        let mut number = 1;
+        // A name that two files had, one after the other: the later number is the later file, and both are kept.
+        while matches!(made, Err(Error::Meta(meta::Error::Exists))) && number < 1000 {
+            made = self.make(parent, &[last, format!(".{number}").as_bytes()].concat(), &wanted);
+            number += 1;
+        }
+        let made = made?.ino;
+        let ranges = map.within(&(0..size)).into_iter().map(|extent| (extent.range(), vec![extent])).collect();
+        let modified = file.map(|file| file.modified);
+        self.meta.change_content(made, &ContentEdit { ranges, resize: Resize::AtLeast(size), modified })?;
+        done.files += 1;
+        done.bytes += size;
+        Ok(())
+    }
+}

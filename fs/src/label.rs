@@ -1,0 +1,174 @@
+//! Who a volume is and where its targets are. Every target has it as its label, and the volume directory as a pointer; of those that are found, the one
+//! with the highest generation counts.
+
+use crate::{Error, Result};
+use plan::TargetId;
+use serde::{Deserialize, Serialize};
+use std::io::{ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+use volume::target::{Target, TargetFile};
+
+/// The version of labels, and so of volumes, that this build writes, and the newest that it reads.
+const FORMAT: u32 = 1;
+/// No label is longer.
+const MAX_LABEL: usize = 1 << 20;
+/// The pointer in the volume directory.
+pub(crate) const POINTER: &str = "volume.json";
+
+/// A volume, as its labels and its pointer say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// The version of the format.
+    pub format: u32,
+    /// The volume's id, in hexadecimal.
+    pub volume: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// The code of new chunk sets.
+    pub code: String,
+    /// The length that a chunk may have.
+    pub chunk_bytes: u32,
+    /// How many targets must have a stripe before it is acknowledged.
+    pub durability: usize,
+    /// Grows with every change.
+    pub generation: u64,
+    /// The target that has this label; None in the pointer.
+    pub target: Option<TargetId>,
+    /// All targets of the volume.
+    pub targets: Vec<Member>,
+}
+
+/// A target of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub id: TargetId,
+    /// Where it was seen last.
+    pub path: PathBuf,
+    /// What it may be used for.
+    pub role: Role,
+}
+
+/// What a target may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Everything.
+    Active,
+    /// Reading: it is being emptied.
+    Draining,
+    /// Nothing: it was emptied or replaced.
+    Removed,
+}
+
+impl Label {
+    /// The volume's id.
+    ///
+    /// # Errors
+    /// When it is not one.
+    pub fn id(&self) -> Result<[u8; 16]> {
+        u128::from_str_radix(&self.volume, 16)
+            .map(u128::to_be_bytes)
+            .map_err(|_| Error::Invalid(format!("{:?} is not the id of a volume", self.volume)))
+    }
+
+    /// The targets that have, or should have, data.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.targets.iter().filter(|member| member.role != Role::Removed)
+    }
+
+    fn parse(bytes: &[u8], place: &str) -> Result<Self> {
+        // The version first: the rest may mean something else in a newer one.
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let damaged = |why: serde_json::Error| Error::Invalid(format!("{place} is not a label of a volume: {why}"));
+        let Version { format } = serde_json::from_slice(bytes).map_err(damaged)?;
+        if format > FORMAT {
+            return Err(Error::Invalid(format!(
+                "{place} is of format {format}; {FORMAT} is the newest that this weft reads"
+            )));
+        }
+        serde_json::from_slice(bytes).map_err(damaged)
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).expect("a label has nothing that JSON has not")
+    }
+
+    /// The label of a target; None when it has none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged or of a newer format.
+    pub fn read(target: &dyn Target, place: &str) -> Result<Option<Self>> {
+        let mut bytes = vec![0; MAX_LABEL];
+        match target.read(TargetFile::Label, 0, &mut bytes) {
+            Ok(length) => Self::parse(&bytes[..length], place).map(Some),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::Invalid(format!("cannot read the label of {place}: {error}"))),
+        }
+    }
+
+    /// Writes the label of a target: the old one or the new one is there, whatever happens.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, target: &dyn Target, id: TargetId) -> std::io::Result<()> {
+        let label = Self { target: Some(id), ..self.clone() };
+        target.remove(TargetFile::NewLabel)?;
+        target.write(TargetFile::NewLabel, 0, &[IoSlice::new(&label.to_bytes())])?;
+        target.sync(TargetFile::NewLabel)?;
+        target.rename(TargetFile::NewLabel, TargetFile::Label)
+    }
+
+    /// The pointer in a volume directory.
+    ///
+    /// # Errors
+    /// `NotFound` when the directory is none; when the pointer is damaged or of a newer format.
+    pub fn read_pointer(volume: &Path) -> Result<Self> {
+        let path = volume.join(POINTER);
+        let shown = volume::Shown(&path).to_string();
+        match std::fs::read(&path) {
+            Ok(bytes) => Self::parse(&bytes, &shown),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Err(Error::NotFound(format!(
+                    "{} is not a volume; make one with weft create, or find a lost one's targets with weft reopen",
+                    volume::Shown(volume)
+                )))
+            }
+            Err(error) => Err(Error::Invalid(format!("cannot read {shown}: {error}"))),
+        }
+    }
+
+    /// Writes the pointer of a volume directory.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_pointer(&self, volume: &Path) -> std::io::Result<()> {
+        let (new, path) = (volume.join(format!("{POINTER}.new")), volume.join(POINTER));
+        std::fs::write(&new, Self { target: None, ..self.clone() }.to_bytes())?;
+        std::fs::File::open(&new)?.sync_all()?;
+        std::fs::rename(&new, &path)?;
+        std::fs::File::open(volume)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_label_is_refused_in_one_line() {
+        for bad in ["", "{}", "{\"format\":1}", "[1]", "{\"format\":2,\"new\":true}", "\u{0}"] {
+            let error = Label::parse(bad.as_bytes(), "a label").unwrap_err().to_string();
+            assert!(error.starts_with("a label ") && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_newest_format_is_named() {
+        let error = Label::parse(br#"{"format":7}"#, "d/label").unwrap_err().to_string();
+        assert!(error.contains("format 7") && error.contains("newest"), "{error}");
+    }
+}

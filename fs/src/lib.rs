@@ -1,0 +1,102 @@
+//! The file system as a library: files in erasure-coded stripes on targets, names and extents in the metadata. The mount, the command line,
+//! the archive encoder and gateways are its users.
+//!
+//! ```text
+//! write -> buffer -> stripe -> chunks on k+m targets      (commit.rs, store.rs)
+//!                      `-> extents -> transaction -> journal on m+1 targets
+//! ```
+//!
+//! A commit puts dirty data into stripes, syncs the chunks, and then names the stripes in one transaction. So what a transaction names is there,
+//! and what no transaction names does not exist.
+#![forbid(unsafe_code)]
+
+mod background;
+mod buffer;
+mod collect;
+mod commit;
+mod error;
+mod file;
+mod fsck;
+pub mod label;
+mod limits;
+pub mod manifest;
+mod names;
+mod open;
+mod read;
+mod repair;
+mod status;
+mod store;
+mod targets;
+mod verify;
+mod write;
+
+pub use error::Error;
+pub use fsck::{Checked, Rebuilt, rebuild};
+pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time};
+pub use names::SetAttributes;
+pub use open::{Create, OpenOptions};
+pub use read::Seek;
+pub use repair::Repaired;
+pub use status::{AtRisk, Status, TargetStatus};
+pub use targets::{reopen, wait_until_closed};
+pub use verify::{Problem, Verified};
+pub use write::Allocate;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What `statfs` shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of user data that fit in all.
+    pub total: u64,
+    /// Bytes that still fit.
+    pub free: u64,
+    /// Files.
+    pub files: u64,
+}
+
+/// An open volume.
+pub struct FileSystem {
+    pub(crate) meta: Arc<meta::Meta>,
+    pub(crate) journal: Arc<meta::journal::Journaled>,
+    pub(crate) store: store::Store,
+    pub(crate) table: file::Table,
+    pub(crate) memory: limits::Memory,
+    pub(crate) room: limits::Room,
+    pub(crate) collector: collect::Collector,
+    pub(crate) inline: collect::Inline,
+    pub(crate) background: background::Background,
+    pub(crate) volume: open::Opened,
+    pub(crate) closed: AtomicBool,
+}
+
+impl FileSystem {
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.volume.read_only
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.volume.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Room and files.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn usage(&self) -> Result<Usage> {
+        let files = u64::try_from(self.meta.totals()?.files).unwrap_or(0);
+        let (total, free) = self.room.now();
+        Ok(Usage { total, free: free.saturating_sub(self.memory.used()), files })
+    }
+}
+
+/// The time now.
+pub(crate) fn now() -> Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Time { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
+}

@@ -1,0 +1,79 @@
+//! What may grow, and how far: memory for data that is in no stripe yet, and room on the targets.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Memory for data on its way to the targets.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    limit: u64,
+    used: AtomicU64,
+    waiting: Mutex<u32>,
+    less: Condvar,
+}
+
+impl Memory {
+    pub fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0), waiting: Mutex::new(0), less: Condvar::new() }
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether so much is used that it should be written soon.
+    pub fn is_half_full(&self) -> bool {
+        self.used() > self.limit / 2
+    }
+
+    pub fn add(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn subtract(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if *waiting > 0 {
+            self.less.notify_all();
+        }
+    }
+
+    /// Adds what a buffer grew by, or subtracts what it shrank by.
+    pub fn changed(&self, before: u64, after: u64) {
+        if after >= before { self.add(after - before) } else { self.subtract(before - after) }
+    }
+
+    /// Waits while the limit is exceeded; `hurry` is called now and then to have something written.
+    pub fn wait_for_room(&self, hurry: impl Fn()) {
+        if self.used() <= self.limit {
+            return;
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
+        while self.used() > self.limit {
+            hurry();
+            (waiting, _) =
+                self.less.wait_timeout(waiting, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner);
+        }
+        *waiting -= 1;
+    }
+}
+
+/// Room on the targets, in bytes of user data, as of the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    total: AtomicU64,
+    free: AtomicU64,
+}
+
+impl Room {
+    pub fn set(&self, total: u64, free: u64) {
+        self.total.store(total, Ordering::Relaxed);
+        self.free.store(free, Ordering::Relaxed);
+    }
+
+    pub fn now(&self) -> (u64, u64) {
+        (self.total.load(Ordering::Relaxed), self.free.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,316 @@
+//! Names and attributes: the metadata, with what buffers know better.
+
+use crate::file::{File, State};
+use crate::{Error, FileSystem, Result, now};
+use meta::{Attributes, Change, Kind, Listed, New, Removed, RenameMode, SetTime, Time};
+use std::sync::{Arc, MutexGuard};
+
+/// Attributes to set; None stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttributes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Bytes of content.
+    pub size: Option<u64>,
+    /// Last access.
+    pub accessed: Option<SetTime>,
+    /// Last change of content.
+    pub modified: Option<SetTime>,
+    /// Last change of anything; the time of the operation if None.
+    pub changed: Option<Time>,
+    /// When it was made.
+    pub created: Option<Time>,
+}
+
+impl FileSystem {
+    /// Attributes with what is not committed yet.
+    fn with_buffer(&self, mut attributes: Attributes) -> Attributes {
+        let Some(file) = self.table.find(attributes.ino).filter(|_| attributes.kind == Kind::File) else {
+            return attributes;
+        };
+        let state = file.state();
+        attributes.size = state.buffer.size.unwrap_or(attributes.size);
+        attributes.allocated += state.buffer.held_bytes();
+        if let Some(modified) = state.buffer.modified {
+            (attributes.modified, attributes.changed) = (modified, attributes.changed.max(modified));
+        }
+        attributes
+    }
+
+    /// The attributes of the file of that name. `.` and `..` are names here.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::lookup`].
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+        Ok(self.with_buffer(self.meta.lookup(parent, name)?))
+    }
+
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn attributes(&self, ino: u64) -> Result<Attributes> {
+        Ok(self.with_buffer(self.meta.attributes(ino)?))
+    }
+
+    /// Sets attributes; returns all.
+    ///
+    /// # Errors
+    /// When the file is not there, or has no size to set.
+    pub fn set_attributes(&self, ino: u64, change: SetAttributes) -> Result<Attributes> {
+        self.writable()?;
+        if let Some(size) = change.size {
+            self.truncate(ino, size)?;
+        }
+        let SetAttributes { mode, uid, gid, accessed, modified, changed, created, .. } = change;
+        if modified.is_some()
+            && let Some(file) = self.table.find(ino)
+        {
+            // A time that is set holds against that of writes before.
+            file.state().buffer.modified = None;
+            self.table.leave(file);
+        }
+        let change = Change { mode, uid, gid, accessed, modified, changed, created };
+        if change == Change::default() {
+            return self.attributes(ino);
+        }
+        let (attributes, _) = self.meta.set_attributes(ino, change, now())?;
+        Ok(self.with_buffer(attributes))
+    }
+
+    /// Makes a file of any kind.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::make`].
+    pub fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
+        self.writable()?;
+        Ok(self.meta.make(parent, name, new, now())?.0)
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::link`].
+    pub fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
+        self.writable()?;
+        let file = self.table.enter(ino);
+        let linked = {
+            let mut state = file.state();
+            let linked = if state.gone { Err(meta::Error::NotFound) } else { self.meta.link(ino, parent, name, now()) };
+            state.orphan &= linked.is_err();
+            linked
+        };
+        self.table.leave(file);
+        Ok(self.with_buffer(linked?.0))
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        Ok(self.meta.read_link(ino)?)
+    }
+
+    /// Removes a name of a file that is no directory.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::unlink`].
+    pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        loop {
+            let ino = self.meta.lookup(parent, name)?.ino;
+            let file = self.table.enter(ino);
+            let mut state = file.state();
+            let removed = self.meta.unlink(parent, name, ino, state.openers > 0, now());
+            match removed {
+                // The name has another file by now.
+                Err(meta::Error::NotFound) => drop(state),
+                removed => {
+                    let done = removed.map(|removed| self.after_removal(&mut state, removed));
+                    drop(state);
+                    self.table.leave(file);
+                    return Ok(done?);
+                }
+            }
+            self.table.leave(file);
+        }
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::remove_directory`].
+    pub fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        let ino = self.meta.lookup(parent, name)?.ino;
+        let file = self.table.enter(ino);
+        let done = {
+            let mut state = file.state();
+            let removed = self.meta.remove_directory(parent, name, state.openers > 0, now());
+            removed.map(|removed| self.after_removal(&mut state, removed))
+        };
+        self.table.leave(file);
+        Ok(done?)
+    }
+
+    /// What a file is after it lost a name.
+    fn after_removal(&self, state: &mut MutexGuard<'_, State>, removed: Removed) {
+        if removed.last {
+            if removed.orphan && state.openers > 0 {
+                state.orphan = true;
+            } else {
+                self.forget_content(state);
+                if removed.orphan {
+                    self.collector.add_orphan(removed.ino);
+                }
+            }
+        }
+        self.collector.add(removed.dead, removed.seq);
+    }
+
+    /// Drops what is uncommitted of a file that is gone.
+    fn forget_content(&self, state: &mut State) {
+        state.gone = true;
+        state.buffer.modified = None;
+        self.change_buffer(state, |buffer| buffer.forget(0..u64::MAX));
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::rename`].
+    pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {
+        self.writable()?;
+        loop {
+            let replaced = match self.meta.lookup(to.0, to.1) {
+                Ok(attributes) => Some(attributes.ino),
+                Err(meta::Error::NotFound) => None,
+                Err(error) => return Err(error.into()),
+            };
+            self.commit_before_replacing(from, replaced, mode)?;
+            let file: Option<Arc<File>> = replaced.map(|ino| self.table.enter(ino));
+            let result = {
+                let mut state = file.as_ref().map(|file| file.state());
+                let keep = state.as_ref().is_some_and(|state| state.openers > 0);
+                let result = self.meta.rename(from, to, mode, replaced, keep, now());
+                if let (Ok((Some(removed), _)), Some(state)) = (&result, &mut state) {
+                    self.after_removal(state, removed.clone());
+                }
+                result
+            };
+            if let Some(file) = file {
+                self.table.leave(file);
+            }
+            match result {
+                Err(meta::Error::NotFound) if self.meta.lookup(to.0, to.1).ok().map(|a| a.ino) != replaced => {}
+                result => return Ok(result.map(|_| ())?),
+            }
+        }
+    }
+
+    /// Programs replace a file by writing a new one and renaming it, often without a sync. So that a crash does not leave an empty file where
+    /// there was a full one, the new one's content is committed first.
+    fn commit_before_replacing(&self, from: (u64, &[u8]), replaced: Option<u64>, mode: RenameMode) -> Result<()> {
+        if replaced.is_none() || mode != RenameMode::Replace {
+            return Ok(());
+        }
+        let Ok(attributes) = self.meta.lookup(from.0, from.1) else { return Ok(()) };
+        if let Some(file) = self.table.find(attributes.ino) {
+            let done = self.commit(std::slice::from_ref(&file), false);
+            self.table.leave(file);
+            done?;
+        }
+        Ok(())
+    }
+
+    /// The next entries of a directory behind a cookie, 0 for the beginning; fewer than `limit` only at the end.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+        let mut listed = self.meta.list(parent, cookie, limit)?;
+        listed.iter_mut().for_each(|entry| entry.attributes = self.with_buffer(entry.attributes));
+        Ok(listed)
+    }
+
+    /// The directory that a directory is in; the root is in itself.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn parent(&self, ino: u64) -> Result<u64> {
+        Ok(self.meta.parent(ino)?)
+    }
+
+    /// An extended attribute.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.meta.attribute(ino, name)?)
+    }
+
+    /// The names of the extended attributes.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        Ok(self.meta.attribute_names(ino)?)
+    }
+
+    /// Sets an extended attribute; `must_exist` says whether it must be there, or must not.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::set_attribute`].
+    pub fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
+        self.writable()?;
+        self.meta.set_attribute(ino, name, value, must_exist, now())?;
+        Ok(())
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        self.meta.remove_attribute(ino, name, now())?;
+        Ok(())
+    }
+
+    /// Counts one more opener of a file or directory. Every `open` has a `close`.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn open(&self, ino: u64) -> Result<()> {
+        let file = self.table.enter(ino);
+        let opened = {
+            let mut state = file.state();
+            // Asked under the lock: a removal that comes later sees that it is open.
+            let there = if state.gone { Err(meta::Error::NotFound) } else { self.meta.attributes(ino).map(|_| ()) };
+            state.openers += u32::from(there.is_ok());
+            there
+        };
+        self.table.leave(file);
+        opened.map_err(|error| if error == meta::Error::NotFound { Error::Stale } else { error.into() })
+    }
+
+    /// One opener less. The last one takes a file without a name with it.
+    pub fn close(&self, ino: u64) {
+        let Some(file) = self.table.find(ino) else { return };
+        {
+            let mut state = file.state();
+            state.openers = state.openers.saturating_sub(1);
+            if state.openers == 0 && state.orphan {
+                state.orphan = false;
+                self.forget_content(&mut state);
+                self.collector.add_orphan(ino);
+            }
+        }
+        self.table.leave(file);
+    }
+}

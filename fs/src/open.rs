@@ -1,0 +1,429 @@
+//! Making a volume, opening and closing it.
+
+use crate::label::{Label, Member, POINTER, Role};
+use crate::store::{BLOCK_BYTES, Options, RESERVE_BYTES, Store};
+use crate::{Error, FileSystem, Result, background, collect, file, limits, now};
+use meta::journal::{Journaled, Limits};
+use meta::kv::{Index, MemoryIndex, RedbIndex};
+use plan::TargetId;
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use volume::Targets;
+use volume::format::VolumeId;
+use volume::target::{Disk, Target};
+
+/// The index of the metadata in the volume directory. It is made again when it is lost.
+pub(crate) const INDEX: &str = "index.redb";
+/// The first data in flight that makes writers wait.
+const MEMORY_BYTES: u64 = 128 << 20;
+/// The number of the first stripe after an opening is that of the opening, times this.
+const STRIPES_PER_OPENING: u64 = 1 << 40;
+
+/// A volume to be made.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// What its owner calls it.
+    pub name: String,
+    /// The code.
+    pub code: String,
+    /// The length that a chunk may have.
+    pub chunk_bytes: u32,
+    /// How many targets must have a stripe before it is acknowledged; None: one more than k, or k when m is 0.
+    pub durability: Option<usize>,
+    /// Directories, at least as many as the code has blocks.
+    pub targets: Vec<PathBuf>,
+}
+
+/// How a volume is opened.
+#[derive(Default)]
+pub struct OpenOptions {
+    /// Nothing is changed, neither in the volume nor on its targets.
+    pub read_only: bool,
+    /// Hears of what goes wrong without being an error to anybody.
+    pub warn: Option<Box<dyn Fn(&str) + Send + Sync>>,
+}
+
+/// What is known of an open volume.
+pub(crate) struct Opened {
+    pub directory: PathBuf,
+    pub label: Mutex<Label>,
+    pub read_only: bool,
+    pub warn: Option<Box<dyn Fn(&str) + Send + Sync>>,
+    /// Targets that were not found, and why.
+    pub missing: Mutex<HashMap<TargetId, String>>,
+    /// Keeps others from opening it.
+    pub _lock: std::fs::File,
+}
+
+impl Opened {
+    pub fn warn(&self, what: &str) {
+        if let Some(warn) = &self.warn {
+            warn(what);
+        }
+    }
+
+    pub fn label(&self) -> Label {
+        self.label.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn random_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    // Never all zeroes, which is no id.
+    id[0] = 1;
+    fastrand::Rng::new().fill(&mut id[1..]);
+    id
+}
+
+/// Who makes a volume owns its root directory.
+fn owner() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+fn hexadecimal(id: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*id))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|why| Error::Invalid(format!("{}: {why}", volume::Shown(path))))
+}
+
+/// Locks a volume directory, so that it is open once.
+pub(crate) fn lock(directory: &Path) -> Result<std::fs::File> {
+    use rustix::fs::{FlockOperation, flock};
+    let cannot = |why: &dyn std::fmt::Display| {
+        Error::Conflict(format!("cannot lock the volume {}: {why}", volume::Shown(directory)))
+    };
+    let file = std::fs::File::open(directory).map_err(|why| cannot(&why))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Conflict(format!(
+            "the volume {} is open in another process; if it is mounted, use the mount point",
+            volume::Shown(directory)
+        ))),
+        Err(why) => Err(cannot(&why)),
+    }
+}
+
+impl Create {
+    /// Makes the volume: labels on its targets, a pointer in `directory`, and a root directory.
+    ///
+    /// # Errors
+    /// When the code cannot be used, there are too few targets or one is in use, or something cannot be written.
+    pub fn run(&self, directory: &Path) -> Result<()> {
+        let code = ec::parse(&self.code).map_err(|why| Error::Invalid(why.to_string()))?;
+        let shape = code.shape();
+        if self.targets.len() < shape.blocks() {
+            return Err(Error::Invalid(format!(
+                "{} needs {} directories, one for each block of a stripe, and {} were given",
+                code.spec(),
+                shape.blocks(),
+                self.targets.len()
+            )));
+        }
+        let wanted = self.durability.unwrap_or(shape.k + usize::from(shape.m > 0));
+        if !(shape.k..=shape.blocks()).contains(&wanted) {
+            return Err(Error::Invalid(format!(
+                "durability must be between {} and {}, the data blocks and all blocks of {}",
+                shape.k,
+                shape.blocks(),
+                code.spec()
+            )));
+        }
+        let least = 2 * (BLOCK_BYTES as u32 + 65_536);
+        if self.chunk_bytes < least || self.chunk_bytes > 1 << 30 {
+            return Err(Error::Invalid(format!("a chunk can have {least} bytes to 1 GiB")));
+        }
+        if directory.join(POINTER).exists() {
+            return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
+        }
+        let targets: Vec<PathBuf> = self.targets.iter().map(|path| absolute(path)).collect::<Result<_>>()?;
+        let label = Label {
+            format: 1,
+            volume: hexadecimal(&random_id()),
+            name: self.name.clone(),
+            code: code.spec().to_string(),
+            chunk_bytes: self.chunk_bytes,
+            durability: wanted,
+            generation: 1,
+            target: None,
+            targets: targets
+                .iter()
+                .enumerate()
+                .map(|(number, path)| Member { id: TargetId(number as u16), path: path.clone(), role: Role::Active })
+                .collect(),
+        };
+        let disks: Vec<Disk> = targets.iter().map(|path| Disk::format(path)).collect::<std::result::Result<_, _>>()?;
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
+        for (disk, member) in disks.iter().zip(&label.targets) {
+            label.write(disk, member.id).map_err(|why| cannot_write(&member.path, &why))?;
+        }
+        let disks =
+            disks.into_iter().zip(&label.targets).map(|(disk, member)| (member.id, Arc::new(disk) as Arc<dyn Target>));
+        begin(&label, disks.collect())?;
+        label.write_pointer(directory).map_err(|why| cannot_write(directory, &why))
+    }
+}
+
+/// Begins the metadata of a new volume, with a root directory in it.
+pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) -> Result<()> {
+    let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
+    let journal = Arc::new(Journaled::create(meta::journal::Options {
+        volume: label.id()?,
+        targets,
+        mirrors: code.shape().m + 1,
+        index: Box::new(MemoryIndex::default()),
+        merge: meta::MERGE,
+        limits: Limits::default(),
+        accept_loss: false,
+    })?);
+    meta::Meta::open(journal.clone(), owner(), now())?;
+    Ok(journal.close()?)
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> Error {
+    Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(path)))
+}
+
+/// The targets of a volume that were found, and those that were not, with the reason.
+pub(crate) struct Found {
+    pub label: Label,
+    pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
+    missing: Vec<(TargetId, String)>,
+}
+
+/// Opens the targets that a label names.
+pub(crate) fn find(pointer: Label) -> Result<Found> {
+    let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
+    let mut missing = HashMap::new();
+    let mut newest = pointer.clone();
+    for member in pointer.members() {
+        match open_target(&member.path, &pointer.volume, Some(member.id)) {
+            Ok((disk, label)) => {
+                if label.generation > newest.generation {
+                    newest = label;
+                }
+                disks.insert(member.id, disk);
+            }
+            // Somebody else works on it: going on without it would harm it.
+            Err(error @ Error::Conflict(_)) => return Err(error),
+            Err(error) => _ = missing.insert(member.id, error.to_string()),
+        }
+    }
+    // A newer label may name targets that the pointer does not know.
+    if newest.generation > pointer.generation {
+        for member in newest.members() {
+            if !disks.contains_key(&member.id)
+                && let Ok((disk, _)) = open_target(&member.path, &newest.volume, Some(member.id))
+            {
+                missing.remove(&member.id);
+                disks.insert(member.id, disk);
+            }
+        }
+    }
+    let members: Vec<TargetId> = newest.members().map(|member| member.id).collect();
+    disks.retain(|id, _| members.contains(id));
+    let missing = members.into_iter().filter(|id| !disks.contains_key(id)).map(|id| {
+        let why = missing.remove(&id).unwrap_or_else(|| "it was not found".into());
+        (id, why)
+    });
+    Ok(Found { missing: missing.collect(), label: newest, disks })
+}
+
+/// Opens a directory that is a target of a volume.
+pub(crate) fn open_target(path: &Path, volume: &str, id: Option<TargetId>) -> Result<(Arc<dyn Target>, Label)> {
+    let shown = volume::Shown(path).to_string();
+    let disk = Disk::open(path)?;
+    let label =
+        Label::read(&disk, &shown)?.ok_or_else(|| Error::Invalid(format!("{shown} is no target of a volume")))?;
+    if label.volume != volume || id.is_some() && label.target != id {
+        return Err(Error::Invalid(format!("{shown} is a target of another volume, or another target of this one")));
+    }
+    disk.lock()?;
+    Ok((Arc::new(disk), label))
+}
+
+impl FileSystem {
+    /// Opens a volume.
+    ///
+    /// # Errors
+    /// When it is none, is open elsewhere, is of a newer format, or too few of its targets are there.
+    pub fn open_volume(directory: &Path, options: OpenOptions) -> Result<Arc<Self>> {
+        let pointer = Label::read_pointer(directory)?;
+        let guard = lock(directory)?;
+        let found = find(pointer)?;
+        let index: Box<dyn Index> =
+            if options.read_only { Box::new(MemoryIndex::default()) } else { Self::index(&directory.join(INDEX))? };
+        Self::open_with(directory, found, index, options, guard)
+    }
+
+    /// The index of the metadata; one that is damaged is made again.
+    fn index(path: &Path) -> Result<Box<dyn Index>> {
+        match RedbIndex::open(path) {
+            Ok(index) => Ok(Box::new(index)),
+            Err(_) => {
+                let _ = std::fs::remove_file(path);
+                Ok(Box::new(RedbIndex::open(path)?))
+            }
+        }
+    }
+
+    fn open_with(
+        directory: &Path,
+        found: Found,
+        index: Box<dyn Index>,
+        options: OpenOptions,
+        lock: std::fs::File,
+    ) -> Result<Arc<Self>> {
+        let Found { label, disks, missing } = found;
+        let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
+        let shape = code.shape();
+        let volume = label.id()?;
+        let targets = Arc::new(Targets::new());
+        for (&id, disk) in &disks {
+            targets.add(id, disk.clone());
+        }
+        let journal = Arc::new(Journaled::open(meta::journal::Options {
+            volume,
+            targets: disks.iter().map(|(&id, disk)| (id, disk.clone())).collect(),
+            mirrors: shape.m + 1,
+            index,
+            merge: meta::MERGE,
+            limits: Limits::default(),
+            accept_loss: false,
+        })?);
+        let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
+        let opening: u64 = meta.setting("openings")?.unwrap_or(0);
+        let store_options =
+            Options { volume: VolumeId(volume), code, chunk_bytes: label.chunk_bytes, durability: label.durability };
+        let store = Store::new(targets, meta.clone(), store_options, (opening + 1) * STRIPES_PER_OPENING);
+        for member in label.members().filter(|member| member.role != Role::Active) {
+            store.close_target(member.id, true);
+        }
+        let opened = Opened {
+            directory: absolute(directory)?,
+            label: Mutex::new(label),
+            read_only: options.read_only,
+            warn: options.warn,
+            missing: Mutex::new(missing.iter().cloned().collect()),
+            _lock: lock,
+        };
+        for (id, why) in missing {
+            opened.warn(&format!("target {} is missing: {why}", id.0));
+        }
+        let fs = Arc::new(Self {
+            meta,
+            journal,
+            store,
+            table: file::Table::new(),
+            memory: limits::Memory::new(MEMORY_BYTES),
+            room: limits::Room::default(),
+            collector: collect::Collector::default(),
+            inline: collect::Inline::default(),
+            background: background::Background::new(),
+            volume: opened,
+            closed: AtomicBool::new(false),
+        });
+        fs.look_at_room();
+        if !fs.volume.read_only {
+            fs.meta.put_setting("openings", &(opening + 1))?;
+            fs.clean_up()?;
+        }
+        fs.background.start(&fs);
+        Ok(fs)
+    }
+
+    /// Takes away what a crash left: files that were open without a name, and stripes that no transaction names.
+    fn clean_up(&self) -> Result<()> {
+        for ino in self.meta.orphans()? {
+            self.collector.add_orphan(ino);
+        }
+        let mut from = 0;
+        loop {
+            let sets = self.meta.sets(from, 256)?;
+            let Some((last, _)) = sets.last() else { return Ok(()) };
+            from = last + 1;
+            for (set, record) in sets {
+                let dead = self.meta.stripes(set)?.into_iter().filter(|(_, stripe)| stripe.live == 0);
+                let dead = dead.map(|(record, stripe)| meta::DeadStripe { set, record, block: stripe.block });
+                self.collector.add(dead.collect(), 0);
+                if !record.sealed {
+                    self.meta.change_set(set, |record| record.sealed = true)?;
+                    self.punch_orphans(set)?;
+                }
+                self.delete_if_empty(set)?;
+            }
+        }
+    }
+
+    /// Punches what no transaction names out of a set that was open when the volume was not closed.
+    fn punch_orphans(&self, set: u64) -> Result<()> {
+        let layout = self.store.layout(set)?;
+        let mut gaps = Vec::new();
+        let mut at = volume::format::CHUNK_HEADER_BYTES as u64;
+        for (record, stripe) in self.meta.stripes(set)? {
+            let range = volume::record_range(record, stripe.block);
+            if at < range.start {
+                gaps.push(at..range.start);
+            }
+            at = range.end;
+        }
+        gaps.push(at..u64::from(self.volume.label().chunk_bytes).max(at + 1));
+        for (position, place) in layout.places.iter().enumerate() {
+            let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
+            let file = volume::target::TargetFile::Chunk { set, position: position as u16 };
+            for gap in &gaps {
+                let _ = target.punch(file, gap.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks how much room there is. Targets on one file system share it.
+    pub(crate) fn look_at_room(&self) {
+        let shape = self.store.options.code.shape();
+        let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for id in self.store.targets.ids() {
+            if let Ok(space) = self.store.targets.space(id) {
+                systems.insert(space.system, (space.total, space.free.saturating_sub(RESERVE_BYTES)));
+            }
+        }
+        let (total, free) = systems.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let user = |bytes: u64| bytes / shape.blocks() as u64 * shape.k as u64;
+        self.room.set(user(total), user(free));
+    }
+
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Commits everything and closes the volume. Whoever still holds it gets errors.
+    ///
+    /// # Errors
+    /// When something could not be committed.
+    pub fn close_volume(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.background.stop();
+        let done = if self.volume.read_only {
+            Ok(())
+        } else {
+            self.sync_all().and_then(|()| self.collect(true)).and_then(|()| self.store.seal_open())
+        };
+        let closed = self.journal.close().map_err(Error::from);
+        done.and(closed)
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        // Whoever wants to hear of errors calls `close`.
+        let _ = self.close_volume();
+    }
+}

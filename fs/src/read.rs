@@ -1,0 +1,131 @@
+//! Reading, and looking for data and holes.
+
+use crate::{Error, FileSystem, Result};
+use meta::Kind;
+use plan::extent::{Piece, pieces};
+use plan::{Extent, ExtentMap, Place};
+use std::ops::Range;
+
+/// How often a read begins anew when the stripes that it was to read were given up under it.
+const ATTEMPTS: usize = 5;
+
+/// What `lseek` looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Data.
+    Data,
+    /// A hole; the end of the file is one.
+    Hole,
+}
+
+impl FileSystem {
+    /// Reads from a file; returns how many bytes there were: fewer only at its end.
+    ///
+    /// # Errors
+    /// When the file is gone, is no regular one, or too much of its data is lost.
+    pub fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let file = self.table.enter(ino);
+        let result = (|| {
+            for attempt in 1.. {
+                let (size, over) = {
+                    let state = self.sized(&file)?;
+                    let size = state.buffer.size.unwrap_or(0);
+                    let range = offset.min(size)..size.min(offset.saturating_add(into.len() as u64));
+                    (range.end - range.start, state.buffer.read(range))
+                };
+                let into = &mut into[..size as usize];
+                // The buffer was looked at first: what a commit moves meanwhile is in both.
+                match self.fill_pieces(ino, offset, over, into) {
+                    Ok(()) => return Ok(into.len()),
+                    // What was read may have been overwritten and given up meanwhile; the second look shows where it is now.
+                    Err(error) if attempt == ATTEMPTS => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            unreachable!("the loop returns")
+        })();
+        self.table.leave(file);
+        result
+    }
+
+    fn fill_pieces(&self, ino: u64, offset: u64, over: Vec<Piece>, into: &mut [u8]) -> Result<()> {
+        for piece in over {
+            let part = &mut into[(piece.range.start - offset) as usize..(piece.range.end - offset) as usize];
+            if let Some(place) = &piece.place {
+                self.fill_place(place, part)?;
+                continue;
+            }
+            let start = piece.range.start;
+            let extents = self.meta.extents(ino, piece.range.clone())?;
+            for piece in pieces(&extents, piece.range) {
+                let part = &mut part[(piece.range.start - start) as usize..(piece.range.end - start) as usize];
+                match &piece.place {
+                    Some(place) => self.fill_place(place, part)?,
+                    None => part.fill(0),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fill_place(&self, place: &Place, into: &mut [u8]) -> Result<()> {
+        match place {
+            Place::Stripe(span) => self.store.read(*span, into)?,
+            Place::Bytes(bytes) => into.copy_from_slice(bytes),
+            Place::Zero => into.fill(0),
+        }
+        Ok(())
+    }
+
+    /// The offset of the next data or hole at or behind `offset`.
+    ///
+    /// # Errors
+    /// `NoData` when there is none.
+    pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
+        let attributes = self.attributes(ino)?;
+        if attributes.kind != Kind::File {
+            return Err(Error::Meta(meta::Error::Invalid("not a regular file")));
+        }
+        let size = attributes.size;
+        if offset >= size {
+            return Err(Error::NoData);
+        }
+        let data = self.data(ino, offset..size)?;
+        match what {
+            Seek::Data => data.first().map(|range| range.start).ok_or(Error::NoData),
+            Seek::Hole => {
+                let mut at = offset;
+                for range in data {
+                    if range.start > at {
+                        break;
+                    }
+                    at = range.end;
+                }
+                Ok(at.min(size))
+            }
+        }
+    }
+
+    /// The ranges of a file that have data, in order. Room that was only set aside counts as a hole.
+    fn data(&self, ino: u64, range: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let covered = self.table.find(ino).map(|file| {
+            let covered = self.change_buffer(&mut file.state(), |buffer| buffer.covered());
+            self.table.leave(file);
+            covered
+        });
+        let mut map: ExtentMap = self
+            .meta
+            .extents(ino, range.clone())?
+            .into_iter()
+            .filter(|extent| extent.place != Place::Zero)
+            .map(|extent| Extent { place: Place::Zero, ..extent })
+            .collect();
+        for covered in covered.unwrap_or_default() {
+            let extent = Extent { offset: covered.start, length: covered.end - covered.start, place: Place::Zero };
+            if let Some(extent) = extent.clip(&range) {
+                map.insert(extent);
+            }
+        }
+        Ok(map.iter().map(Extent::range).collect())
+    }
+}

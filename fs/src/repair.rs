@@ -1,0 +1,122 @@
+//! Repair: chunk set by chunk set, the least redundant first; what is made again is checked before it counts.
+
+use crate::{FileSystem, Result};
+use meta::SetRecord;
+use plan::TargetId;
+use plan::repair::{Degraded, destinations, order};
+use std::collections::BTreeMap;
+use volume::Control;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default)]
+pub struct Repaired {
+    /// Chunks that were made again.
+    pub chunks: usize,
+    /// Bytes of blocks that were made again.
+    pub bytes: u64,
+    /// Blocks that were checked against a survivor that they were not made from.
+    pub witnessed: u64,
+    /// Blocks for which there was no such survivor.
+    pub unwitnessed: u64,
+    /// Chunk sets that could not be repaired, and why.
+    pub failed: Vec<(u64, String)>,
+}
+
+impl FileSystem {
+    /// Makes everything again that is known to be missing or damaged: chunks on targets that are gone, and what readers, writers and
+    /// verifications found.
+    ///
+    /// # Errors
+    /// When it was cancelled or the metadata cannot be written; a chunk set that cannot be repaired is in the result.
+    pub fn repair(&self, control: &Control) -> Result<Repaired> {
+        self.repair_where(control, |_, _| Vec::new())
+    }
+
+    /// As `repair`, and moves chunks that `leave` names to other targets.
+    pub(crate) fn repair_where(
+        &self,
+        control: &Control,
+        leave: impl Fn(u64, &SetRecord) -> Vec<usize>,
+    ) -> Result<Repaired> {
+        self.writable()?;
+        // The open set goes on changing: it is sealed, so that nothing is left out.
+        self.store.seal_open()?;
+        self.sync_all()?;
+        for (set, position) in self.store.take_damaged() {
+            self.meta.queue_repair(set, &[position])?;
+        }
+        let queue: BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let mut degraded = Vec::new();
+        let mut total = 0;
+        self.each_set(|set, record| {
+            // Those that leave come first: when there is a place for one only, it is theirs.
+            let mut lost = leave(set, record);
+            let others = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
+            lost.extend(others.into_iter().filter(|position| !lost.contains(position)).collect::<Vec<_>>());
+            if !lost.is_empty() {
+                let stripes = self.meta.stripes(set)?;
+                total += stripes.iter().map(|(_, s)| u64::from(s.block)).sum::<u64>() * lost.len() as u64;
+                degraded.push(Degraded { set, places: record.places.clone(), lost });
+            }
+            Ok(())
+        })?;
+        order(&mut degraded);
+        control.start(total);
+        let mut done = Repaired::default();
+        for set in degraded {
+            control.go_on()?;
+            if let Err(error) = self.repair_set(&set, &mut done, control) {
+                if matches!(error, crate::Error::Volume(volume::Error::Interrupted)) {
+                    return Err(error);
+                }
+                done.failed.push((set.set, error.to_string()));
+            }
+        }
+        self.forget_drained()?;
+        Ok(done)
+    }
+
+    fn repair_set(&self, degraded: &Degraded, done: &mut Repaired, control: &Control) -> Result<()> {
+        let set = degraded.set;
+        // A set without stripes has nothing to repair.
+        if self.meta.stripes(set)?.is_empty() && self.delete_if_empty(set)? {
+            return Ok(());
+        }
+        let stripes: Vec<(u32, u32)> = self.meta.stripes(set)?.iter().map(|(r, s)| (*r, s.block)).collect();
+        let need = stripes.last().map_or(0, |&(record, block)| volume::record_range(record, block).end);
+        let destinations = destinations(degraded, &self.store.candidates(), need);
+        let (mut wanted, mut homeless) = (Vec::new(), 0);
+        for (&position, destination) in degraded.lost.iter().zip(destinations) {
+            match destination {
+                Some(target) => wanted.push((position, target)),
+                None => homeless += 1,
+            }
+        }
+        let layout = self.store.layout(set)?;
+        if !wanted.is_empty() {
+            let report = volume::rebuild(&self.store.targets, &layout, &stripes, &wanted, control)?;
+            let made: Vec<(u16, TargetId)> = wanted.iter().map(|&(p, target)| (p as u16, target)).collect();
+            let seq = self.meta.repaired(set, &made)?;
+            self.meta.sync(seq)?;
+            self.store.forget_layout(set);
+            // A chunk that was moved leaves its old place.
+            for &(position, target) in &wanted {
+                if let Some(old) = layout.places[position].filter(|&old| old != target)
+                    && let Some(old) = self.store.targets.get(old)
+                {
+                    let _ = old.remove(volume::target::TargetFile::Chunk { set, position: position as u16 });
+                }
+            }
+            done.chunks += wanted.len();
+            done.bytes += report.bytes;
+            done.witnessed += report.witnessed;
+            done.unwitnessed += report.unwitnessed;
+        }
+        if homeless > 0 {
+            return Err(crate::Error::Invalid(format!(
+                "{homeless} of its chunks have no target to go to; add one with weft target add or replace"
+            )));
+        }
+        Ok(())
+    }
+}

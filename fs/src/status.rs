@@ -1,0 +1,199 @@
+//! How a volume is: room, targets, and what it survives.
+
+use crate::label::Role;
+use crate::{FileSystem, Result, Usage};
+use meta::SetRecord;
+use plan::TargetId;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A volume, looked at.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// What its owner calls it.
+    pub name: String,
+    /// Its code.
+    pub code: String,
+    /// Room and files.
+    pub usage: Usage,
+    /// Bytes that files refer to.
+    pub bytes: u64,
+    /// Its targets.
+    pub targets: Vec<TargetStatus>,
+    /// Chunk sets.
+    pub sets: usize,
+    /// Chunk sets by how many more targets they can lose: the first number is that of sets that survive none. Sets whose data is lost are in `lost`.
+    pub survive: Vec<usize>,
+    /// Chunk sets of which too little is left.
+    pub lost: usize,
+    /// Chunk sets that wait for repair.
+    pub to_repair: usize,
+    /// Targets that have the metadata, and how many should.
+    pub mirrors: (usize, usize),
+    /// The last thing that went wrong with the metadata.
+    pub metadata_error: Option<String>,
+}
+
+/// A target, looked at.
+#[derive(Clone, Debug)]
+pub struct TargetStatus {
+    /// Its number.
+    pub id: TargetId,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is used for.
+    pub role: Role,
+    /// What is wrong with it; None when nothing is.
+    pub problem: Option<String>,
+    /// Room on its file system, and how much of it is free.
+    pub room: Option<(u64, u64)>,
+    /// Chunks that should be on it.
+    pub chunks: usize,
+}
+
+impl Status {
+    /// Whether nothing is wrong and everything survives the loss of as many targets as it should.
+    pub fn is_healthy(&self) -> bool {
+        self.lost == 0
+            && self.to_repair == 0
+            && self.targets.iter().all(|target| target.problem.is_none())
+            && self.survive.iter().rev().skip(1).all(|&sets| sets == 0)
+            && self.mirrors.0 >= self.mirrors.1
+    }
+}
+
+/// A file with less redundancy than it should have.
+#[derive(Clone, Debug)]
+pub struct AtRisk {
+    /// Its path, or its number where it has none.
+    pub path: Vec<u8>,
+    /// How many more targets it can lose; None when some of it is lost already.
+    pub survives: Option<usize>,
+}
+
+impl FileSystem {
+    /// The positions of a set that are not there, as far as is known without reading them.
+    pub(crate) fn lost_positions(&self, record: &SetRecord, queued: &[u16]) -> Vec<usize> {
+        let there = |place: &Option<TargetId>| place.is_some_and(|id| self.store.targets.is_usable(id));
+        (0..record.places.len()).filter(|&p| !there(&record.places[p]) || queued.contains(&(p as u16))).collect()
+    }
+
+    /// How many more targets a set can lose; None when it is lost.
+    pub(crate) fn survives(&self, record: &SetRecord, lost: &[usize]) -> Result<Option<usize>> {
+        let layout = self.store.layout_of(0, record)?;
+        let code = &layout.code;
+        if lost.is_empty() {
+            return Ok(Some(code.tolerates()));
+        }
+        let have: Vec<usize> = (0..record.places.len()).filter(|p| !lost.contains(p)).collect();
+        let recoverable = code.repair(lost, &have).is_ok();
+        // Any `tolerates` losses can be repaired, so what is left of them can still be lost.
+        Ok(recoverable.then(|| code.tolerates().saturating_sub(lost.len())))
+    }
+
+    /// Calls `each` for every chunk set.
+    pub(crate) fn each_set(&self, mut each: impl FnMut(u64, &SetRecord) -> Result<()>) -> Result<()> {
+        let mut from = 0;
+        loop {
+            let sets = self.meta.sets(from, 256)?;
+            let Some((last, _)) = sets.last() else { return Ok(()) };
+            from = last + 1;
+            for (set, record) in &sets {
+                each(*set, record)?;
+            }
+        }
+    }
+
+    /// Looks at the volume; reads no data.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn status(&self) -> Result<Status> {
+        self.look_at_room();
+        let label = self.volume.label();
+        let tolerates = self.store.options.code.tolerates();
+        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
+        let mut chunks = std::collections::BTreeMap::<TargetId, usize>::new();
+        self.each_set(|set, record| {
+            sets += 1;
+            record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += 1);
+            let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
+            to_repair += usize::from(!gone.is_empty());
+            match self.survives(record, &gone)? {
+                Some(more) => survive[more.min(tolerates)] += 1,
+                None => lost += 1,
+            }
+            Ok(())
+        })?;
+        let targets = label.members().map(|member| TargetStatus {
+            id: member.id,
+            path: member.path.clone(),
+            role: member.role,
+            problem: self.problem(member.id),
+            room: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),
+            chunks: chunks.get(&member.id).copied().unwrap_or(0),
+        });
+        let journal = self.journal.status();
+        Ok(Status {
+            name: label.name.clone(),
+            code: label.code.clone(),
+            usage: self.usage()?,
+            bytes: u64::try_from(self.meta.totals()?.bytes).unwrap_or(0),
+            targets: targets.collect(),
+            sets,
+            survive,
+            lost,
+            to_repair,
+            mirrors: (journal.mirrors.len(), journal.wanted),
+            metadata_error: journal.last_error,
+        })
+    }
+
+    /// What is wrong with a target.
+    fn problem(&self, id: TargetId) -> Option<String> {
+        let Some(target) = self.store.targets.get(id) else {
+            let missing = self.volume.missing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            return Some(missing.get(&id).cloned().unwrap_or_else(|| "it is not there".into()));
+        };
+        if let Err(why) = target.space() {
+            return Some(why.to_string());
+        }
+        self.store.targets.error(id)
+    }
+
+    /// The files that can lose fewer targets than they should, and those of which something is lost.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn at_risk(&self, mut each: impl FnMut(AtRisk)) -> Result<()> {
+        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let mut weak = std::collections::BTreeMap::new();
+        self.each_set(|set, record| {
+            let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
+            let survives = self.survives(record, &gone)?;
+            if survives.is_none_or(|more| more < self.store.options.code.tolerates()) {
+                weak.insert(set, survives);
+            }
+            Ok(())
+        })?;
+        if weak.is_empty() {
+            return Ok(());
+        }
+        self.meta.each_file(|ino| -> Result<()> {
+            let sets: BTreeSet<u64> = self.meta.sets_of(ino)?;
+            let worst =
+                sets.iter().filter_map(|set| weak.get(set)).min_by_key(|survives| survives.map_or(0, |n| n + 1));
+            if let Some(&survives) = worst {
+                each(AtRisk { path: self.name_of(ino), survives });
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// A path of a file, or its number where it has several names.
+    pub(crate) fn name_of(&self, ino: u64) -> Vec<u8> {
+        self.meta.path(ino).unwrap_or_else(|| format!("inode {ino}").into_bytes())
+    }
+}

@@ -1,0 +1,282 @@
+//! Stripes on the targets: which chunk set is written to, and where the others are.
+
+use crate::{Error, Result};
+use ec::Code;
+use meta::{Meta, SetRecord};
+use plan::placement::{Candidate, place};
+use plan::{Span, TargetId};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use volume::format::VolumeId;
+use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
+
+/// How long a block is at most.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+/// What is left free on every target, so that deleting, repairing and committing are possible on a full volume.
+pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
+
+/// What a store is made of.
+pub(crate) struct Options {
+    pub volume: VolumeId,
+    pub code: Arc<dyn Code>,
+    pub chunk_bytes: u32,
+    /// How many targets must have a stripe before it is acknowledged.
+    pub durability: usize,
+}
+
+/// Where a stripe is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    pub set: u64,
+    pub record: u32,
+    pub block: u32,
+}
+
+/// The chunk sets of a volume.
+pub(crate) struct Store {
+    pub targets: Arc<Targets>,
+    pub meta: Arc<Meta>,
+    pub options: Options,
+    pub pool: Arc<BufferPool>,
+    /// The set that is written to.
+    open: Mutex<Option<Arc<SetWriter>>>,
+    /// Sets that may have stripes that are not durable.
+    unsynced: Mutex<Vec<Arc<SetWriter>>>,
+    layouts: RwLock<HashMap<u64, Arc<SetLayout>>>,
+    codes: Mutex<HashMap<String, Arc<dyn Code>>>,
+    /// Targets that new sets do not go to.
+    closed: Mutex<HashSet<TargetId>>,
+    sequence: AtomicU64,
+    /// Stripes that were found damaged: the set and the position.
+    damaged: Mutex<HashSet<(u64, u16)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    pub fn new(targets: Arc<Targets>, meta: Arc<Meta>, options: Options, first_sequence: u64) -> Self {
+        let stripe = options.code.shape().k * BLOCK_BYTES;
+        Self {
+            targets,
+            meta,
+            pool: Arc::new(BufferPool::new(&*options.code, stripe, 16)),
+            options,
+            open: Mutex::default(),
+            unsynced: Mutex::default(),
+            layouts: RwLock::default(),
+            codes: Mutex::default(),
+            closed: Mutex::default(),
+            sequence: AtomicU64::new(first_sequence),
+            damaged: Mutex::default(),
+        }
+    }
+
+    /// User data of a full stripe of one file: what is left of it is for the manifest.
+    pub fn stripe_bytes(&self) -> usize {
+        self.options.code.shape().k * BLOCK_BYTES - 4096
+    }
+
+    /// The code of a set.
+    fn code(&self, spec: &str) -> Result<Arc<dyn Code>> {
+        if spec == self.options.code.spec().to_string() {
+            return Ok(self.options.code.clone());
+        }
+        let mut codes = lock(&self.codes);
+        if let Some(code) = codes.get(spec) {
+            return Ok(code.clone());
+        }
+        let code = ec::parse(spec).map_err(|why| Error::Invalid(why.to_string()))?;
+        codes.insert(spec.into(), code.clone());
+        Ok(code)
+    }
+
+    /// Where the chunks of a set are.
+    pub fn layout(&self, set: u64) -> Result<Arc<SetLayout>> {
+        if let Some(layout) = self.layouts.read().unwrap_or_else(PoisonError::into_inner).get(&set) {
+            return Ok(layout.clone());
+        }
+        let layout = Arc::new(self.layout_of(set, &self.meta.set(set)?)?);
+        self.layouts.write().unwrap_or_else(PoisonError::into_inner).insert(set, layout.clone());
+        Ok(layout)
+    }
+
+    pub fn layout_of(&self, set: u64, record: &SetRecord) -> Result<SetLayout> {
+        let code = self.code(&record.code)?;
+        Ok(SetLayout { volume: self.options.volume, set, code, places: record.places.clone() })
+    }
+
+    /// Forgets where a set is: it changed.
+    pub fn forget_layout(&self, set: u64) {
+        self.layouts.write().unwrap_or_else(PoisonError::into_inner).remove(&set);
+    }
+
+    /// The targets that new chunks can go to.
+    pub fn candidates(&self) -> Vec<Candidate> {
+        let closed = lock(&self.closed).clone();
+        let usable = self.targets.ids().into_iter().filter(|id| !closed.contains(id) && self.targets.is_healthy(*id));
+        let room = |id: TargetId| self.targets.space(id).ok().map(|s| s.free.saturating_sub(RESERVE_BYTES));
+        usable.filter_map(|id| Some(Candidate { id, free: room(id)? })).collect()
+    }
+
+    /// Puts no more chunks on a target, or does again.
+    pub fn close_target(&self, id: TargetId, closed: bool) {
+        if closed {
+            lock(&self.closed).insert(id);
+        } else {
+            lock(&self.closed).remove(&id);
+        }
+        // The open set may be on it.
+        let _ = self.seal_open();
+    }
+
+    /// Writes a stripe; `buffer` has its data. Not durable before `sync`.
+    pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<Stored> {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        // A set that fails under way is given up for a new one on other targets; as often as there are targets.
+        for attempt in 0.. {
+            let writer = self.writer()?;
+            match writer.append(buffer, sequence, manifest) {
+                Ok(done) => {
+                    let set = writer.layout().set;
+                    if !done.missing.is_empty() {
+                        self.lacks(set, &done.missing)?;
+                        self.give_up(&writer)?;
+                    }
+                    return Ok(Stored { set, record: done.record, block: done.block });
+                }
+                Err((error, back)) => {
+                    self.give_up(&writer)?;
+                    if attempt >= 2 {
+                        return Err(error.into());
+                    }
+                    buffer = back;
+                }
+            }
+        }
+        unreachable!("the loop returns")
+    }
+
+    /// The open set, or a new one when there is none or it is full.
+    fn writer(&self) -> Result<Arc<SetWriter>> {
+        let mut open = lock(&self.open);
+        if let Some(writer) = &*open {
+            if !writer.full() {
+                return Ok(writer.clone());
+            }
+        }
+        if let Some(full) = open.take() {
+            self.seal(&full)?;
+        }
+        let set = self.meta.next_set()?;
+        let shape = self.options.code.shape();
+        let candidates = self.candidates();
+        let need = u64::from(self.options.chunk_bytes).min(1 << 20);
+        let places = place(&candidates, shape.blocks(), set, need);
+        let found = places.iter().flatten().count();
+        if found < shape.k {
+            let why = format!("{found} targets can take data and {} are needed", shape.k);
+            return Err(if candidates.len() < shape.k {
+                Error::Meta(meta::Error::Unavailable(why))
+            } else {
+                Error::Volume(volume::Error::NoSpace("the volume".into()))
+            });
+        }
+        let record = SetRecord { code: self.options.code.spec().to_string(), places, sealed: false, length: 0 };
+        self.meta.put_set(set, &record)?;
+        let layout = self.layout_of(set, &record)?;
+        let lost: Vec<usize> = (0..shape.blocks()).filter(|&p| record.places[p].is_none()).collect();
+        if !lost.is_empty() {
+            self.lacks(set, &lost)?;
+        }
+        // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
+        let spare = self.options.durability.min(found) - shape.k;
+        let writer = Arc::new(SetWriter::create(
+            self.targets.clone(),
+            self.pool.clone(),
+            layout,
+            self.options.chunk_bytes,
+            spare,
+        ));
+        lock(&self.unsynced).push(writer.clone());
+        *open = Some(writer.clone());
+        Ok(writer)
+    }
+
+    /// Queues positions of a set for repair.
+    fn lacks(&self, set: u64, positions: &[usize]) -> Result<()> {
+        let positions: Vec<u16> = positions.iter().map(|&position| position as u16).collect();
+        self.meta.queue_repair(set, &positions)?;
+        Ok(())
+    }
+
+    /// Writes no more to a set that failed.
+    fn give_up(&self, writer: &Arc<SetWriter>) -> Result<()> {
+        let mut open = lock(&self.open);
+        if open.as_ref().is_some_and(|current| Arc::ptr_eq(current, writer)) {
+            *open = None;
+            self.seal(writer)?;
+        }
+        Ok(())
+    }
+
+    fn seal(&self, writer: &SetWriter) -> Result<()> {
+        let length = writer.next_record();
+        self.meta.change_set(writer.layout().set, |record| (record.sealed, record.length) = (true, length))?;
+        Ok(())
+    }
+
+    /// Writes no more to the open set.
+    pub fn seal_open(&self) -> Result<()> {
+        let open = lock(&self.open).take();
+        open.map_or(Ok(()), |writer| self.seal(&writer))
+    }
+
+    /// The set that is written to, if any.
+    pub fn open_set(&self) -> Option<u64> {
+        lock(&self.open).as_ref().map(|writer| writer.layout().set)
+    }
+
+    /// Returns when all stripes that were written before are durable, each on as many targets as asked for.
+    pub fn sync(&self) -> Result<()> {
+        let writers = lock(&self.unsynced).clone();
+        for writer in &writers {
+            let missing = writer.sync()?;
+            if !missing.is_empty() {
+                self.lacks(writer.layout().set, &missing)?;
+                self.give_up(writer)?;
+            }
+        }
+        let open = lock(&self.open).clone();
+        // Only the open one gets more; but one that was opened after the list was copied stays on it.
+        lock(&self.unsynced).retain(|writer| {
+            !writers.iter().any(|synced| Arc::ptr_eq(synced, writer))
+                || open.as_ref().is_some_and(|open| Arc::ptr_eq(open, writer))
+                || writer.has_unsynced()
+        });
+        Ok(())
+    }
+
+    /// Whether a set may get stripes that the metadata does not know yet.
+    pub fn is_in_use(&self, set: u64) -> bool {
+        lock(&self.unsynced).iter().any(|writer| writer.layout().set == set) || self.open_set() == Some(set)
+    }
+
+    /// Reads what is at a span.
+    pub fn read(&self, span: Span, out: &mut [u8]) -> Result<()> {
+        let layout = self.layout(span.set)?;
+        let report = volume::read(&self.targets, &layout, span, out)?;
+        if !report.bad.is_empty() {
+            let mut damaged = lock(&self.damaged);
+            damaged.extend(report.bad.iter().map(|(position, _)| (span.set, *position as u16)));
+        }
+        Ok(())
+    }
+
+    /// The positions that readers found damaged since the last call.
+    pub fn take_damaged(&self) -> Vec<(u64, u16)> {
+        lock(&self.damaged).drain().collect()
+    }
+}

@@ -1,0 +1,223 @@
+//! Growing, emptying and replacing: the targets of a volume.
+
+use crate::label::{Label, Member, Role};
+use crate::open::open_target;
+use crate::repair::Repaired;
+use crate::{Error, FileSystem, Result};
+use plan::TargetId;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use volume::Control;
+use volume::target::Disk;
+
+impl FileSystem {
+    /// The target at a path.
+    fn member(&self, path: &Path) -> Result<Member> {
+        let label = self.volume.label();
+        let wanted = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let same = |member: &&Member| member.path == wanted || member.path == path;
+        label.members().find(same).cloned().ok_or_else(|| {
+            let known: Vec<String> = label.members().map(|m| volume::Shown(&m.path).to_string()).collect();
+            Error::NotFound(format!("{} is no target of this volume; it has {}", volume::Shown(path), known.join(", ")))
+        })
+    }
+
+    /// Changes the label everywhere: on the targets that can be reached, then in the pointer.
+    fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
+        let mut label = self.volume.label.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new = label.clone();
+        change(&mut new);
+        new.generation += 1;
+        for member in new.members() {
+            if let Some(target) = self.store.targets.get(member.id)
+                && let Err(why) = new.write(&*target, member.id)
+            {
+                self.volume.warn(&format!("cannot write the label of {}: {why}", volume::Shown(&member.path)));
+            }
+        }
+        new.write_pointer(&self.volume.directory).map_err(|why| {
+            Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(&self.volume.directory)))
+        })?;
+        *label = new;
+        Ok(())
+    }
+
+    /// Adds a directory to the targets. New chunk sets use it at once.
+    ///
+    /// # Errors
+    /// When it is a target already, of this volume or another, or cannot be written.
+    pub fn add_target(&self, path: &Path) -> Result<TargetId> {
+        self.writable()?;
+        let path: PathBuf = std::path::absolute(path).map_err(|why| Error::Invalid(why.to_string()))?;
+        let label = self.volume.label();
+        let number = label.targets.iter().map(|member| member.id.0 + 1).max().unwrap_or(0);
+        let id = TargetId(number);
+        let disk = Disk::format(&path)?;
+        let first = Label { generation: 0, ..label.clone() };
+        first
+            .write(&disk, id)
+            .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(&path))))?;
+        drop(disk);
+        let (disk, _) = open_target(&path, &label.volume, Some(id))?;
+        self.store.targets.add(id, disk);
+        self.relabel(|label| label.targets.push(Member { id, path, role: Role::Active }))?;
+        self.journal.set_targets(self.journal_targets(None))?;
+        self.store.seal_open()?;
+        self.look_at_room();
+        Ok(id)
+    }
+
+    /// Moves everything from a target to the others and takes it out of the volume. Can be interrupted and called again.
+    ///
+    /// # Errors
+    /// When too few targets would be left, or some chunk has nowhere to go.
+    pub fn drain_target(&self, path: &Path, control: &Control) -> Result<Repaired> {
+        self.writable()?;
+        let member = self.member(path)?;
+        let label = self.volume.label();
+        let others = label.members().filter(|m| m.id != member.id && m.role == Role::Active).count();
+        let need = self.store.options.code.shape().blocks();
+        if others < need {
+            return Err(Error::Invalid(format!(
+                "without {} there would be {others} targets and {} needs {need}; add one first, or use weft target replace",
+                volume::Shown(&member.path),
+                label.code
+            )));
+        }
+        self.set_role(member.id, Role::Draining)?;
+        self.store.close_target(member.id, true);
+        self.leave(&member, control)
+    }
+
+    /// Moves everything to a new directory and takes the old one, which may be dead, out of the volume.
+    ///
+    /// # Errors
+    /// When the new one cannot be added, or something cannot be made again.
+    pub fn replace_target(&self, old: &Path, new: &Path, control: &Control) -> Result<Repaired> {
+        self.writable()?;
+        let member = self.member(old)?;
+        self.add_target(new)?;
+        self.set_role(member.id, Role::Draining)?;
+        self.store.close_target(member.id, true);
+        self.leave(&member, control)
+    }
+
+    /// The targets that may have the metadata.
+    fn journal_targets(&self, without: Option<TargetId>) -> Vec<meta::journal::Place> {
+        let ids = self.store.targets.ids().into_iter().filter(|id| Some(*id) != without);
+        ids.filter_map(|id| Some((id, self.store.targets.get(id)?))).collect()
+    }
+
+    fn set_role(&self, id: TargetId, role: Role) -> Result<()> {
+        self.relabel(|label| {
+            label.targets.iter_mut().filter(|member| member.id == id).for_each(|member| member.role = role);
+        })
+    }
+
+    /// Empties a target that gets no new chunks; the repair forgets it when it is empty.
+    fn leave(&self, member: &Member, control: &Control) -> Result<Repaired> {
+        let done = self.repair_where(control, |_, record| positions_on(record, member.id))?;
+        let left = self.chunks_on(member.id)?;
+        if left > 0 {
+            let why = done.failed.first().map_or_else(String::new, |(set, why)| format!("; chunk set {set}: {why}"));
+            return Err(Error::Invalid(format!("{left} chunks are still on {}{why}", volume::Shown(&member.path))));
+        }
+        Ok(done)
+    }
+
+    /// How many chunks should be on a target.
+    fn chunks_on(&self, id: TargetId) -> Result<usize> {
+        let mut chunks = 0;
+        self.each_set(|_, record| {
+            chunks += positions_on(record, id).len();
+            Ok(())
+        })?;
+        Ok(chunks)
+    }
+
+    /// Takes targets out of the volume that were to be emptied and are empty.
+    pub(crate) fn forget_drained(&self) -> Result<()> {
+        for member in self.volume.label().members().filter(|member| member.role == Role::Draining) {
+            let id = member.id;
+            if self.chunks_on(id)? > 0 {
+                continue;
+            }
+            // The metadata leaves it too, before it is forgotten.
+            self.journal.set_targets(self.journal_targets(Some(id)))?;
+            self.set_role(id, Role::Removed)?;
+            if let Some(target) = self.store.targets.get(id) {
+                let _ = target.remove(volume::target::TargetFile::Label);
+            }
+            self.store.targets.remove(id);
+        }
+        Ok(())
+    }
+}
+
+/// The positions of a set that are on a target.
+fn positions_on(record: &meta::SetRecord, id: TargetId) -> Vec<usize> {
+    (0..record.places.len()).filter(|&position| record.places[position] == Some(id)).collect()
+}
+
+/// Waits until no process has a volume open, at most ten seconds.
+pub fn wait_until_closed(directory: &Path) {
+    for _ in 0..100 {
+        if crate::open::lock(directory).is_ok() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+/// Makes a volume directory again from the targets that are left of it.
+///
+/// # Errors
+/// When they are of different volumes, none is one, or the directory has a volume.
+pub fn reopen(directory: &Path, targets: &[PathBuf]) -> Result<Label> {
+    use std::os::unix::fs::DirBuilderExt;
+    if directory.join(crate::label::POINTER).exists() {
+        return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
+    }
+    let mut newest: Option<Label> = None;
+    let mut places = Vec::new();
+    for path in targets {
+        let path = std::path::absolute(path).map_err(|why| Error::Invalid(why.to_string()))?;
+        let shown = volume::Shown(&path).to_string();
+        let disk = Disk::open(&path)?;
+        let Some(label) = Label::read(&disk, &shown)? else {
+            return Err(Error::Invalid(format!("{shown} is no target of a volume")));
+        };
+        if newest.as_ref().is_some_and(|newest| newest.volume != label.volume) {
+            return Err(Error::Invalid(format!("{shown} is a target of another volume than the first")));
+        }
+        places.extend(label.target.map(|id| (id, path)));
+        if newest.as_ref().is_none_or(|newest| newest.generation < label.generation) {
+            newest = Some(label);
+        }
+    }
+    let Some(mut label) = newest else { return Err(Error::Invalid("no target was given".into())) };
+    for member in &mut label.targets {
+        if let Some((_, path)) = places.iter().find(|(id, _)| *id == member.id) {
+            member.path.clone_from(path);
+        }
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .and_then(|()| label.write_pointer(directory))
+        .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
+    // It must open, or it was no use.
+    let fs = FileSystem::open_volume(directory, crate::OpenOptions::default());
+    match fs {
+        Ok(fs) => {
+            fs.relabel(|_| {})?;
+            fs.close_volume()?;
+            Ok(label)
+        }
+        Err(error) => {
+            let _ = std::fs::remove_file(directory.join(crate::label::POINTER));
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Writing, cutting off, and setting room aside.
+
+use crate::buffer::Buffer;
+use crate::file::{File, State};
+use crate::{Error, FileSystem, Result, now};
+use meta::namespace::MAX_SIZE;
+use meta::{ContentEdit, Kind, Resize};
+use plan::extent::pieces;
+use plan::{Extent, Place};
+use std::ops::Range;
+use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
+
+/// What `fallocate` does to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Sets room aside; the file grows to the end of the range.
+    Grow,
+    /// Sets room aside; the size stays.
+    KeepSize,
+    /// Makes a hole; the size stays.
+    PunchHole,
+    /// Makes zeroes that have room; the file grows to the end of the range.
+    Zero,
+    /// Makes zeroes that have room; the size stays.
+    ZeroKeepSize,
+}
+
+/// The end of a range of a file, if a file can have it.
+fn end_of(offset: u64, length: u64) -> Result<u64> {
+    offset.checked_add(length).filter(|&end| end <= MAX_SIZE).ok_or(Error::Meta(meta::Error::TooLarge))
+}
+
+impl FileSystem {
+    /// A regular file with its size known to its buffer.
+    pub(crate) fn sized<'a>(&self, file: &'a File) -> Result<MutexGuard<'a, State>> {
+        let state = file.state();
+        if state.gone {
+            return Err(Error::Stale);
+        }
+        if state.buffer.size.is_some() {
+            return Ok(state);
+        }
+        drop(state);
+        let attributes = self.meta.attributes(file.ino)?;
+        match attributes.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(Error::Meta(meta::Error::IsDirectory)),
+            _ => return Err(Error::Meta(meta::Error::Invalid("not a regular file"))),
+        }
+        let mut state = file.state();
+        // Whoever was faster knows better.
+        state.buffer.size.get_or_insert(attributes.size);
+        Ok(state)
+    }
+
+    /// Writes into a file. It is durable after `sync`.
+    ///
+    /// # Errors
+    /// When there is no room, the file is gone or is no regular one.
+    pub fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_at(ino, Some(offset), data)
+    }
+
+    /// Writes behind the end of a file.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
+        self.write_at(ino, None, data)
+    }
+
+    fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
+        self.writable()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.memory.wait_for_room(|| self.background.hurry());
+        if self.room.now().1 < self.memory.used() + data.len() as u64 {
+            return Err(Error::Volume(volume::Error::NoSpace("the volume".into())));
+        }
+        let file = self.table.enter(ino);
+        let result = self.write_to(&file, offset, data);
+        if result.is_err() {
+            self.table.leave(file);
+        }
+        result
+    }
+
+    fn write_to(&self, file: &Arc<File>, offset: Option<u64>, data: &[u8]) -> Result<()> {
+        let mut state = self.sized(file)?;
+        let size = state.buffer.size.unwrap_or(0);
+        let offset = offset.unwrap_or(size);
+        let end = end_of(offset, data.len() as u64)?;
+        let stripe = self.store.stripe_bytes() as u64;
+        let taken = self.change_buffer(&mut state, |buffer| {
+            buffer.write(offset, data);
+            buffer.size = Some(size.max(end));
+            buffer.modified = Some(now());
+            if buffer.dirty_bytes() >= stripe { buffer.take(stripe, false) } else { Vec::new() }
+        });
+        state.dirty_since.get_or_insert_with(Instant::now);
+        drop(state);
+        if !taken.is_empty() {
+            self.background.store(file.clone(), taken);
+        }
+        Ok(())
+    }
+
+    /// Changes the buffer of a file and accounts for its memory.
+    pub(crate) fn change_buffer<T>(&self, state: &mut State, change: impl FnOnce(&mut Buffer) -> T) -> T {
+        let before = state.buffer.held_bytes();
+        let result = change(&mut state.buffer);
+        self.memory.changed(before, state.buffer.held_bytes());
+        result
+    }
+
+    /// Sets the size of a file.
+    pub(crate) fn truncate(&self, ino: u64, size: u64) -> Result<()> {
+        if size > MAX_SIZE {
+            return Err(Error::Meta(meta::Error::TooLarge));
+        }
+        self.edit(ino, |_| Ok(Some((size..MAX_SIZE, None, Resize::To(size)))))
+    }
+
+    /// Changes the committed content of a file and forgets what is in buffers of the range. `plan` says, from the size, which range, what comes there
+    /// (one extent over all of it, or a hole) and what happens to the size; None changes nothing.
+    fn edit(
+        &self,
+        ino: u64,
+        plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<Place>, Resize)>>,
+    ) -> Result<()> {
+        self.writable()?;
+        let file = self.table.enter(ino);
+        let result = (|| {
+            let _one_at_a_time = file.content();
+            let mut state = self.sized(&file)?;
+            let size = state.buffer.size.unwrap_or(0);
+            let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
+            self.change_buffer(&mut state, |buffer| buffer.forget(range.clone()));
+            state.buffer.size = Some(match resize {
+                Resize::Keep => size,
+                Resize::AtLeast(least) => size.max(least),
+                Resize::To(to) => to,
+            });
+            drop(state);
+            let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
+            // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
+            let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
+            let edit = ContentEdit { ranges, resize, modified: Some(now()) };
+            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+            self.collector.add(dead, seq);
+            Ok(())
+        })();
+        self.table.leave(file);
+        result
+    }
+
+    /// Sets room aside, makes holes or zeroes: `fallocate`.
+    ///
+    /// # Errors
+    /// When there is no room, or the file is no regular one.
+    pub fn allocate(&self, ino: u64, how: Allocate, offset: u64, length: u64) -> Result<()> {
+        if length == 0 {
+            return Err(Error::Meta(meta::Error::Invalid("a range of no bytes")));
+        }
+        let end = end_of(offset, length)?;
+        let range = offset..end;
+        match how {
+            Allocate::PunchHole => self.edit(ino, |_| Ok(Some((range, None, Resize::Keep)))),
+            Allocate::Zero => self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), Resize::AtLeast(end))))),
+            Allocate::ZeroKeepSize => self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), Resize::Keep)))),
+            Allocate::Grow => self.fill(ino, range, Resize::AtLeast(end)),
+            Allocate::KeepSize => self.fill(ino, range, Resize::Keep),
+        }
+    }
+
+    /// Sets room aside for the holes in a range.
+    fn fill(&self, ino: u64, range: Range<u64>, resize: Resize) -> Result<()> {
+        self.writable()?;
+        if self.room.now().1 < self.memory.used() + (range.end - range.start) {
+            return Err(Error::Volume(volume::Error::NoSpace("the volume".into())));
+        }
+        let file = self.table.enter(ino);
+        let result = (|| {
+            let _one_at_a_time = file.content();
+            let mut state = self.sized(&file)?;
+            if let Resize::AtLeast(end) = resize {
+                state.buffer.size = state.buffer.size.max(Some(end));
+            }
+            drop(state);
+            let committed = self.meta.extents(ino, range.clone())?;
+            let holes = pieces(&committed, range).into_iter().filter(|piece| piece.place.is_none());
+            let zeroes = holes.map(|hole| {
+                let length = hole.range.end - hole.range.start;
+                (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: Place::Zero }])
+            });
+            let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
+            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+            self.collector.add(dead, seq);
+            Ok(())
+        })();
+        self.table.leave(file);
+        result
+    }
+
+    /// Copies a range within the volume by sharing its extents; nothing is read or written. Returns how many bytes there were.
+    ///
+    /// # Errors
+    /// When one of the files is gone or is no regular one, or the ranges of one file overlap.
+    pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
+        self.writable()?;
+        let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));
+        let result = (|| {
+            self.commit(std::slice::from_ref(&source), false)?;
+            let _one_at_a_time: Vec<_> = match from.0.cmp(&to.0) {
+                std::cmp::Ordering::Less => vec![source.content(), target.content()],
+                std::cmp::Ordering::Equal => vec![source.content()],
+                std::cmp::Ordering::Greater => vec![target.content(), source.content()],
+            };
+            let size = self.sized(&source)?.buffer.size.unwrap_or(0);
+            let length = length.min(size.saturating_sub(from.1));
+            if length == 0 {
+                return Ok(0);
+            }
+            let end = end_of(to.1, length)?;
+            if from.0 == to.0 && from.1 < end && to.1 < from.1 + length {
+                return Err(Error::Meta(meta::Error::Invalid("the ranges overlap")));
+            }
+            // What was written since the commit is not copied: it came later.
+            let mut extents = self.meta.extents(from.0, from.1..from.1 + length)?;
+            let stripes: Vec<(u64, u32)> = extents.iter().filter_map(|extent| stripe_of(&extent.place)).collect();
+            self.meta.share(&stripes, to.0)?;
+            extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);
+            let mut state = self.sized(&target)?;
+            self.change_buffer(&mut state, |buffer| buffer.forget(to.1..end));
+            state.buffer.size = state.buffer.size.max(Some(end));
+            drop(state);
+            let edit =
+                ContentEdit { ranges: vec![(to.1..end, extents)], resize: Resize::AtLeast(end), modified: Some(now()) };
+            let (_, dead, seq) = self.meta.change_content(to.0, &edit)?;
+            self.collector.add(dead, seq);
+            Ok(length)
+        })();
+        self.table.leave(source);
+        self.table.leave(target);
+        result
+    }
+
+    /// Returns when everything that was written to a file, or done in a directory, is durable.
+    ///
+    /// # Errors
+    /// When that is not sure.
+    pub fn sync(&self, ino: u64) -> Result<()> {
+        match self.table.find(ino) {
+            Some(file) => {
+                let done = self.commit(std::slice::from_ref(&file), true);
+                self.table.leave(file);
+                done.map(|_| ())
+            }
+            None => Ok(self.meta.sync(meta::Seq::MAX)?),
+        }
+    }
+
+    /// Returns when everything is durable.
+    ///
+    /// # Errors
+    /// When that is not sure.
+    pub fn sync_all(&self) -> Result<()> {
+        self.commit_all(None)?;
+        Ok(self.meta.sync(meta::Seq::MAX)?)
+    }
+
+    /// Commits files that have been dirty since a moment, or all.
+    pub(crate) fn commit_all(&self, since: Option<Instant>) -> Result<()> {
+        let due = |file: &Arc<File>| {
+            let state = file.state();
+            !state.buffer.is_clean() && since.is_none_or(|since| state.dirty_since.is_none_or(|dirty| dirty <= since))
+        };
+        let files: Vec<Arc<File>> = self.table.all().into_iter().filter(due).collect();
+        files.iter().for_each(|file| file.state().dirty_since = None);
+        let done = self.commit(&files, false);
+        files.into_iter().for_each(|file| {
+            let mut state = file.state();
+            if !state.buffer.is_clean() {
+                state.dirty_since.get_or_insert_with(Instant::now);
+            }
+            drop(state);
+            self.table.leave(file);
+        });
+        done.map(|_| ())
+    }
+}
+
+fn stripe_of(place: &Place) -> Option<(u64, u32)> {
+    match place {
+        Place::Stripe(span) => Some(span.stripe()),
+        _ => None,
+    }
+}

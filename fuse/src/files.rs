@@ -1,0 +1,48 @@
+//! What is needed of a file system, so that tests can do without a volume.
+
+use fs::{Allocate, Attributes, FileSystem, Listed, New, RenameMode, Result, Seek, SetAttributes, Usage};
+
+/// Declares [`Files`] and that [`FileSystem`] is such.
+macro_rules! files {
+    ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $result:ty;)*) => {
+        /// The methods of [`FileSystem`], with their meaning there.
+        pub(crate) trait Files: Send + Sync + 'static {
+            $(fn $name(&self $(, $argument: $kind)*) -> $result;)*
+        }
+
+        impl Files for FileSystem {
+            $(fn $name(&self $(, $argument: $kind)*) -> $result {
+                FileSystem::$name(self $(, $argument)*)
+            })*
+        }
+    };
+}
+
+files! {
+    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes>;
+    fn attributes(&self, ino: u64) -> Result<Attributes>;
+    fn set_attributes(&self, ino: u64, change: SetAttributes) -> Result<Attributes>;
+    fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes>;
+    fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes>;
+    fn read_link(&self, ino: u64) -> Result<Vec<u8>>;
+    fn unlink(&self, parent: u64, name: &[u8]) -> Result<()>;
+    fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()>;
+    fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()>;
+    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>>;
+    fn parent(&self, ino: u64) -> Result<u64>;
+    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>>;
+    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>>;
+    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()>;
+    fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()>;
+    fn open(&self, ino: u64) -> Result<()>;
+    fn close(&self, ino: u64) -> ();
+    fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize>;
+    fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()>;
+    fn sync(&self, ino: u64) -> Result<()>;
+    fn sync_all(&self) -> Result<()>;
+    fn allocate(&self, ino: u64, how: Allocate, offset: u64, length: u64) -> Result<()>;
+    fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64>;
+    fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64>;
+    fn usage(&self) -> Result<Usage>;
+    fn is_read_only(&self) -> bool;
+}

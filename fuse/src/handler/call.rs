@@ -1,0 +1,101 @@
+//! Calls of the file system, and what the log hears of them.
+
+use crate::Log;
+use crate::files::Files;
+use fuser::Errno;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often the log hears that one kind of operation fails.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Calls a file system.
+pub(super) struct Caller<F> {
+    files: Arc<F>,
+    reports: Arc<Reports>,
+}
+
+impl<F> Clone for Caller<F> {
+    fn clone(&self) -> Self {
+        Self { files: self.files.clone(), reports: self.reports.clone() }
+    }
+}
+
+impl<F: Files> Caller<F> {
+    pub(super) fn new(files: Arc<F>, log: Log) -> Self {
+        Self { files, reports: Arc::new(Reports { log, last: Mutex::default() }) }
+    }
+
+    /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program cannot make sense of (EIO) are logged. So
+    /// are defects, which must not end the thread that serves a request: the mount would hang.
+    pub(super) fn call<T>(
+        &self,
+        what: &'static str,
+        ino: u64,
+        call: impl FnOnce(&F) -> fs::Result<T>,
+    ) -> Result<T, Errno> {
+        match catch_unwind(AssertUnwindSafe(|| call(&self.files))) {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                let errno = error.errno();
+                if errno == libc::EIO {
+                    self.reports.report(what, ino, &error.to_string());
+                }
+                Err(Errno::from_i32(errno))
+            }
+            Err(_) => {
+                self.reports.report(what, ino, "a defect in Weft, see the message about a panic; please report it");
+                Err(Errno::EIO)
+            }
+        }
+    }
+}
+
+/// Logs failures, each kind of operation once in a while.
+struct Reports {
+    log: Log,
+    /// When each was last logged, and how often it failed since then.
+    last: Mutex<HashMap<&'static str, (Instant, u64)>>,
+}
+
+impl Reports {
+    fn report(&self, what: &'static str, ino: u64, why: &str) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let unlogged = match last.get_mut(what) {
+            Some((when, unlogged)) if when.elapsed() < INTERVAL => {
+                *unlogged += 1;
+                return;
+            }
+            Some((_, unlogged)) => *unlogged,
+            None => 0,
+        };
+        last.insert(what, (Instant::now(), 0));
+        drop(last);
+        let more = if unlogged > 0 { format!(" (and {unlogged} times before)") } else { String::new() };
+        self.log.line(&format!("{what} file {ino} failed: {why}{more}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_logged_once() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = lines.clone();
+        let log = Log::new(move |line| kept.lock().unwrap().push(line.to_owned()));
+        let reports = Reports { log, last: Mutex::default() };
+        for ino in 1..5 {
+            reports.report("reading", ino, "no target answers");
+            reports.report("writing", ino, "no target answers");
+        }
+        reports.last.lock().unwrap().get_mut("reading").unwrap().0 -= INTERVAL;
+        reports.report("reading", 9, "still");
+        let lines = lines.lock().unwrap();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[2], "reading file 9 failed: still (and 3 times before)");
+    }
+}

@@ -1,0 +1,83 @@
+//! The content of files.
+
+use super::{Handler, init};
+use crate::files::Files;
+use fs::{Allocate, SetAttributes};
+use fuser::Errno;
+use std::cell::RefCell;
+
+/// The most that one request copies. The answer holds less than 4 GiB, and a thread should come back some time.
+const MAX_COPY: u64 = 1 << 30;
+
+thread_local! {
+    /// What was read, until the kernel has copied it. Kept, since clearing a new one each time would cost as much as the copy.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<F: Files> Handler<F> {
+    /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also reads through descriptors for writing, and it
+    /// finds the end for those that append.
+    pub(super) fn open(&self, user: u32, ino: u64, flags: i32) -> Result<(), Errno> {
+        self.caller.call("opening", ino, |files| files.open(ino))?;
+        self.opens.add(ino, flags);
+        if flags & libc::O_TRUNC != 0 {
+            let change = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            self.set_attributes(user, ino, change).inspect_err(|_| self.close(ino, flags))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&self, ino: u64, flags: i32) {
+        self.opens.remove(ino, flags);
+        // Nobody waits for the answer of this one, which tells the log.
+        let _ = self.caller.call("closing", ino, |files| {
+            files.close(ino);
+            Ok(())
+        });
+    }
+
+    /// Reads and hands what was read to a function.
+    pub(super) fn read(&self, ino: u64, offset: u64, size: u32, answer: impl FnOnce(Result<&[u8], Errno>)) {
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size.max(init::MAX_WRITE as usize), 0);
+            }
+            let into = &mut buffer[..size];
+            let read = self.caller.call("reading", ino, |files| files.read(ino, offset, into));
+            answer(read.map(|read| &buffer[..read]));
+        });
+    }
+
+    pub(super) fn write(&self, ino: u64, offset: u64, data: &[u8], take_privileges: bool) -> Result<u32, Errno> {
+        self.caller.call("writing", ino, |files| files.write(ino, offset, data))?;
+        if take_privileges {
+            self.take_privileges(ino)?;
+        }
+        Ok(data.len() as u32)
+    }
+
+    pub(super) fn allocate(&self, user: u32, ino: u64, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        const ZERO_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+        let how = match mode {
+            0 => Allocate::Grow,
+            libc::FALLOC_FL_KEEP_SIZE => Allocate::KeepSize,
+            PUNCH => Allocate::PunchHole,
+            libc::FALLOC_FL_ZERO_RANGE => Allocate::Zero,
+            ZERO_KEEP => Allocate::ZeroKeepSize,
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        self.caller.call("allocating", ino, |files| files.allocate(ino, how, offset, length))?;
+        if user == 0 { Ok(()) } else { self.take_privileges(ino) }
+    }
+
+    pub(super) fn copy_range(&self, user: u32, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u32, Errno> {
+        let length = length.min(MAX_COPY);
+        let copied = self.caller.call("copying to", to.0, |files| files.copy_range(from, to, length))?;
+        if user != 0 {
+            self.take_privileges(to.0)?;
+        }
+        Ok(copied as u32)
+    }
+}

@@ -1,0 +1,392 @@
+//! Requests of the kernel, answered by a file system.
+//!
+//! File handles are all 0: what a request needs is the number of the file, and listings go on by cookies that stay valid. The kernel's
+//! references to files (lookups) are not counted either, since numbers are never used again; files that are open are known to the file
+//! system, which keeps them when their last name goes.
+
+mod call;
+mod content;
+mod convert;
+mod directory;
+mod extended;
+mod init;
+mod names;
+mod opens;
+mod seek;
+
+use crate::Log;
+use crate::files::Files;
+use call::Caller;
+use convert::{GENERATION, NONE, TTL, file_attributes, kind_of_mode};
+use fs::{Kind, New};
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use opens::Opens;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::SystemTime;
+
+/// Every open file and directory has this handle.
+const HANDLE: FileHandle = FileHandle(0);
+
+/// Answers requests.
+pub(crate) struct Handler<F: Files> {
+    caller: Caller<F>,
+    opens: opens::Opens,
+    /// Questions for holes that need pages to be written back before.
+    seeks: Sender<seek::Job>,
+}
+
+impl<F: Files> Handler<F> {
+    /// A handler, and what is to be started once there is a connection to the kernel.
+    pub(crate) fn new(files: Arc<F>, log: Log) -> (Self, seek::Late) {
+        let (seeks, late) = seek::queue();
+        (Self { caller: Caller::new(files, log), opens: Opens::default(), seeks }, late)
+    }
+}
+
+/// Answers with what a call gave, or with its error.
+macro_rules! answer {
+    ($reply:ident, $result:expr, $value:pat => $answer:expr) => {
+        match $result {
+            Ok($value) => $answer,
+            Err(error) => $reply.error(error),
+        }
+    };
+}
+
+#[allow(clippy::too_many_arguments, reason = "the trait's")]
+impl<F: Files> Filesystem for Handler<F> {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        init::configure(config);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        // The kernel does not always tell of the last files that were closed.
+        for ino in self.opens.take() {
+            self.close(ino, libc::O_RDONLY);
+        }
+        // What the last files wrote is durable when the mount is gone, as with any file system. Failing is logged by the call.
+        let _ = self.caller.call("unmounting", fs::ROOT, F::sync_all);
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.caller.call("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
+        match found {
+            Ok(found) => reply.entry(&TTL, &file_attributes(&found), GENERATION),
+            // File 0 makes the kernel remember that there is none of that name.
+            Err(error) if i32::from(error) == libc::ENOENT => reply.entry(&TTL, &NONE, GENERATION),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let found = self.caller.call("reading attributes", ino.0, |files| files.attributes(ino.0));
+        answer!(reply, found, found => reply.attr(&TTL, &file_attributes(&found)));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let change = fs::SetAttributes {
+            mode: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            size,
+            accessed: atime.map(convert::set_time),
+            modified: mtime.map(convert::set_time),
+            changed: ctime.map(convert::time),
+            created: None,
+        };
+        let set = self.set_attributes(request.uid(), ino.0, change);
+        answer!(reply, set, set => reply.attr(&TTL, &file_attributes(&set)));
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        let target = self.caller.call("reading the link", ino.0, |files| files.read_link(ino.0));
+        answer!(reply, target, target => reply.data(&target));
+    }
+
+    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, rdev: u32, reply: ReplyEntry) {
+        let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
+        let new = New { device: rdev, ..new_file(request, kind, mode) };
+        let made = self.make(parent.0, name.as_bytes(), &new);
+        answer!(reply, made, made => reply.entry(&TTL, &file_attributes(&made), GENERATION));
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+        let made = self.make(parent.0, name.as_bytes(), &new_file(request, Kind::Directory, mode));
+        answer!(reply, made, made => reply.entry(&TTL, &file_attributes(&made), GENERATION));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let link = target.as_os_str().as_bytes().to_vec();
+        let new = New { link, ..new_file(request, Kind::Symlink, 0o777) };
+        let made = self.make(parent.0, name.as_bytes(), &new);
+        answer!(reply, made, made => reply.entry(&TTL, &file_attributes(&made), GENERATION));
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let created = self.create(parent.0, name.as_bytes(), &new_file(request, Kind::File, mode), flags);
+        answer!(reply, created, created =>
+            reply.created(&TTL, &file_attributes(&created), GENERATION, HANDLE, FopenFlags::FOPEN_KEEP_CACHE));
+    }
+
+    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let linked = self.caller.call("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
+        answer!(reply, linked, linked => reply.entry(&TTL, &file_attributes(&linked), GENERATION));
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let done = self.caller.call("unlinking in", parent.0, |files| files.unlink(parent.0, name.as_bytes()));
+        answer!(reply, done, () => reply.ok());
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let remove = |files: &F| files.remove_directory(parent.0, name.as_bytes());
+        let done = self.caller.call("removing a directory in", parent.0, remove);
+        answer!(reply, done, () => reply.ok());
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let done = self.rename((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()), flags);
+        answer!(reply, done, () => reply.ok());
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        // What the kernel has of the file stays true while nobody has it open, too.
+        let opened = self.open(request.uid(), ino.0, flags.0);
+        answer!(reply, opened, () => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE));
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.read(ino.0, offset, size, |data| answer!(reply, data, data => reply.data(data)));
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let take_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        answer!(reply, self.write(ino.0, offset, data, take_privileges), written => reply.written(written));
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // There is nothing to do on close(2): the kernel has written its pages by now. It understands this as "never ask again".
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.close(ino.0, flags.0);
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
+        answer!(reply, done, () => reply.ok());
+    }
+
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let opened = self.open(request.uid(), ino.0, libc::O_RDONLY);
+        let keep = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
+        answer!(reply, opened, () => reply.opened(HANDLE, keep));
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let listed = self.list(ino.0, offset, |entry| {
+            let kind = convert::file_type(entry.attributes.kind);
+            reply.add(INodeNo(entry.attributes.ino), entry.cookie, kind, OsStr::from_bytes(&entry.name))
+        });
+        answer!(reply, listed, () => reply.ok());
+    }
+
+    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let listed = self.list(ino.0, offset, |entry| {
+            let attributes = file_attributes(&entry.attributes);
+            // `.` and `..` are no lookups.
+            let looked_up = if entry.cookie < directory::FIRST_COOKIE { INodeNo(0) } else { attributes.ino };
+            reply.add(looked_up, entry.cookie, OsStr::from_bytes(&entry.name), &TTL, &attributes, GENERATION)
+        });
+        answer!(reply, listed, () => reply.ok());
+    }
+
+    fn releasedir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.close(ino.0, libc::O_RDONLY);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
+        answer!(reply, done, () => reply.ok());
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let usage = self.caller.call("measuring", ino.0, F::usage);
+        answer!(reply, usage, usage => {
+            const BLOCK: u64 = 4096;
+            let (total, free) = (usage.total / BLOCK, usage.free / BLOCK);
+            // Files need no more than room: as many as there are free blocks still fit, as df sees it.
+            let files = usage.files.saturating_add(free);
+            reply.statfs(total, free, free, files, free, BLOCK as u32, 255, BLOCK as u32);
+        });
+    }
+
+    fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
+        answer!(reply, self.set_attribute(ino.0, name.as_bytes(), value, flags), () => reply.ok());
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        extended::answer(reply, size, self.attribute(ino.0, name.as_bytes()));
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        extended::answer(reply, size, self.attribute_names(ino.0, request.uid()));
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.remove_attribute(ino.0, name.as_bytes()), () => reply.ok());
+    }
+
+    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        // The kernel checks permissions (default_permissions).
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // Files are always ready, as the kernel then takes for granted.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        answer!(reply, self.allocate(request.uid(), ino.0, mode, offset, length), () => reply.ok());
+    }
+
+    fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        self.seek(ino.0, offset, whence, reply);
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        from_offset: u64,
+        to: INodeNo,
+        _: FileHandle,
+        to_offset: u64,
+        length: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let copied = self.copy_range(request.uid(), (from.0, from_offset), (to.0, to_offset), length);
+        answer!(reply, copied, copied => reply.written(copied));
+    }
+}
+
+/// A file that somebody makes.
+fn new_file(request: &Request, kind: Kind, mode: u32) -> New {
+    // The kernel has applied the umask.
+    New { kind, mode: mode & 0o7777, uid: request.uid(), gid: request.gid(), device: 0, link: Vec::new() }
+}

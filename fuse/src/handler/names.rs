@@ -1,0 +1,63 @@
+//! Names and attributes.
+
+use super::Handler;
+use crate::files::Files;
+use fs::{Attributes, Kind, New, RenameMode, SetAttributes};
+use fuser::{Errno, RenameFlags};
+
+impl<F: Files> Handler<F> {
+    pub(super) fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes, Errno> {
+        self.caller.call("making a file in", parent, |files| files.make(parent, name, new))
+    }
+
+    /// Makes a regular file and opens it. Nobody else can come in between: the kernel holds the directory until it has the answer.
+    pub(super) fn create(&self, parent: u64, name: &[u8], new: &New, flags: i32) -> Result<Attributes, Errno> {
+        let made = self.make(parent, name, new)?;
+        // Only its new name makes it known, so that there is nothing to be truncated.
+        self.open(new.uid, made.ino, flags & !libc::O_TRUNC).inspect_err(|_| {
+            // The caller hears of a failure and must not find the file then.
+            let _ = self.caller.call("unlinking in", parent, |files| files.unlink(parent, name));
+        })?;
+        Ok(made)
+    }
+
+    pub(super) fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: RenameFlags) -> Result<(), Errno> {
+        let mode = match flags.bits() {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::EINVAL),
+        };
+        self.caller.call("renaming in", from.0, |files| files.rename(from, to, mode))
+    }
+
+    /// Sets attributes. A new owner, and truncation by others than root, take set-user-ID and set-group-ID bits away (`HANDLE_KILLPRIV_V2`;
+    /// fuser does not hand on the kernel's hint for the latter).
+    pub(super) fn set_attributes(&self, user: u32, ino: u64, mut change: SetAttributes) -> Result<Attributes, Errno> {
+        let is_truncated = change.size.is_some() && user != 0;
+        if change.uid.is_some() || change.gid.is_some() || is_truncated {
+            let found = self.caller.call("reading attributes", ino, |files| files.attributes(ino))?;
+            let mode = change.mode.unwrap_or(found.mode);
+            if found.kind != Kind::Directory && mode != unprivileged(mode) {
+                change.mode = Some(unprivileged(mode));
+            }
+        }
+        self.caller.call("setting attributes of", ino, |files| files.set_attributes(ino, change))
+    }
+
+    /// Takes set-user-ID and set-group-ID bits away when the content changes.
+    pub(super) fn take_privileges(&self, ino: u64) -> Result<(), Errno> {
+        let mode = self.caller.call("reading attributes", ino, |files| files.attributes(ino))?.mode;
+        if mode != unprivileged(mode) {
+            let change = SetAttributes { mode: Some(unprivileged(mode)), ..SetAttributes::default() };
+            self.caller.call("setting attributes of", ino, |files| files.set_attributes(ino, change))?;
+        }
+        Ok(())
+    }
+}
+
+/// A mode without set-user-ID, and without set-group-ID if the group may execute; else that bit means something else (mandatory locks).
+fn unprivileged(mode: u32) -> u32 {
+    let group = if mode & libc::S_IXGRP == 0 { 0 } else { libc::S_ISGID };
+    mode & !(libc::S_ISUID | group)
+}

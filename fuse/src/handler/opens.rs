@@ -1,0 +1,54 @@
+//! Which files are open.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Openers of files and directories by number.
+#[derive(Default)]
+pub(super) struct Opens(Mutex<HashMap<u64, Openers>>);
+
+#[derive(Default)]
+struct Openers {
+    all: u32,
+    /// Those who may write.
+    writers: u32,
+}
+
+fn may_write(flags: i32) -> u32 {
+    u32::from(flags & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+impl Opens {
+    fn map(&self) -> MutexGuard<'_, HashMap<u64, Openers>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, ino: u64, flags: i32) {
+        let mut map = self.map();
+        let openers = map.entry(ino).or_default();
+        openers.all += 1;
+        openers.writers += may_write(flags);
+    }
+
+    pub fn remove(&self, ino: u64, flags: i32) {
+        let mut map = self.map();
+        if let Some(openers) = map.get_mut(&ino) {
+            openers.all -= 1;
+            openers.writers = openers.writers.saturating_sub(may_write(flags));
+            if openers.all == 0 {
+                map.remove(&ino);
+            }
+        }
+    }
+
+    /// Whether the kernel may have pages of the file that it has not written back.
+    pub fn has_writers(&self, ino: u64) -> bool {
+        self.map().get(&ino).is_some_and(|openers| openers.writers > 0)
+    }
+
+    /// Takes all that is left: each file as often as it is open.
+    pub fn take(&self) -> Vec<u64> {
+        let left = std::mem::take(&mut *self.map());
+        left.into_iter().flat_map(|(ino, openers)| std::iter::repeat_n(ino, openers.all as usize)).collect()
+    }
+}

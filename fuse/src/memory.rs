@@ -1,0 +1,249 @@
+//! A file system in memory for tests: names and attributes as in any volume, content in vectors.
+
+use crate::files::Files;
+use fs::{Allocate, Attributes, Listed, New, RenameMode, Result, Seek, SetAttributes, Time, Usage};
+use meta::kv::{Direct, MemoryIndex};
+use meta::{Change, ContentEdit, Meta, Resize};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Data is where a piece of that size is not all zeroes.
+const PIECE: usize = 4096;
+
+pub(crate) struct Memory {
+    meta: Meta,
+    state: Mutex<State>,
+    /// Requests of some kinds, counted.
+    pub attribute_calls: AtomicU64,
+    pub syncs: AtomicU64,
+    /// The longest write, and how many there were.
+    pub longest_write: AtomicU64,
+    pub writes: AtomicU64,
+    /// Makes reading fail.
+    pub broken: AtomicBool,
+    /// Makes reading panic.
+    pub defective: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    contents: HashMap<u64, Vec<u8>>,
+    opens: HashMap<u64, u32>,
+}
+
+fn now() -> Time {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Time { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() }
+}
+
+impl Memory {
+    pub fn new() -> Self {
+        let meta = Meta::open(Arc::new(Direct::<MemoryIndex>::new(meta::MERGE)), now()).unwrap();
+        let owner = Change { uid: Some(rustix::process::geteuid().as_raw()), ..Change::default() };
+        meta.set_attributes(meta::ROOT, owner, now()).unwrap();
+        Self {
+            meta,
+            state: Mutex::default(),
+            attribute_calls: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            longest_write: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            defective: AtomicBool::new(false),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// How many are open.
+    pub fn opens(&self) -> u32 {
+        self.state().opens.values().sum()
+    }
+
+    fn resize(&self, ino: u64, resize: Resize) -> Result<()> {
+        let edit = ContentEdit { ranges: Vec::new(), resize, modified: Some(now()) };
+        self.meta.change_content(ino, &edit)?;
+        Ok(())
+    }
+
+    fn shown(&self, mut attributes: Attributes) -> Attributes {
+        if attributes.kind == fs::Kind::File {
+            let state = self.state();
+            let content = state.contents.get(&attributes.ino).map_or(&[][..], Vec::as_slice);
+            let pieces = content.chunks(PIECE).filter(|piece| piece.iter().any(|byte| *byte != 0)).count();
+            attributes.allocated = (pieces * PIECE) as u64;
+        }
+        attributes
+    }
+}
+
+impl Files for Memory {
+    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+        Ok(self.shown(self.meta.lookup(parent, name)?))
+    }
+    fn attributes(&self, ino: u64) -> Result<Attributes> {
+        self.attribute_calls.fetch_add(1, Ordering::Relaxed);
+        Ok(self.shown(self.meta.attributes(ino)?))
+    }
+    fn set_attributes(&self, ino: u64, set: SetAttributes) -> Result<Attributes> {
+        if let Some(size) = set.size {
+            self.state().contents.entry(ino).or_default().resize(size as usize, 0);
+            self.resize(ino, Resize::To(size))?;
+        }
+        let SetAttributes { mode, uid, gid, accessed, modified, changed, created, .. } = set;
+        let change = Change { mode, uid, gid, accessed, modified, changed, created };
+        Ok(self.shown(self.meta.set_attributes(ino, change, now())?.0))
+    }
+    fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
+        Ok(self.meta.make(parent, name, new, now())?.0)
+    }
+    fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
+        Ok(self.shown(self.meta.link(ino, parent, name, now())?.0))
+    }
+    fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        Ok(self.meta.read_link(ino)?)
+    }
+    fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
+        let ino = self.meta.lookup(parent, name)?.ino;
+        let mut state = self.state();
+        let is_open = state.opens.contains_key(&ino);
+        if self.meta.unlink(parent, name, ino, is_open, now())?.last && !is_open {
+            state.contents.remove(&ino);
+        }
+        Ok(())
+    }
+    fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
+        let ino = self.meta.lookup(parent, name)?.ino;
+        let is_open = self.state().opens.contains_key(&ino);
+        self.meta.remove_directory(parent, name, is_open, now())?;
+        Ok(())
+    }
+    fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {
+        let replaced = match self.meta.lookup(to.0, to.1) {
+            Err(meta::Error::NotFound) => None,
+            found => Some(found?.ino),
+        };
+        let is_open = replaced.is_some_and(|ino| self.state().opens.contains_key(&ino));
+        self.meta.rename(from, to, mode, replaced, is_open, now())?;
+        Ok(())
+    }
+    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+        let listed = self.meta.list(parent, cookie, limit)?.into_iter();
+        Ok(listed.map(|entry| Listed { attributes: self.shown(entry.attributes), ..entry }).collect())
+    }
+    fn parent(&self, ino: u64) -> Result<u64> {
+        Ok(self.meta.parent(ino)?)
+    }
+    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.meta.attribute(ino, name)?)
+    }
+    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        Ok(self.meta.attribute_names(ino)?)
+    }
+    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
+        self.meta.set_attribute(ino, name, value, must_exist, now())?;
+        Ok(())
+    }
+    fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()> {
+        self.meta.remove_attribute(ino, name, now())?;
+        Ok(())
+    }
+    fn open(&self, ino: u64) -> Result<()> {
+        self.meta.attributes(ino)?;
+        *self.state().opens.entry(ino).or_default() += 1;
+        Ok(())
+    }
+    fn close(&self, ino: u64) {
+        let mut state = self.state();
+        let opens = state.opens.get_mut(&ino).expect("every close has its open");
+        *opens -= 1;
+        if *opens == 0 {
+            state.opens.remove(&ino);
+            if self.meta.orphans().unwrap().contains(&ino) {
+                self.meta.drop_orphan(ino).unwrap();
+                state.contents.remove(&ino);
+            }
+        }
+    }
+    fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
+        assert!(!self.defective.load(Ordering::Relaxed), "a defect");
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(meta::Error::Unavailable("no target answers".into()).into());
+        }
+        let state = self.state();
+        let content = state.contents.get(&ino).map_or(&[][..], Vec::as_slice);
+        let rest = &content[content.len().min(offset as usize)..];
+        let length = rest.len().min(into.len());
+        into[..length].copy_from_slice(&rest[..length]);
+        Ok(length)
+    }
+    fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
+        self.longest_write.fetch_max(data.len() as u64, Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        let end = offset as usize + data.len();
+        {
+            let mut state = self.state();
+            let content = state.contents.entry(ino).or_default();
+            let longer = content.len().max(end);
+            content.resize(longer, 0);
+            content[offset as usize..end].copy_from_slice(data);
+        }
+        self.resize(ino, Resize::AtLeast(end as u64))
+    }
+    fn sync(&self, _: u64) -> Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn sync_all(&self) -> Result<()> {
+        self.sync(0)
+    }
+    fn allocate(&self, ino: u64, how: Allocate, offset: u64, length: u64) -> Result<()> {
+        let end = offset + length;
+        let grows = matches!(how, Allocate::Grow | Allocate::Zero);
+        if how != Allocate::Grow && how != Allocate::KeepSize {
+            let mut state = self.state();
+            let content = state.contents.entry(ino).or_default();
+            let (from, to) = (content.len().min(offset as usize), content.len().min(end as usize));
+            content[from..to].fill(0);
+        }
+        if grows && self.meta.attributes(ino)?.size < end {
+            self.state().contents.entry(ino).or_default().resize(end as usize, 0);
+            self.resize(ino, Resize::AtLeast(end))?;
+        }
+        Ok(())
+    }
+    fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
+        let state = self.state();
+        let content = state.contents.get(&ino).map_or(&[][..], Vec::as_slice);
+        let none = || fs::Error::Meta(meta::Error::NotFound);
+        if offset as usize >= content.len() {
+            return Err(none());
+        }
+        let first = offset as usize / PIECE;
+        let found = content
+            .chunks(PIECE)
+            .enumerate()
+            .skip(first)
+            .find(|(_, piece)| piece.iter().any(|byte| *byte != 0) == (what == Seek::Data));
+        match found {
+            Some((number, _)) => Ok(offset.max((number * PIECE) as u64)),
+            None if what == Seek::Hole => Ok(content.len() as u64),
+            None => Err(none()),
+        }
+    }
+    fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
+        let mut data = vec![0; length.min(16 << 20) as usize];
+        let length = self.read(from.0, from.1, &mut data)?;
+        self.write(to.0, to.1, &data[..length])?;
+        Ok(length as u64)
+    }
+    fn usage(&self) -> Result<Usage> {
+        Ok(Usage { total: 10 << 30, free: 7 << 30, files: 3 })
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}

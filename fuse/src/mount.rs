@@ -1,0 +1,120 @@
+//! Mounting and serving a mount.
+
+use crate::files::Files;
+use crate::handler::Handler;
+use crate::unmount::detach;
+use crate::{Error, Options, device, mounts};
+use fuser::{BackgroundSession, Config, Session, SessionACL};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests of 1 MiB at a time.
+const READ_AHEAD_KIB: u32 = 4096;
+
+/// How much of the memory for unwritten pages they may take, in percent. The kernel gives FUSE 1, at which writers wait for each request;
+/// the rest stays for the disks that the volume is on, so that this process can always write.
+const DIRTY_PERCENT: u32 = 20;
+
+/// A mount that this process serves. It goes on when this is dropped.
+#[derive(Debug)]
+pub struct Mounted {
+    mount: mounts::Mount,
+    session: Mutex<Option<BackgroundSession>>,
+}
+
+/// Shows a file system under a directory; returns when it is there.
+///
+/// # Errors
+/// When the directory cannot be used, or FUSE not; says what to do.
+pub fn mount(fs: Arc<fs::FileSystem>, mountpoint: &Path, options: &Options) -> Result<Mounted, Error> {
+    mount_files(fs, mountpoint, options)
+}
+
+pub(crate) fn mount_files<F: Files>(files: Arc<F>, mountpoint: &Path, options: &Options) -> Result<Mounted, Error> {
+    let mut options = options.clone();
+    options.read_only |= files.is_read_only();
+    let path = check(mountpoint, options.nonempty)?;
+    let device = device::mount(&path, &options)?;
+    let mount = mounts::at(&path).ok_or_else(|| Error::NotMounted(path.clone()))?;
+    let session = serve(files, &options, device).map_err(|error| {
+        // The reason why serving failed matters more than whether the mount went away.
+        let _ = detach(&mount, true);
+        Error::System(format!("serving {} failed", path.display()), error)
+    })?;
+    for (name, value) in [("read_ahead_kb", READ_AHEAD_KIB), ("max_ratio", DIRTY_PERCENT)] {
+        // It takes root, and without it the mount is only slower.
+        let _ = std::fs::write(format!("/sys/class/bdi/{}/{name}", mount.device), value.to_string());
+    }
+    Ok(Mounted { mount, session: Mutex::new(Some(session)) })
+}
+
+/// Agrees with the kernel on how to talk, and starts the threads that do.
+fn serve<F: Files>(files: Arc<F>, options: &Options, device: std::os::fd::OwnedFd) -> io::Result<BackgroundSession> {
+    let mut config = Config::default();
+    config.n_threads = Some(options.threads);
+    // Each thread has its own queue to the kernel.
+    config.clone_fd = true;
+    let (handler, late) = Handler::new(files, options.log.clone());
+    // The kernel itself keeps other users out where it should. That also requests of the kernel's own threads come from others is what
+    // fuser does not know.
+    let session = Session::from_fd(handler, device, SessionACL::All, config)?;
+    late.start(session.notifier())?;
+    session.spawn()
+}
+
+/// The mount point's plain path, if it can be one.
+fn check(mountpoint: &Path, nonempty: bool) -> Result<std::path::PathBuf, Error> {
+    let error = |what| Error::MountPoint(mountpoint.to_owned(), what);
+    let from = |why: io::Error| match why.raw_os_error() {
+        Some(libc::ENOENT) => error("no such directory to mount at; make it first"),
+        Some(libc::ENOTDIR) => error("not a directory, so that nothing can be mounted here"),
+        Some(libc::ENOTCONN) => {
+            error("the mount of a server that is gone is still here; unmount it first (weft unmount)")
+        }
+        Some(libc::EACCES) => error("this user may not look into that directory"),
+        _ => Error::System(mountpoint.display().to_string(), why),
+    };
+    let path = mountpoint.canonicalize().map_err(from)?;
+    let mut entries = path.read_dir().map_err(from)?;
+    if mounts::at(&path).is_some_and(|mount| mount.kind == format!("fuse.{}", device::SUBTYPE)) {
+        return Err(error("a Weft volume is mounted here already; unmount it first (weft unmount)"));
+    }
+    if !nonempty && entries.next().is_some() {
+        return Err(error(
+            "the directory has entries, which the mount would hide; use an empty one, or the option nonempty",
+        ));
+    }
+    Ok(path)
+}
+
+impl Mounted {
+    /// Returns when the mount is gone, whoever took it away, and everything that was written is durable.
+    ///
+    /// # Errors
+    /// When the connection to the kernel broke.
+    pub fn wait(&self) -> Result<(), Error> {
+        // Whoever else waits does so for this lock.
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        match session.take() {
+            Some(session) => session
+                .join()
+                .map_err(|error| Error::System(format!("serving {} failed", self.mount.path.display()), error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the mount away, from any thread; [`wait`](Self::wait) then returns. `lazy` takes it out of sight even while files are in use;
+    /// `wait` then returns with their last use.
+    ///
+    /// # Errors
+    /// When files are in use; the mount is then still there.
+    pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
+        detach(&self.mount, lazy)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.mount.path
+    }
+}

@@ -1,0 +1,142 @@
+//! Mount options.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where messages about failing requests go, a line each.
+#[derive(Clone)]
+pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Log {
+    /// Gives every line to a function, which several threads may call.
+    pub fn new(line: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(line))
+    }
+
+    pub(crate) fn line(&self, line: &str) {
+        (self.0)(line);
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self::new(|line| eprintln!("weft: {line}"))
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Log")
+    }
+}
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Refuse every change. Taken for granted when the volume was opened for reading only.
+    pub read_only: bool,
+    /// Let users other than the one who mounts in; what they may do is up to the permissions of the files.
+    pub allow_other: bool,
+    /// Threads that serve requests.
+    pub threads: usize,
+    /// The name that `df` and `mount` show.
+    pub fs_name: String,
+    /// Honour set-user-ID bits.
+    pub suid: bool,
+    /// Let device files be opened.
+    pub dev: bool,
+    /// Let programs be run.
+    pub exec: bool,
+    /// Make every write wait until it is durable.
+    pub sync: bool,
+    /// Mount over a directory that has entries, which are hidden meanwhile.
+    pub nonempty: bool,
+    /// Where messages about failing requests go.
+    pub log: Log,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            threads: std::thread::available_parallelism().map_or(4, |cores| cores.get().max(4)),
+            fs_name: "weft".to_owned(),
+            suid: false,
+            dev: false,
+            exec: true,
+            sync: false,
+            nonempty: false,
+            log: Log::default(),
+        }
+    }
+}
+
+/// The options by name, for messages.
+const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, nonempty, threads=N, \
+     fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, auto, noauto, nofail, user, nouser, \
+     _netdev, x-*";
+
+/// Reads a list as `mount -o` takes it; later ones win. As for all FUSE mounts, set-user-ID bits and device files have no effect without
+/// `suid` and `dev`.
+///
+/// # Errors
+/// When one is unknown; the message names those that are known.
+pub fn parse_options(list: &str) -> Result<Options, String> {
+    let mut options = Options::default();
+    for option in list.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        match option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value))) {
+            ("ro", None) => options.read_only = true,
+            ("rw", None) => options.read_only = false,
+            ("allow_other", None) => options.allow_other = true,
+            ("noallow_other", None) => options.allow_other = false,
+            ("suid", None) => options.suid = true,
+            ("nosuid", None) => options.suid = false,
+            ("dev", None) => options.dev = true,
+            ("nodev", None) => options.dev = false,
+            ("exec", None) => options.exec = true,
+            ("noexec", None) => options.exec = false,
+            ("sync", None) => options.sync = true,
+            ("async", None) => options.sync = false,
+            ("nonempty", None) => options.nonempty = true,
+            ("fsname", Some(name)) if !name.is_empty() => name.clone_into(&mut options.fs_name),
+            ("threads", Some(number)) => {
+                options.threads = number
+                    .parse()
+                    .ok()
+                    .filter(|threads| (1..=1024).contains(threads))
+                    .ok_or_else(|| format!("threads={number}: the number of threads must be from 1 to 1024"))?;
+            }
+            // Permissions are always checked by the kernel, and access times are those of the last change or as set.
+            ("defaults" | "default_permissions" | "atime" | "noatime" | "relatime" | "nodiratime", None) => {}
+            // For mount(8) and systemd, which read them in /etc/fstab.
+            ("auto" | "noauto" | "nofail" | "user" | "nouser" | "_netdev", None) => {}
+            (name, _) if name.starts_with("x-") => {}
+            _ => return Err(format!("unknown mount option {option}; there are: {ALLOWED}")),
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_in_order() {
+        let options = parse_options("ro,noexec,,rw, suid,threads=9,fsname=a=b,x-systemd.automount").unwrap();
+        assert!(!options.read_only && !options.exec && options.suid && !options.dev);
+        assert_eq!((options.threads, options.fs_name.as_str()), (9, "a=b"));
+        assert!(parse_options("").unwrap().exec);
+    }
+
+    #[test]
+    fn unknown_ones_are_refused_by_name() {
+        for (list, part) in
+            [("ro,big", "option big;"), ("threads=0", "1 to 1024"), ("ro=1", "ro=1"), ("fsname=", "fsname=")]
+        {
+            let message = parse_options(list).unwrap_err();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

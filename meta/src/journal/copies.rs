@@ -1,0 +1,139 @@
+//! A file as its mirrors have it: the same frames at the same offsets, each taken from a copy where it is sound.
+
+use super::frame::{FRAME_BYTES, Frame, HEAD_BYTES, MAX_PAYLOAD_BYTES, VolumeId};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+use volume::target::{Target, TargetFile};
+
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// One mirror's copy of a file.
+#[derive(Debug)]
+pub(super) struct Copy {
+    /// Which of the volume's targets it is on.
+    pub place: usize,
+    target: Arc<dyn Target>,
+    /// The file.
+    pub file: TargetFile,
+    /// The length of the file.
+    pub bytes: u64,
+    at: u64,
+    window: Vec<u8>,
+}
+
+/// A range of a file in which one copy is not sound, and another is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Miss {
+    pub place: usize,
+    pub range: Range<u64>,
+    /// The copy that is sound.
+    pub from: usize,
+}
+
+impl Copy {
+    pub fn new(place: usize, target: Arc<dyn Target>, file: TargetFile, bytes: u64) -> Self {
+        Self { place, target, file, bytes, at: 0, window: Vec::new() }
+    }
+
+    /// So many bytes at an offset, if the file has them and they can be read. Never more memory than the file is long.
+    fn read(&mut self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        if offset.checked_add(bytes as u64)? > self.bytes {
+            return None;
+        }
+        let end = self.at + self.window.len() as u64;
+        if offset < self.at || offset + bytes as u64 > end {
+            let want = (self.bytes - offset).min(WINDOW_BYTES.max(bytes) as u64);
+            self.window.resize(want as usize, 0);
+            self.at = offset;
+            match self.target.read(self.file, offset, &mut self.window) {
+                Ok(have) => self.window.truncate(have),
+                Err(_) => self.window.clear(),
+            }
+        }
+        let start = (offset - self.at) as usize;
+        self.window.get(start..start + bytes)
+    }
+
+    /// The frame at an offset, if it is sound.
+    pub fn frame(&mut self, volume: &VolumeId, offset: u64) -> Option<(Frame, &[u8])> {
+        let frame = Frame::parse(self.read(offset, FRAME_BYTES)?)?;
+        Frame::proven(volume, self.read(offset, FRAME_BYTES + frame.payload)?)
+    }
+
+    /// Whether a sound frame that `wanted` accepts comes at or behind an offset. Looks at so much only that it takes no long time.
+    pub fn any_behind(&mut self, volume: &VolumeId, offset: u64, wanted: impl Fn(&Frame) -> bool) -> bool {
+        let (mut at, mut budget) = (offset, 4 * MAX_PAYLOAD_BYTES);
+        while let Some(bytes) = self.read(at, FRAME_BYTES) {
+            if let Some(frame) = Frame::parse(bytes).filter(&wanted) {
+                if self.frame(volume, at).is_some() {
+                    return true;
+                }
+                budget = budget.saturating_sub(frame.payload);
+            }
+            budget = budget.saturating_sub(1);
+            if budget == 0 {
+                break;
+            }
+            at += 8;
+        }
+        false
+    }
+}
+
+/// Shows the frames behind the head, in order, until `accept` declines one or no copy has the next. Returns where it ended, and what
+/// some copies lack before that.
+pub(super) fn walk<E>(
+    copies: &mut [Copy],
+    volume: &VolumeId,
+    accept: impl Fn(&Frame) -> bool,
+    mut visit: impl FnMut(&Frame, &[u8]) -> Result<bool, E>,
+) -> Result<(u64, Vec<Miss>), E> {
+    let mut offset = HEAD_BYTES as u64;
+    let mut misses: Vec<Miss> = Vec::new();
+    let mut expected = 0;
+    loop {
+        let sound = |copy: &mut Copy| copy.frame(volume, offset).map(|(frame, _)| frame).filter(|f| accept(f));
+        let frames: Vec<Option<Frame>> = copies.iter_mut().map(sound).collect();
+        // The numbers go up by one; a frame that was left over from another time does not fit.
+        let fits = |frame: &Frame| expected == 0 || frame.number == expected;
+        let Some((good, frame)) = frames.iter().enumerate().find_map(|(n, frame)| Some((n, frame.filter(fits)?)))
+        else {
+            return Ok((offset, misses));
+        };
+        let range = offset..offset + frame.bytes() as u64;
+        let from = copies[good].place;
+        for (other, copy) in frames.iter().zip(&*copies) {
+            if *other != Some(frame) {
+                match misses.iter_mut().rfind(|miss| miss.place == copy.place) {
+                    Some(miss) if miss.range.end == offset && miss.from == from => miss.range.end = range.end,
+                    _ => misses.push(Miss { place: copy.place, range: range.clone(), from }),
+                }
+            }
+        }
+        let Some((_, payload)) = copies[good].frame(volume, offset) else { return Ok((offset, misses)) };
+        if !visit(&frame, payload)? {
+            return Ok((offset, misses));
+        }
+        expected = frame.number + 1;
+        offset = range.end;
+    }
+}
+
+/// Copies a range of a file from one target to another.
+///
+/// # Errors
+/// When either fails.
+pub(super) fn transfer(from: &dyn Target, to: &dyn Target, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+    let mut buffer = vec![0; WINDOW_BYTES.min((range.end - range.start) as usize)];
+    let mut at = range.start;
+    while at < range.end {
+        let bytes = buffer.len().min((range.end - at) as usize);
+        let have = from.read(file, at, &mut buffer[..bytes])?;
+        // The zeroes behind the last frame may not have been written.
+        buffer[have..bytes].fill(0);
+        to.write(file, at, &[IoSlice::new(&buffer[..bytes])])?;
+        at += bytes as u64;
+    }
+    Ok(())
+}

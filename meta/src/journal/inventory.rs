@@ -1,0 +1,83 @@
+//! What lies on the targets: which segments and snapshots, and whose.
+
+use super::copies::Copy;
+use super::frame::{END_BYTES, Epoch, Frame, HEAD_BYTES, Kind, VolumeId};
+use super::options::Place;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+use volume::target::{Target, TargetFile};
+
+/// Whose a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// This volume's, of that epoch.
+    Ours(Epoch),
+    /// Another volume's.
+    Foreign,
+    /// Nothing in it says.
+    Unknown,
+}
+
+/// A segment or snapshot on a target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub file: TargetFile,
+    pub bytes: u64,
+    pub owner: Owner,
+    /// A snapshot with its end.
+    pub complete: bool,
+}
+
+/// The segments and snapshots on a target.
+pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<Found>> {
+    let mut all = Vec::new();
+    for (file, bytes) in target.list()? {
+        if !matches!(file, TargetFile::Journal { .. } | TargetFile::Snapshot { .. }) {
+            continue;
+        }
+        let mut copy = Copy::new(0, target.clone(), file, bytes);
+        let owner = owner(&mut copy, target, volume)?;
+        let complete = matches!(file, TargetFile::Snapshot { .. })
+            && bytes >= (HEAD_BYTES + END_BYTES) as u64
+            && copy.frame(volume, bytes - END_BYTES as u64).is_some_and(|(frame, _)| frame.kind == Kind::End);
+        all.push(Found { file, bytes, owner, complete });
+    }
+    Ok(all)
+}
+
+fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Owner> {
+    let mut head = [0; HEAD_BYTES];
+    let have = match target.read(copy.file, 0, &mut head) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        other => other?,
+    };
+    if let Some((frame, owner)) = Frame::proven_head(&head[..have]) {
+        return Ok(if owner == *volume { Owner::Ours(frame.epoch) } else { Owner::Foreign });
+    }
+    // With a damaged head, the first frame behind it says the same.
+    let first = copy.frame(volume, HEAD_BYTES as u64);
+    Ok(first.map_or(Owner::Unknown, |(frame, _)| Owner::Ours(frame.epoch)))
+}
+
+/// [`take`] of all targets at the same time. One that takes longer than the deadline has failed.
+pub(super) fn take_all(places: &[Place], volume: &VolumeId, deadline: Duration) -> Vec<io::Result<Vec<Found>>> {
+    let (sender, receiver) = channel();
+    let mut all = Vec::new();
+    for (number, (_, target)) in places.iter().enumerate() {
+        let (sender, target, volume) = (sender.clone(), target.clone(), *volume);
+        let started = thread::Builder::new().name("weft-inventory".into()).spawn(move || {
+            // Nobody may listen any more, after a deadline.
+            let _ = sender.send((number, take(&target, &volume)));
+        });
+        all.push(Err(started.err().unwrap_or_else(|| io::ErrorKind::TimedOut.into())));
+    }
+    drop(sender);
+    let end = Instant::now() + deadline;
+    while let Ok((number, found)) = receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        all[number] = found;
+    }
+    all
+}

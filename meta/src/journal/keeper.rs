@@ -1,0 +1,86 @@
+//! The keeper thread brings what is committed to the index and begins snapshots, which a thread of their own writes, so that
+//! neither waits for the other and commits wait for none.
+
+use super::shared::Shared;
+use super::snapshot::{self, Aim};
+use crate::kv::{IndexState, KvError, Layer, Seq, View};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Keeps the index and the snapshots until the engine stops or fails.
+pub(super) fn run(shared: &Arc<Shared>) {
+    let mut writing: Option<JoinHandle<()>> = None;
+    while let Ok(tasks) = shared.wait_tasks(|tasks| tasks.stop || tasks.flush || tasks.snapshot && !tasks.busy) {
+        if tasks.stop {
+            break;
+        }
+        let snapshot = tasks.snapshot && !tasks.busy;
+        drop(tasks);
+        shared.task(|tasks| {
+            tasks.flush = false;
+            tasks.snapshot &= !snapshot;
+            tasks.busy |= snapshot;
+        });
+        let aim = Aim::now(shared);
+        let begun = flush(shared).and_then(|mut last| {
+            // A commit that has its number is in memory at once, but maybe not yet.
+            while snapshot && last < aim.committed {
+                thread::yield_now();
+                last = flush(shared)?;
+            }
+            shared.task(|tasks| tasks.flushes += 1);
+            if !snapshot {
+                return Ok(());
+            }
+            if let Some(thread) = writing.take() {
+                // It has ended, or the task would be busy still.
+                let _ = thread.join();
+            }
+            let view = shared.index.view()?;
+            let keeper = shared.clone();
+            let write = move || write(&keeper, &aim, &*view, last);
+            let thread = thread::Builder::new().name("weft-snapshot".into()).spawn(write);
+            writing = Some(thread.map_err(|error| KvError::Unavailable(error.to_string()))?);
+            Ok(())
+        });
+        if let Err(error) = begun {
+            shared.fail(&error);
+            break;
+        }
+    }
+    if let Some(thread) = writing {
+        let _ = thread.join();
+    }
+}
+
+fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: Seq) {
+    let result = snapshot::write(shared, aim, view, last);
+    {
+        let mut files = shared.files();
+        if let Err(error) = result {
+            files.last_error = Some(format!("snapshot: {error}"));
+        }
+        files.due = files.written + shared.limits.snapshot_bytes.max(files.snapshot_bytes);
+    }
+    shared.task(|tasks| {
+        tasks.busy = false;
+        tasks.snapshots += 1;
+    });
+}
+
+/// Brings the index up to what was committed when it began, and returns the last transaction of that.
+fn flush(shared: &Shared) -> Result<Seq, KvError> {
+    let frozen = {
+        let mut layers = shared.layers.write().unwrap_or_else(PoisonError::into_inner);
+        let last = layers.active.last;
+        let frozen = Arc::new(std::mem::replace(&mut layers.active, Layer::after(last)));
+        layers.frozen = Some(frozen.clone());
+        frozen
+    };
+    // The index must never be ahead of the journal: it would know what the other mirrors of the truth do not.
+    shared.sync(frozen.last)?;
+    let state = IndexState { owner: shared.volume, epoch: shared.epoch.number, applied: frozen.last };
+    shared.index.apply(&mut frozen.iter(), state, true)?;
+    shared.layers.write().unwrap_or_else(PoisonError::into_inner).frozen = None;
+    Ok(frozen.last)
+}

@@ -1,0 +1,28 @@
+//! The durable engine: an index in front of a journal on m+1 targets, with snapshots.
+//!
+//! A commit is validated against memory and the index, and is then in memory (a layer over the index) and in the journal's
+//! buffer. The journal thread writes that buffer to all mirrors at once when somebody waits, and soon when nobody does. The keeper
+//! brings full layers to the index, after they are durable in the journal, and has snapshots of the index written to the mirrors, after
+//! which the older journal is removed. So the index is a cache: any one of m+1 mirrors has everything, and a mirror that fails is
+//! replaced by another target, with a snapshot of its own. The bytes are described in `frame`.
+
+mod copies;
+mod engine;
+mod files;
+mod frame;
+mod inventory;
+mod keeper;
+mod mend;
+mod moving;
+mod options;
+mod purge;
+mod recover;
+mod replay;
+mod restore;
+mod shared;
+mod snapshot;
+mod worker;
+mod writer;
+
+pub use engine::Journaled;
+pub use options::{Limits, Options, Place, Status};

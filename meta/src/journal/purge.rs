@@ -1,0 +1,36 @@
+//! Removes segments and snapshots that nobody needs.
+
+use super::inventory::{Owner, take};
+use super::options::Place;
+use super::shared::Shared;
+use super::worker::{Job, Worker, all};
+use volume::target::TargetFile;
+
+/// Removes this volume's superfluous segments and snapshots from all targets that answer. What stays is removed another time.
+pub(super) fn purge(
+    shared: &Shared,
+    places: &[Place],
+    superfluous: impl Fn(TargetFile) -> bool + Copy + Send + 'static,
+) {
+    let workers: Vec<Worker> = places.iter().filter_map(|(_, target)| Worker::start(target.clone()).ok()).collect();
+    if workers.len() < places.len() {
+        return;
+    }
+    let volume = shared.volume;
+    let job = |number: usize| -> Job {
+        let place: Place = places[number].clone();
+        Box::new(move |target| {
+            for found in take(&place.1, &volume)? {
+                if found.owner != Owner::Foreign && superfluous(found.file) {
+                    target.remove(found.file)?;
+                }
+            }
+            Ok(())
+        })
+    };
+    for (place, result) in places.iter().zip(all(workers.iter(), job, shared.limits.deadline)) {
+        if let Err(error) = result {
+            shared.files().last_error = Some(format!("target {}: removing old metadata: {error}", place.0.0));
+        }
+    }
+}

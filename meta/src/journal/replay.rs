@@ -1,0 +1,170 @@
+//! Opening: brings the index to the newest state that the targets prove.
+
+use super::copies::walk;
+use super::frame::{Frame, HEAD_BYTES, Kind, take_edit};
+use super::options::Options;
+use super::recover::{Recovery, void};
+use super::restore::load;
+use crate::kv::{Index, IndexState, KvError, Layer, Seq};
+
+/// Why the journal does not lead from a base to its end.
+enum Broken {
+    /// Transactions that were durable are missing from this one on.
+    Gap(Seq),
+    Failed(KvError),
+}
+
+impl From<KvError> for Broken {
+    fn from(error: KvError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Recovery<'_> {
+    /// Brings the index to the end of the journal, from its own state or from a snapshot. Returns the last transaction, and whether
+    /// the journal does not reach back to the newest snapshot.
+    pub(super) fn replay(&mut self) -> Result<(Seq, bool), KvError> {
+        self.sync_segments();
+        let index = &*self.options.index;
+        let newest = self.snapshots.first().map(|group| group.number);
+        let state = index.state()?;
+        let usable = state.owner == self.options.volume && !void(&self.epochs, state.epoch, state.applied);
+        let mut broken = KvError::Unavailable("no target has a complete snapshot of the metadata".into());
+        if usable {
+            let applied = state.applied;
+            // From the snapshot on everything is looked at, for the sake of the mirrors.
+            let begin = newest.map_or(applied, |last| last.min(applied));
+            match self.roll(state, begin) {
+                Ok((last, _)) if last < applied && !self.options.accept_loss => {
+                    return Err(KvError::Corrupt(format!(
+                        "the journal ends with transaction {last} on the targets that can be reached, but {applied} was durable"
+                    )));
+                }
+                Ok((last, _)) if newest.is_some_and(|newest| last < newest) => {}
+                Ok((last, gap)) => return Ok((last.max(applied), gap || newest.is_none() || last < applied)),
+                Err(Broken::Gap(_)) if newest.is_some_and(|last| last > applied) => {}
+                Err(Broken::Gap(at)) => broken = missing(at),
+                Err(Broken::Failed(error)) => return Err(error),
+            }
+        }
+        for number in 0..self.snapshots.len() {
+            let group = &mut self.snapshots[number];
+            let (last, epoch) = (group.number, group.epoch);
+            if let Err(error) = load(self.options, group) {
+                broken = error;
+                continue;
+            }
+            let state = IndexState { owner: self.options.volume, epoch: epoch.number, applied: last };
+            index.apply(&mut std::iter::empty(), state, false)?;
+            match self.roll(state, last) {
+                Ok((last, _)) => return Ok((last, number > 0)),
+                Err(Broken::Gap(at)) => broken = missing(at),
+                Err(Broken::Failed(error)) => return Err(error),
+            }
+        }
+        Err(broken)
+    }
+
+    /// What is read from a segment may be in the page cache only; the index must not become durable before it.
+    fn sync_segments(&mut self) {
+        let mut failed = Vec::new();
+        for (group, copy) in self.segments.iter().flat_map(|group| group.copies.iter().map(move |copy| (group, copy))) {
+            if let Err(error) = self.options.targets[copy.place].1.sync(group.file) {
+                failed.push((copy.place, error.to_string()));
+            }
+        }
+        for (place, error) in failed {
+            self.reject(place, &error);
+        }
+    }
+
+    /// Looks at the journal behind transaction `begin` and applies what the index does not have. Returns the last transaction and
+    /// whether some are missing that the index has.
+    fn roll(&mut self, base: IndexState, begin: Seq) -> Result<(Seq, bool), Broken> {
+        let Options { volume, index, limits, accept_loss, .. } = self.options;
+        let mut replay = Replay { index: &**index, state: base, layer: Layer::default(), limit: limits.overlay_bytes };
+        let (mut next, mut gap, mut ended_at) = (begin + 1, false, None);
+        for number in 0..self.segments.len() {
+            let group = &mut self.segments[number];
+            (group.end, group.counts) = (HEAD_BYTES as u64, false);
+            group.misses.clear();
+            if void(&self.epochs, group.epoch.number, group.number) {
+                continue;
+            }
+            if group.number > next {
+                if group.number <= base.applied + 1 {
+                    // The index knows what is missing here.
+                    (next, gap) = (group.number, true);
+                } else if base.applied >= next {
+                    (next, gap) = (base.applied + 1, true);
+                }
+                if group.number > next {
+                    if *accept_loss {
+                        break;
+                    }
+                    return Err(Broken::Gap(next));
+                }
+            }
+            let epochs = &self.epochs;
+            let (epoch, first) = (group.epoch, group.number);
+            let accept = |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.number >= first;
+            let mut counts = false;
+            let walked = walk(&mut group.copies, volume, accept, |frame, payload| -> Result<bool, KvError> {
+                if void(epochs, epoch.number, frame.number) || frame.number > next {
+                    return Ok(false);
+                }
+                counts |= frame.number == next;
+                next = next.max(frame.number + 1);
+                replay.record(frame, payload)?;
+                Ok(true)
+            });
+            (group.end, group.misses) = walked?;
+            group.counts = counts;
+            ended_at = Some(number);
+        }
+        // Behind the end there may be what was never synced, but nothing that says it was.
+        if let Some(number) = ended_at.filter(|_| !accept_loss && next > base.applied) {
+            let group = &mut self.segments[number];
+            let (epoch, end) = (group.epoch, group.end);
+            let later = |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.mark >= next;
+            if group.copies.iter_mut().any(|copy| copy.any_behind(volume, end, later)) {
+                return Err(Broken::Gap(next));
+            }
+        }
+        replay.flush()?;
+        Ok((next - 1, gap))
+    }
+}
+
+/// Applies records to an index, many at a time.
+struct Replay<'a> {
+    index: &'a dyn Index,
+    state: IndexState,
+    layer: Layer,
+    limit: usize,
+}
+
+impl Replay<'_> {
+    fn record(&mut self, frame: &Frame, mut payload: &[u8]) -> Result<(), KvError> {
+        if frame.number <= self.state.applied {
+            return Ok(());
+        }
+        while !payload.is_empty() {
+            let Some((key, value)) = take_edit(&mut payload) else {
+                return Err(KvError::Corrupt(format!("transaction {} is sound but not a record", frame.number)));
+            };
+            self.layer.insert(key, value);
+        }
+        (self.state.applied, self.state.epoch) = (frame.number, frame.epoch.number);
+        if self.layer.bytes() > self.limit { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), KvError> {
+        let layer = std::mem::take(&mut self.layer);
+        self.index.apply(&mut layer.iter(), self.state, false)
+    }
+}
+
+fn missing(seq: Seq) -> KvError {
+    KvError::Corrupt(format!("transaction {seq} was durable and is sound on no target that can be reached"))
+}

@@ -1,0 +1,43 @@
+//! Fills an index from a snapshot.
+
+use super::copies::walk;
+use super::frame::{Frame, Kind, take_pair, u64_at};
+use super::options::Options;
+use super::recover::Group;
+use crate::kv::{IndexState, KvError, Layer};
+
+/// Empties the index and fills it from the snapshot, each block from a copy where it is sound.
+///
+/// # Errors
+/// `Corrupt` when a block is sound on no copy.
+pub(super) fn load(options: &Options, group: &mut Group) -> Result<(), KvError> {
+    let Options { volume, index, limits, .. } = options;
+    index.clear()?;
+    let (epoch, last) = (group.epoch, group.number);
+    let accept =
+        |frame: &Frame| matches!(frame.kind, Kind::Block | Kind::End) && frame.epoch == epoch && frame.mark == last;
+    let damaged = || KvError::Corrupt(format!("the snapshot of transaction {last} is damaged on all targets"));
+    let (mut layer, mut pairs, mut blocks, mut complete) = (Layer::default(), 0, 0, false);
+    walk(&mut group.copies, volume, accept, |frame, mut payload| {
+        if frame.number != blocks {
+            return Ok(false);
+        }
+        if frame.kind == Kind::End {
+            complete = payload.len() == 16 && u64_at(payload, 0) == pairs;
+            return Ok(false);
+        }
+        blocks += 1;
+        while !payload.is_empty() {
+            let (key, value) = take_pair(&mut payload).ok_or_else(damaged)?;
+            layer.insert(key, Some(value));
+            pairs += 1;
+        }
+        if layer.bytes() > limits.overlay_bytes {
+            // Nobody's yet: what is half filled must not be taken for whole.
+            index.apply(&mut std::mem::take(&mut layer).iter(), IndexState::default(), false)?;
+        }
+        Ok(true)
+    })?;
+    index.apply(&mut layer.iter(), IndexState::default(), false)?;
+    if complete { Ok(()) } else { Err(damaged()) }
+}

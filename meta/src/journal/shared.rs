@@ -1,0 +1,327 @@
+//! The state that an engine's threads share, and how they wait for one another.
+
+use super::files::Files;
+use super::frame::{Epoch, Frame, Kind, VolumeId, put_edit};
+use super::options::{Limits, Place, Status};
+use crate::kv::{Index, KvError, Layer, Seq};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// What the commits, the journal thread and the keeper share. Locks are taken in this order: layers, files, log, tasks.
+pub(super) struct Shared {
+    pub volume: VolumeId,
+    pub wanted: usize,
+    pub limits: Limits,
+    pub epoch: Epoch,
+    pub index: Box<dyn Index>,
+    pub layers: RwLock<Layers>,
+    log: Mutex<Log>,
+    /// For the journal thread: there may be something to write.
+    work: Condvar,
+    /// For everybody else: something was written, or failed.
+    done: Condvar,
+    files: Mutex<Files>,
+    tasks: Mutex<Tasks>,
+    /// For the keeper, and those who wait for it.
+    tasks_changed: Condvar,
+    /// Held by the one that changes the targets.
+    pub moving: Mutex<()>,
+}
+
+/// Changes that the index does not have.
+pub(super) struct Layers {
+    /// Takes the commits.
+    pub active: Layer,
+    /// Is on its way to the index.
+    pub frozen: Option<Arc<Layer>>,
+}
+
+/// What is committed and not written.
+pub(super) struct Log {
+    pub pending: Vec<u8>,
+    /// The last transaction that was committed.
+    pub last: Seq,
+    /// The last that is durable.
+    pub durable: Seq,
+    /// Somebody waits for this one.
+    pub wanted: Seq,
+    /// When the oldest pending one came.
+    pub since: Option<Instant>,
+    /// A mirror must be replaced although there is nothing to write.
+    pub kick: bool,
+    /// Nothing more is committed.
+    pub closed: bool,
+    pub stop: bool,
+    pub failed: Option<KvError>,
+}
+
+/// What the keeper shall do.
+#[derive(Default)]
+pub(super) struct Tasks {
+    pub flush: bool,
+    pub snapshot: bool,
+    /// A snapshot is being written.
+    pub busy: bool,
+    pub stop: bool,
+    /// How many flushes and snapshots were ended, well or not.
+    pub flushes: u64,
+    pub snapshots: u64,
+    /// The last of `Files::asked` that the journal thread has settled.
+    pub settled: u64,
+}
+
+/// What recovery hands over.
+pub(super) struct Start {
+    pub epoch: Epoch,
+    pub last: Seq,
+    pub files: Files,
+}
+
+impl Shared {
+    pub fn new(
+        volume: VolumeId,
+        places: Vec<Place>,
+        wanted: usize,
+        limits: Limits,
+        index: Box<dyn Index>,
+        start: Start,
+    ) -> Self {
+        let Start { epoch, last, mut files } = start;
+        files.places = places;
+        let log = Log {
+            pending: Vec::new(),
+            last,
+            durable: last,
+            wanted: 0,
+            since: None,
+            kick: false,
+            closed: false,
+            stop: false,
+            failed: None,
+        };
+        let layers = RwLock::new(Layers { active: Layer::after(last), frozen: None });
+        let (work, done, tasks_changed) = (Condvar::new(), Condvar::new(), Condvar::new());
+        let (log, files, tasks) = (Mutex::new(log), Mutex::new(files), Mutex::default());
+        let moving = Mutex::default();
+        Self { volume, wanted, limits, epoch, index, layers, log, work, done, files, tasks, tasks_changed, moving }
+    }
+
+    pub fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the pending transactions leave room for one more.
+    pub fn wait_for_room(&self) -> Result<(), KvError> {
+        let mut log = self.log();
+        while log.failed.is_none() && !log.stop && !log.closed && log.pending.len() >= self.limits.pending_bytes {
+            log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner);
+        }
+        log.check_open()
+    }
+
+    /// Gives the next transaction its number and its place in the journal.
+    pub fn append(&self, edits: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Result<Seq, KvError> {
+        let mut log = self.log();
+        log.check_open()?;
+        log.last += 1;
+        let frame = Frame::new(Kind::Record, log.last, self.epoch, log.durable);
+        frame.encode(&self.volume, &mut log.pending, |to| {
+            for (key, value) in edits {
+                put_edit(to, key, value.as_deref());
+            }
+        });
+        let first = log.since.is_none();
+        if first {
+            log.since = Some(Instant::now());
+        }
+        // The journal thread sleeps for ever over an empty buffer, and until the delay over one that is not full.
+        if first || log.pending.len() >= self.limits.group_bytes {
+            self.work.notify_one();
+        }
+        Ok(log.last)
+    }
+
+    /// Refuses all further commits; returns the last.
+    pub fn refuse(&self) -> Seq {
+        let mut log = self.log();
+        log.closed = true;
+        self.done.notify_all();
+        log.last
+    }
+
+    /// Waits until a transaction is durable.
+    pub fn sync(&self, seq: Seq) -> Result<(), KvError> {
+        let mut log = self.log();
+        let seq = seq.min(log.last);
+        while log.durable < seq {
+            log.check()?;
+            if log.wanted < seq {
+                log.wanted = seq;
+                self.work.notify_one();
+            }
+            log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner);
+        }
+        // What is durable stays so, but a caller must learn that nothing further will be.
+        log.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// For the journal thread: waits for transactions that are due, and takes them. `None` when it shall end.
+    pub fn take_pending(&self, spare: Vec<u8>) -> Option<(Vec<u8>, Seq)> {
+        let mut log = self.log();
+        loop {
+            if log.stop {
+                return None;
+            }
+            let rest = log.since.map(|since| self.limits.delay.saturating_sub(since.elapsed()));
+            let waited_for = log.wanted > log.durable || log.pending.len() >= self.limits.group_bytes;
+            if log.kick || rest.is_some_and(|rest| waited_for || rest == Duration::ZERO) {
+                log.kick = false;
+                log.since = None;
+                let pending = std::mem::replace(&mut log.pending, spare);
+                let last = log.last;
+                drop(log);
+                self.done.notify_all();
+                return Some((pending, last));
+            }
+            log = match rest {
+                Some(rest) => self.work.wait_timeout(log, rest).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.work.wait(log).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Tells everybody that transactions are durable.
+    pub fn set_durable(&self, last: Seq) {
+        self.log().durable = last;
+        self.done.notify_all();
+    }
+
+    /// Nothing is committed or durable from now on.
+    pub fn fail(&self, error: &KvError) {
+        self.log().failed.get_or_insert_with(|| error.clone());
+        self.done.notify_all();
+        self.work.notify_all();
+        drop(self.tasks());
+        self.tasks_changed.notify_all();
+    }
+
+    /// Has the journal thread look whether the mirrors are the right ones. Returns the number of this request.
+    pub fn ask(&self) -> u64 {
+        let asked = {
+            let mut files = self.files();
+            files.asked += 1;
+            files.asked
+        };
+        self.log().kick = true;
+        self.work.notify_one();
+        asked
+    }
+
+    /// [`Self::ask`], and waits until it has looked.
+    pub fn settle(&self) -> Result<(), KvError> {
+        let asked = self.ask();
+        self.wait_tasks(|tasks| tasks.settled >= asked).map(drop)
+    }
+
+    /// Has a snapshot made that begins now, and waits until it is made, or could not be.
+    pub fn checkpoint(&self) -> Result<(), KvError> {
+        let wanted = {
+            let mut tasks = self.tasks();
+            tasks.snapshot = true;
+            // One that is being written may have begun before the last commits, so it does not count.
+            tasks.snapshots + u64::from(tasks.busy) + 1
+        };
+        self.tasks_changed.notify_all();
+        self.wait_tasks(|tasks| tasks.snapshots >= wanted || tasks.stop).map(drop)
+    }
+
+    /// Waits until the snapshot that is being written, if there is one, is written or given up.
+    pub fn wait_for_snapshot(&self) -> Result<(), KvError> {
+        let wanted = {
+            let tasks = self.tasks();
+            tasks.snapshots + u64::from(tasks.busy)
+        };
+        self.wait_tasks(|tasks| tasks.snapshots >= wanted).map(drop)
+    }
+
+    /// Changes the tasks and tells everybody.
+    pub fn task(&self, change: impl FnOnce(&mut Tasks)) {
+        change(&mut self.tasks());
+        self.tasks_changed.notify_all();
+    }
+
+    /// Waits until the tasks are as wanted; not when the engine has failed.
+    pub fn wait_tasks(&self, ready: impl Fn(&Tasks) -> bool) -> Result<MutexGuard<'_, Tasks>, KvError> {
+        let mut tasks = self.tasks();
+        while !ready(&tasks) {
+            // A failure is told with the tasks' lock taken after it is set, so none is missed between here and the wait.
+            drop(tasks);
+            self.log().check()?;
+            tasks = self.tasks();
+            if ready(&tasks) {
+                break;
+            }
+            let wait = self.tasks_changed.wait_timeout(tasks, Duration::from_millis(100));
+            tasks = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(tasks)
+    }
+
+    /// Ends all threads at what they are doing.
+    pub fn stop(&self) {
+        self.log().stop = true;
+        self.work.notify_all();
+        self.done.notify_all();
+        self.task(|tasks| tasks.stop = true);
+    }
+
+    pub fn status(&self) -> Status {
+        let (committed, durable, failure) = {
+            let log = self.log();
+            (log.last, log.durable, log.failed.as_ref().map(ToString::to_string))
+        };
+        let files = self.files();
+        let whole = |place: &&Place| files.snapshot_of(place.0).is_some();
+        Status {
+            mirrors: files.mirrors.iter().map(|&(id, _)| id).collect(),
+            wanted: self.wanted,
+            degraded: files.mirrors.iter().filter(whole).count() < self.wanted,
+            failed: files.failed.iter().map(|((id, _), why)| (*id, why.clone())).collect(),
+            last_error: failure.or_else(|| files.last_error.clone()),
+            journal_bytes: files.written - files.written_at_snapshot,
+            snapshot: files.snapshot,
+            snapshot_bytes: files.snapshot_bytes,
+            committed,
+            durable,
+        }
+    }
+}
+
+impl Log {
+    fn check_open(&self) -> Result<(), KvError> {
+        self.check()?;
+        if self.closed { Err(closed()) } else { Ok(()) }
+    }
+
+    fn check(&self) -> Result<(), KvError> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.stop => Err(closed()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The error of an engine that was closed.
+pub(super) fn closed() -> KvError {
+    KvError::Unavailable("the metadata is closed".into())
+}

@@ -1,0 +1,183 @@
+//! Writes a snapshot to every mirror, and removes what it makes superfluous.
+
+use super::files::same;
+use super::frame::{Epoch, Frame, Kind, VolumeId, put_pair};
+use super::options::{Place, unavailable};
+use super::purge::purge;
+use super::shared::{Shared, closed};
+use super::worker::{Job, Worker, all};
+use crate::kv::{KvError, Order, Seq, View};
+use std::io::{self, IoSlice};
+use std::ops::Bound;
+use std::sync::Arc;
+use volume::target::{Target, TargetFile};
+
+const BLOCK_BYTES: usize = 1 << 20;
+/// Synced in pieces, so that a large snapshot does not hold up the journal's syncs at its end.
+const SYNC_BYTES: u64 = 16 << 20;
+
+struct Snapshot<'a> {
+    shared: &'a Shared,
+    mirrors: Vec<(Place, Worker)>,
+    file: TargetFile,
+    at: u64,
+    synced: u64,
+}
+
+/// What a snapshot is made for, taken before the state that it shows.
+pub(super) struct Aim {
+    mirrors: Vec<Place>,
+    generation: u64,
+    written: u64,
+    /// What was committed. With at least that in the snapshot, a mirror that began with the journal just now has everything.
+    pub committed: Seq,
+}
+
+impl Aim {
+    pub fn now(shared: &Shared) -> Self {
+        let files = shared.files();
+        let (mirrors, generation, written) = (files.mirrors.clone(), files.generation, files.written);
+        Self { mirrors, generation, written, committed: shared.log().last }
+    }
+}
+
+/// Writes what the view shows, the state after transaction `last`, to all mirrors that do not have it.
+///
+/// # Errors
+/// When no mirror took it, or the index cannot be read.
+pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> Result<(), KvError> {
+    let (places, had) = {
+        let files = shared.files();
+        let has = |place: &Place| files.complete.get(&place.0) == Some(&last);
+        let current = |place: &&Place| files.mirrors.iter().any(|other| same(other, place));
+        let (had, places): (Vec<_>, Vec<_>) = aim.mirrors.iter().filter(current).cloned().partition(has);
+        (places, had.len())
+    };
+    let mut snapshot = Snapshot { shared, mirrors: Vec::new(), file: TargetFile::Snapshot { last }, at: 0, synced: 0 };
+    for place in &places {
+        match Worker::start(place.1.clone()) {
+            Ok(worker) => snapshot.mirrors.push((place.clone(), worker)),
+            Err(error) => return Err(unavailable(place.0, &error)),
+        }
+    }
+    let bytes = if snapshot.mirrors.is_empty() { 0 } else { snapshot.stream(view, last)? };
+    let keep = {
+        let mut files = shared.files();
+        let written = |place: &&Place| snapshot.mirrors.iter().any(|(other, _)| same(other, place));
+        // One that was dropped meanwhile, or exchanged under its id, does not count.
+        let whole: Vec<_> = files.mirrors.iter().filter(written).map(|&(id, _)| (id, last)).collect();
+        files.complete.extend(whole);
+        files.snapshot = last;
+        if bytes > 0 {
+            files.snapshot_bytes = bytes;
+        }
+        files.written_at_snapshot = aim.written;
+        let all = had + snapshot.mirrors.len() == files.mirrors.len() && snapshot.mirrors.len() == places.len();
+        if !all || files.generation != aim.generation {
+            return Ok(());
+        }
+        let keep = files.segments.iter().copied().rfind(|&first| first <= last + 1).unwrap_or(0);
+        files.segments.retain(|&first| first >= keep);
+        keep
+    };
+    let places: Vec<Place> = {
+        let files = shared.files();
+        files.places.iter().filter(|place| !files.has_failed(place)).cloned().collect()
+    };
+    purge(shared, &places, move |file| match file {
+        TargetFile::Journal { first } => first < keep,
+        TargetFile::Snapshot { last: other } => other < last,
+        _ => false,
+    });
+    Ok(())
+}
+
+impl Snapshot<'_> {
+    fn stream(&mut self, view: &dyn View, last: Seq) -> Result<u64, KvError> {
+        let (volume, epoch) = (self.shared.volume, self.shared.epoch);
+        let mut bytes = Vec::new();
+        Frame::new(Kind::Snapshot, last, epoch, last).encode_head(&volume, &mut bytes);
+        let (mut block, mut blocks, mut pairs, mut sum) = (Vec::new(), 0, 0u64, 0);
+        let file = self.file;
+        self.each(&move |target: &dyn Target| target.remove(file))?;
+        view.visit(Bound::Unbounded, Bound::Unbounded, Order::Ascending, &mut |key, value| {
+            put_pair(&mut block, key, value);
+            pairs += 1;
+            sum += (key.len() + value.len()) as u64;
+            if block.len() >= BLOCK_BYTES {
+                self.block(&volume, epoch, last, &mut bytes, &mut block, &mut blocks)?;
+            }
+            Ok(true)
+        })?;
+        self.block(&volume, epoch, last, &mut bytes, &mut block, &mut blocks)?;
+        self.each(&move |target: &dyn Target| target.sync(file))?;
+        Frame::new(Kind::End, blocks, epoch, last).encode(&volume, &mut bytes, |to| {
+            to.extend_from_slice(&pairs.to_le_bytes());
+            to.extend_from_slice(&sum.to_le_bytes());
+        });
+        self.put(&mut bytes)?;
+        self.each(&move |target: &dyn Target| target.sync(file))?;
+        Ok(self.at)
+    }
+
+    fn block(
+        &mut self,
+        volume: &VolumeId,
+        epoch: Epoch,
+        last: Seq,
+        bytes: &mut Vec<u8>,
+        pairs: &mut Vec<u8>,
+        number: &mut u64,
+    ) -> Result<(), KvError> {
+        if !pairs.is_empty() {
+            Frame::new(Kind::Block, *number, epoch, last).encode(volume, bytes, |to| to.append(pairs));
+            *number += 1;
+        }
+        self.put(bytes)?;
+        if self.at - self.synced >= SYNC_BYTES {
+            self.synced = self.at;
+            let file = self.file;
+            self.each(&move |target: &dyn Target| target.sync(file))?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &mut Vec<u8>) -> Result<(), KvError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (file, at, piece) = (self.file, self.at, Arc::new(std::mem::take(bytes)));
+        self.at += piece.len() as u64;
+        self.jobs(|_| {
+            let piece = piece.clone();
+            Box::new(move |target| target.write(file, at, &[IoSlice::new(&piece)]))
+        })
+    }
+
+    fn each(&mut self, job: &(impl Fn(&dyn Target) -> io::Result<()> + Clone + Send + 'static)) -> Result<(), KvError> {
+        self.jobs(|_| Box::new(job.clone()))
+    }
+
+    /// Does a job on all mirrors that are left, and leaves those out on which it fails.
+    fn jobs(&mut self, job: impl FnMut(usize) -> Job) -> Result<(), KvError> {
+        if self.shared.tasks().stop {
+            return Err(closed());
+        }
+        let results = all(self.mirrors.iter().map(|(_, worker)| worker), job, self.shared.limits.deadline);
+        let mut failed = None;
+        for (number, result) in results.into_iter().enumerate().rev() {
+            if let Err(error) = result {
+                let (place, _) = self.mirrors.remove(number);
+                failed = Some(unavailable(place.0, &error));
+                self.shared.files().suspects.push((place, error.to_string()));
+            }
+        }
+        if let Some(error) = failed {
+            self.shared.ask();
+            if self.mirrors.is_empty() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

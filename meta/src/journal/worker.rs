@@ -1,0 +1,56 @@
+//! A thread per target, so that targets work at the same time and one that hangs holds nobody up for longer than the deadline.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use volume::target::Target;
+
+/// Something to do on a target.
+pub(super) type Job = Box<dyn FnOnce(&dyn Target) -> io::Result<()> + Send>;
+
+type Answer = (usize, io::Result<()>);
+
+/// A thread that does the jobs of one target in order. It ends after the job in hand when the worker is dropped.
+#[derive(Debug)]
+pub(super) struct Worker(Sender<(Job, usize, Sender<Answer>)>);
+
+impl Worker {
+    pub fn start(target: Arc<dyn Target>) -> io::Result<Self> {
+        let (sender, receiver) = channel::<(Job, usize, Sender<Answer>)>();
+        thread::Builder::new().name("weft-mirror".into()).spawn(move || serve(&*target, &receiver))?;
+        Ok(Self(sender))
+    }
+}
+
+fn serve(target: &dyn Target, jobs: &Receiver<(Job, usize, Sender<Answer>)>) {
+    while let Ok((job, number, answers)) = jobs.recv() {
+        // Nobody may listen any more, after a deadline.
+        let _ = answers.send((number, job(target)));
+    }
+}
+
+/// Does a job on each worker at the same time. One that takes longer than the deadline has failed, whatever becomes of it later.
+pub(super) fn all<'a>(
+    workers: impl Iterator<Item = &'a Worker>,
+    mut job: impl FnMut(usize) -> Job,
+    deadline: Duration,
+) -> Vec<io::Result<()>> {
+    let (sender, receiver) = channel();
+    let end = Instant::now() + deadline;
+    let mut results = Vec::new();
+    for (number, worker) in workers.enumerate() {
+        results.push(Err(io::Error::from(io::ErrorKind::TimedOut)));
+        // A dead thread gives no answer, which is an answer.
+        let _ = worker.0.send((job(number), number, sender.clone()));
+    }
+    drop(sender);
+    for _ in 0..results.len() {
+        match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok((number, result)) => results[number] = result,
+            Err(_) => break,
+        }
+    }
+    results
+}

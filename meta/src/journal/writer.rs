@@ -1,0 +1,275 @@
+//! The journal thread: writes what is pending to all mirrors at once and replaces those that fail.
+
+use super::files::same;
+use super::frame::{Frame, HEAD_BYTES, Kind};
+use super::inventory::{Found, Owner, take_all};
+use super::options::{Place, unavailable};
+use super::shared::Shared;
+use super::worker::{Job, Worker, all};
+use crate::kv::KvError;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use volume::target::TargetFile;
+
+/// The journal's end on the mirrors.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    mirrors: Vec<(Place, Worker)>,
+    /// The segment that is being written, and its length; none when the next transaction begins one.
+    segment: Option<(TargetFile, u64)>,
+    /// The last of `Files::asked` that was done.
+    settled: u64,
+}
+
+impl Writer {
+    /// Begins the epoch: a segment on as many mirrors as can be had. Those that recovery chose come first.
+    ///
+    /// # Errors
+    /// When no target takes it.
+    pub fn begin(shared: Arc<Shared>, chosen: &[Place]) -> Result<Self, KvError> {
+        let mut writer = Self { shared, mirrors: Vec::new(), segment: None, settled: 0 };
+        for place in chosen {
+            writer.add(place);
+        }
+        if writer.mirrors.len() < chosen.len() {
+            writer.fill();
+        }
+        if writer.mirrors.is_empty() {
+            return Err(KvError::Unavailable(writer.shared.files().last_error.clone().unwrap_or_default()));
+        }
+        writer.changed();
+        while writer.segment.is_none() {
+            writer.write(Vec::new())?;
+        }
+        Ok(writer)
+    }
+
+    /// Writes until the engine stops or has no mirror left.
+    pub fn run(mut self) {
+        let mut spare = Vec::new();
+        while let Some((pending, last)) = self.shared.take_pending(std::mem::take(&mut spare)) {
+            match self.write(pending) {
+                Ok(used) => {
+                    self.shared.set_durable(last);
+                    spare = used;
+                }
+                Err(error) => return self.shared.fail(&error),
+            }
+        }
+    }
+
+    /// Makes the records durable on at least one mirror. Returns the emptied buffer.
+    fn write(&mut self, records: Vec<u8>) -> Result<Vec<u8>, KvError> {
+        self.settle()?;
+        let records = Arc::new(records);
+        // Each round of failures leaves fewer targets. What they have of these records is the same as what others get.
+        while let Some(error) = self.put(&records) {
+            let survived = !self.mirrors.is_empty();
+            self.fill();
+            self.restart();
+            if survived {
+                break;
+            }
+            if self.mirrors.is_empty() {
+                return Err(error);
+            }
+        }
+        let mut records = Arc::try_unwrap(records).unwrap_or_default();
+        records.clear();
+        // A large transaction shall not stay for ever as an empty buffer.
+        records.shrink_to(2 * self.shared.limits.group_bytes);
+        Ok(records)
+    }
+
+    /// Writes records to all mirrors, and drops those that fail. Returns how one failed.
+    fn put(&mut self, records: &Arc<Vec<u8>>) -> Option<KvError> {
+        let mut head = Vec::new();
+        let durable = self.shared.log().durable;
+        let full = |at: u64| at > HEAD_BYTES as u64 && at + records.len() as u64 > self.shared.limits.segment_bytes;
+        let (file, at) = match self.segment {
+            Some((file, at)) if !full(at) => (file, at),
+            _ => {
+                let first = durable + 1;
+                Frame::new(Kind::Segment, first, self.shared.epoch, durable)
+                    .encode_head(&self.shared.volume, &mut head);
+                (TargetFile::Journal { first }, 0)
+            }
+        };
+        if records.is_empty() && head.is_empty() {
+            return None;
+        }
+        let bytes = (head.len() + records.len()) as u64;
+        let (head, reserve) = (Arc::new(head), self.shared.limits.segment_bytes);
+        let job = |_| -> Job {
+            let (head, records) = (head.clone(), records.clone());
+            Box::new(move |target| {
+                if head.is_empty() {
+                    target.write(file, at, &[IoSlice::new(&records)])?;
+                } else {
+                    // What has this name has none of these transactions, or they are of an epoch that ended before.
+                    target.remove(file)?;
+                    target.write(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)])?;
+                    // Without room the next writes fail by themselves.
+                    let _ = target.reserve(file, reserve);
+                }
+                target.sync(file)
+            })
+        };
+        let results = all(self.mirrors.iter().map(|(_, worker)| worker), job, self.shared.limits.deadline);
+        self.segment = Some((file, at + bytes));
+        {
+            let (mut files, TargetFile::Journal { first }) = (self.shared.files(), file) else { unreachable!() };
+            files.written += bytes;
+            if files.segments.last() != Some(&first) {
+                files.segments.push(first);
+            }
+            if files.written >= files.due {
+                files.due = u64::MAX;
+                drop(files);
+                self.shared.task(|tasks| tasks.snapshot = true);
+            }
+        }
+        let mut last_error = None;
+        for (number, result) in results.into_iter().enumerate().rev() {
+            if let Err(error) = result {
+                let (place, _) = self.mirrors.remove(number);
+                self.note_failure(&place, &error);
+                last_error = Some(unavailable(place.0, &error));
+            }
+        }
+        last_error
+    }
+
+    /// Does what was asked for since the last time: drops the mirrors that the keeper found failing, and turns to other targets.
+    fn settle(&mut self) -> Result<(), KvError> {
+        let (asked, suspects) = {
+            let mut files = self.shared.files();
+            (files.asked, std::mem::take(&mut files.suspects))
+        };
+        if asked == self.settled {
+            return Ok(());
+        }
+        let mut error = None;
+        for (place, why) in suspects {
+            if let Some(number) = self.mirrors.iter().position(|(mirror, _)| same(mirror, &place)) {
+                self.mirrors.remove(number);
+                let why = io::Error::other(why);
+                self.note_failure(&place, &why);
+                error = Some(unavailable(place.0, &why));
+            }
+        }
+        let old = self.renew();
+        if self.fill() || error.is_some() || !old.is_empty() {
+            self.restart();
+        }
+        if self.mirrors.is_empty() {
+            // Better than nothing.
+            self.mirrors = old;
+            self.changed();
+        }
+        self.release();
+        self.settled = asked;
+        self.shared.task(|tasks| tasks.settled = asked);
+        match error {
+            Some(error) if self.mirrors.is_empty() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Exchanges the mirrors whose target was given anew: there are never two with the same id, which may be one. Returns the old.
+    fn renew(&mut self) -> Vec<(Place, Worker)> {
+        let places = self.shared.files().places.clone();
+        let anew = |mirror: &Place| places.iter().find(|place| place.0 == mirror.0 && !same(place, mirror));
+        let mut old = Vec::new();
+        for (mirror, worker) in std::mem::take(&mut self.mirrors) {
+            let Some(place) = anew(&mirror) else {
+                self.mirrors.push((mirror, worker));
+                continue;
+            };
+            old.push((mirror, worker));
+            let had = self.shared.files().complete.remove(&place.0);
+            // The same target, opened again, has what it had.
+            let has =
+                |found: &Found| found.complete && had.is_some_and(|last| found.file == TargetFile::Snapshot { last });
+            if let (Some(found), Some(last)) = (self.add(place), had)
+                && found.iter().any(|found| has(found) && matches!(found.owner, Owner::Ours(_)))
+            {
+                self.shared.files().complete.insert(place.0, last);
+            }
+        }
+        old
+    }
+
+    /// Drops the mirrors that are not wanted any more, if they are not needed any more.
+    fn release(&mut self) {
+        let before = self.mirrors.len();
+        {
+            let files = self.shared.files();
+            if files.staying().1 < files.expected {
+                return;
+            }
+            self.mirrors.retain(|(place, _)| files.has_place(place));
+        }
+        if self.mirrors.len() < before {
+            self.changed();
+        }
+    }
+
+    /// Fills the mirrors up from the other targets. Returns whether there are more now.
+    fn fill(&mut self) -> bool {
+        let (before, places) = (self.mirrors.len(), self.shared.files().places.clone());
+        for place in &places {
+            let stays = |mirror: &Place| places.iter().any(|place| same(place, mirror));
+            if self.mirrors.iter().filter(|(mirror, _)| stays(mirror)).count() >= self.shared.wanted {
+                break;
+            }
+            let failed = self.shared.files().has_failed(place);
+            if !failed && self.mirrors.iter().all(|((id, _), _)| *id != place.0) {
+                self.add(place);
+            }
+        }
+        self.mirrors.len() > before
+    }
+
+    /// With other mirrors everything is different, so a segment and a snapshot begin.
+    fn restart(&mut self) {
+        self.segment = None;
+        self.changed();
+        self.shared.task(|tasks| tasks.snapshot = true);
+    }
+
+    fn changed(&self) {
+        let mut files = self.shared.files();
+        files.mirrors = self.mirrors.iter().map(|(place, _)| place.clone()).collect();
+        files.generation += 1;
+    }
+
+    /// Makes a target a mirror, and returns what is on it. One that holds the journal of another volume has failed.
+    fn add(&mut self, place: &Place) -> Option<Vec<Found>> {
+        let looked = take_all(std::slice::from_ref(place), &self.shared.volume, self.shared.limits.deadline).remove(0);
+        let begun = looked.and_then(|found| match found.iter().any(|found| found.owner == Owner::Foreign) {
+            true => Err(io::Error::other("it holds the journal of another volume")),
+            false => Ok((found, Worker::start(place.1.clone())?)),
+        });
+        match begun {
+            Ok((found, worker)) => {
+                self.mirrors.push((place.clone(), worker));
+                Some(found)
+            }
+            Err(error) => {
+                self.note_failure(place, &error);
+                None
+            }
+        }
+    }
+
+    fn note_failure(&self, place: &Place, error: &io::Error) {
+        let mut files = self.shared.files();
+        files.complete.remove(&place.0);
+        files.last_error = Some(format!("target {}: {error}", place.0.0));
+        // One that is no target any more may come back.
+        if files.has_place(place) {
+            files.failed.push((place.clone(), error.to_string()));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The keys of the metadata. Numbers are big-endian, so that the order of keys is the order of numbers.
+//!
+//! | key | value |
+//! |---|---|
+//! | `I` ino | [`Home`](crate::record::Home): the entry that has the dinode, or the dinode itself |
+//! | `N` parent, hash, name | [`Entry`](crate::record::Entry): a dinode, or the number of one with several names |
+//! | `D` ino | [`DirectoryState`](crate::record::DirectoryState) of a directory |
+//! | `B` ino, offset | length and place of an extent of a file with many |
+//! | `X` ino, name | value of an extended attribute |
+//! | `V` set | [`SetRecord`](crate::record::SetRecord) |
+//! | `T` set, record | [`StripeRecord`](crate::record::StripeRecord) |
+//! | `R` set, record, ino | a file that shares bytes of a stripe that were written for another |
+//! | `J` set | positions of a set that must be made again |
+//! | `O` ino | a file without a name, as long as somebody has it open |
+//! | `G` | [`Totals`](crate::record::Totals) |
+//! | `S` name | a setting |
+
+use std::ops::Range;
+
+pub(crate) const HOME: u8 = b'I';
+pub(crate) const ENTRY: u8 = b'N';
+pub(crate) const DIRECTORY: u8 = b'D';
+pub(crate) const EXTENT: u8 = b'B';
+pub(crate) const ATTRIBUTE: u8 = b'X';
+pub(crate) const SET: u8 = b'V';
+pub(crate) const STRIPE: u8 = b'T';
+pub(crate) const SHARED: u8 = b'R';
+pub(crate) const REPAIR: u8 = b'J';
+pub(crate) const ORPHAN: u8 = b'O';
+pub(crate) const TOTALS: u8 = b'G';
+pub(crate) const SETTING: u8 = b'S';
+
+/// A key of a kind, two numbers and a tail.
+fn key(kind: u8, numbers: &[u64], tail: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + 8 * numbers.len() + tail.len());
+    key.push(kind);
+    numbers.iter().for_each(|number| key.extend_from_slice(&number.to_be_bytes()));
+    key.extend_from_slice(tail);
+    key
+}
+
+/// All keys that begin with `prefix`.
+pub(crate) fn under(prefix: Vec<u8>) -> Range<Vec<u8>> {
+    let mut end = prefix.clone();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    prefix..end
+}
+
+/// The number at `at` in a key, 0 where the key is too short.
+pub(crate) fn number(key: &[u8], at: usize) -> u64 {
+    key.get(at..at + 8).map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap_or_default()))
+}
+
+pub(crate) fn home(ino: u64) -> Vec<u8> {
+    key(HOME, &[ino], &[])
+}
+
+/// The hash that orders the names of a directory: one for which nobody can make names that collide. The low byte is left for telling equal
+/// hashes apart in cookies, the high bits because cookies are signed.
+pub(crate) fn hash(name: &[u8]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(name).as_bytes();
+    (u64::from_le_bytes([a, b, c, d, e, f, g, h]) >> 10) << 8
+}
+
+pub(crate) fn entry(parent: u64, name: &[u8]) -> Vec<u8> {
+    key(ENTRY, &[parent, hash(name)], name)
+}
+
+pub(crate) fn entries(parent: u64) -> Range<Vec<u8>> {
+    under(key(ENTRY, &[parent], &[]))
+}
+
+/// From the first entry whose hash is at least `hash` to the end of the directory.
+pub(crate) fn entries_from(parent: u64, hash: u64) -> Range<Vec<u8>> {
+    key(ENTRY, &[parent, hash], &[])..entries(parent).end
+}
+
+/// The hash and the name in the key of an entry.
+pub(crate) fn entry_name(key: &[u8]) -> (u64, &[u8]) {
+    (number(key, 9), key.get(17..).unwrap_or_default())
+}
+
+pub(crate) fn directory(ino: u64) -> Vec<u8> {
+    key(DIRECTORY, &[ino], &[])
+}
+
+pub(crate) fn extent(ino: u64, offset: u64) -> Vec<u8> {
+    key(EXTENT, &[ino, offset], &[])
+}
+
+pub(crate) fn extents(ino: u64) -> Range<Vec<u8>> {
+    under(key(EXTENT, &[ino], &[]))
+}
+
+pub(crate) fn attribute(ino: u64, name: &[u8]) -> Vec<u8> {
+    key(ATTRIBUTE, &[ino], name)
+}
+
+pub(crate) fn attributes(ino: u64) -> Range<Vec<u8>> {
+    under(key(ATTRIBUTE, &[ino], &[]))
+}
+
+pub(crate) fn set(set: u64) -> Vec<u8> {
+    key(SET, &[set], &[])
+}
+
+pub(crate) fn stripe(set: u64, record: u32) -> Vec<u8> {
+    key(STRIPE, &[set], &record.to_be_bytes())
+}
+
+pub(crate) fn stripes(set: u64) -> Range<Vec<u8>> {
+    under(key(STRIPE, &[set], &[]))
+}
+
+pub(crate) fn shared(set: u64, record: u32, ino: u64) -> Vec<u8> {
+    key(SHARED, &[set], &[&record.to_be_bytes()[..], &ino.to_be_bytes()].concat())
+}
+
+pub(crate) fn shared_by(set: u64, record: u32) -> Range<Vec<u8>> {
+    under(key(SHARED, &[set], &record.to_be_bytes()))
+}
+
+pub(crate) fn repair(set: u64) -> Vec<u8> {
+    key(REPAIR, &[set], &[])
+}
+
+pub(crate) fn orphan(ino: u64) -> Vec<u8> {
+    key(ORPHAN, &[ino], &[])
+}
+
+pub(crate) fn totals() -> Vec<u8> {
+    vec![TOTALS]
+}
+
+pub(crate) fn setting(name: &str) -> Vec<u8> {
+    key(SETTING, &[], name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold_what_begins_with_the_prefix() {
+        let range = under(vec![b'N', 0xFF, 0xFF]);
+        assert_eq!(range.end, [b'N' + 1]);
+        assert!(entries(5).contains(&entry(5, b"name")));
+        assert!(!entries(5).contains(&entry(6, b"name")) && !entries(5).contains(&entry(4, b"name")));
+        assert!(entries(u64::MAX).contains(&entry(u64::MAX, b"name")));
+        assert!(entries_from(5, hash(b"name")).contains(&entry(5, b"name")));
+    }
+
+    #[test]
+    fn cookies_have_room_and_are_not_negative() {
+        assert!((0..1000u32).all(|n| hash(&n.to_le_bytes()) & 0xFF == 0 && hash(&n.to_le_bytes()) < 1 << 63));
+    }
+}

@@ -1,0 +1,82 @@
+//! An engine right on an index: every commit changes it at once.
+
+use super::index::Index;
+use super::transaction::scan;
+use super::{
+    Batch, Committed, IndexState, Kv, KvError, MemoryIndex, MergeFn, Order, Pair, RedbIndex, Seq, Visit, resolve,
+};
+use std::ops::{Bound, Range};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// An engine that is no more durable than its index.
+pub struct Direct<I> {
+    index: I,
+    merge: MergeFn,
+    last: Mutex<Seq>,
+}
+
+impl Direct<MemoryIndex> {
+    /// An empty engine in memory.
+    pub fn new(merge: MergeFn) -> Self {
+        Self { index: MemoryIndex::default(), merge, last: Mutex::new(0) }
+    }
+}
+
+impl Direct<RedbIndex> {
+    /// The engine in that file, which is made when it is not there.
+    ///
+    /// # Errors
+    /// As [`RedbIndex::open`].
+    pub fn open(path: &Path, merge: MergeFn) -> Result<Self, KvError> {
+        let index = RedbIndex::open(path)?;
+        let last = index.state()?.applied;
+        Ok(Self { index, merge, last: Mutex::new(last) })
+    }
+}
+
+impl<I> Direct<I> {
+    fn last(&self) -> MutexGuard<'_, Seq> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<I: Index> Kv for Direct<I> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.index.get(key)
+    }
+
+    fn scan(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
+        scan(&self.index, range, limit, Order::Ascending)
+    }
+
+    fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
+        scan(&self.index, range, limit, Order::Descending)
+    }
+
+    fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {
+        let (view, last) = {
+            let last = self.last();
+            (self.index.view()?, *last)
+        };
+        view.visit(Bound::Unbounded, Bound::Unbounded, Order::Ascending, visit)?;
+        Ok(last)
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Committed, KvError> {
+        let mut last = self.last();
+        let resolved = resolve(batch, &self.index, self.merge)?;
+        if !resolved.edits.is_empty() {
+            let state = IndexState { applied: *last + 1, ..IndexState::default() };
+            let mut edits = resolved.edits.iter().map(|(key, value)| (key.as_slice(), value.as_deref()));
+            self.index.apply(&mut edits, state, false)?;
+            *last += 1;
+        }
+        Ok(Committed { seq: *last, merged: resolved.merged })
+    }
+
+    fn sync(&self, _seq: Seq) -> Result<(), KvError> {
+        let last = self.last();
+        self.index.apply(&mut std::iter::empty(), IndexState { applied: *last, ..IndexState::default() }, true)
+    }
+}

@@ -1,0 +1,141 @@
+//! The index in a redb file. It is a cache of the journal: a lost or damaged file is made again from the mirrors.
+
+use super::index::{End, can_hold};
+use super::{Edit, Index, IndexState, KvError, Order, View, Visit};
+use redb::{
+    Database, DatabaseError, Durability, ReadOnlyTable, ReadableDatabase, StorageError, Table, TableDefinition,
+};
+use std::path::Path;
+
+const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
+const STATE: TableDefinition<'_, (), ([u8; 16], u64, u64)> = TableDefinition::new("state");
+
+/// How much of the file redb keeps in memory.
+const CACHE_BYTES: usize = 128 << 20;
+
+/// An index in a redb file.
+#[derive(Debug)]
+pub struct RedbIndex(Database);
+
+type Pairs = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+struct RedbView(Pairs);
+
+impl RedbIndex {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is damaged or not a redb file: the caller may remove it. `Unavailable` when it cannot be reached or is open
+    /// elsewhere.
+    pub fn open(path: &Path) -> Result<Self, KvError> {
+        let place = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let database = Database::builder().set_cache_size(CACHE_BYTES).create(path);
+        let database = database.map_err(|error| match error {
+            DatabaseError::Storage(StorageError::Io(io)) if io.kind() != std::io::ErrorKind::InvalidData => {
+                KvError::Unavailable(place(&io))
+            }
+            DatabaseError::DatabaseAlreadyOpen => KvError::Unavailable(place(&"it is open elsewhere")),
+            error => KvError::Corrupt(place(&error)),
+        })?;
+        let write = database.begin_write().map_err(failed)?;
+        write.open_table(PAIRS).map_err(failed)?;
+        write.open_table(STATE).map_err(failed)?;
+        write.commit().map_err(failed)?;
+        Ok(Self(database))
+    }
+
+    fn pairs(&self) -> Result<Pairs, KvError> {
+        self.0.begin_read().map_err(failed)?.open_table(PAIRS).map_err(failed)
+    }
+
+    fn change(
+        &self,
+        durable: bool,
+        change: impl FnOnce(&mut Table<'_, &'static [u8], &'static [u8]>) -> Result<IndexState, KvError>,
+    ) -> Result<(), KvError> {
+        let mut write = self.0.begin_write().map_err(failed)?;
+        let durability = if durable { Durability::Immediate } else { Durability::None };
+        write.set_durability(durability).map_err(failed)?;
+        {
+            let IndexState { owner, epoch, applied } = change(&mut write.open_table(PAIRS).map_err(failed)?)?;
+            let mut table = write.open_table(STATE).map_err(failed)?;
+            table.insert((), (owner, epoch, applied)).map_err(failed)?;
+        }
+        write.commit().map_err(failed)
+    }
+}
+
+impl View for RedbIndex {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        RedbView(self.pairs()?).get(key)
+    }
+
+    fn visit(&self, low: End<'_>, high: End<'_>, order: Order, visit: Visit<'_>) -> Result<(), KvError> {
+        RedbView(self.pairs()?).visit(low, high, order, visit)
+    }
+}
+
+impl Index for RedbIndex {
+    fn state(&self) -> Result<IndexState, KvError> {
+        let table = self.0.begin_read().map_err(failed)?.open_table(STATE).map_err(failed)?;
+        let state = table.get(()).map_err(failed)?.map(|state| state.value());
+        Ok(state.map_or_else(IndexState::default, |(owner, epoch, applied)| IndexState { owner, epoch, applied }))
+    }
+
+    fn apply<'a>(
+        &self,
+        edits: &mut dyn Iterator<Item = Edit<'a>>,
+        state: IndexState,
+        durable: bool,
+    ) -> Result<(), KvError> {
+        self.change(durable, |pairs| {
+            for (key, value) in edits {
+                match value {
+                    Some(value) => drop(pairs.insert(key, value).map_err(failed)?),
+                    None => drop(pairs.remove(key).map_err(failed)?),
+                }
+            }
+            Ok(state)
+        })
+    }
+
+    fn clear(&self) -> Result<(), KvError> {
+        self.change(true, |pairs| pairs.retain(|_, _| false).map_err(failed).map(|()| IndexState::default()))
+    }
+
+    fn view(&self) -> Result<Box<dyn View + Send>, KvError> {
+        Ok(Box::new(RedbView(self.pairs()?)))
+    }
+}
+
+impl View for RedbView {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        Ok(self.0.get(key).map_err(failed)?.map(|value| value.value().to_vec()))
+    }
+
+    fn visit(&self, low: End<'_>, high: End<'_>, order: Order, visit: Visit<'_>) -> Result<(), KvError> {
+        if !can_hold(low, high) {
+            return Ok(());
+        }
+        let mut range = self.0.range::<&[u8]>((low, high)).map_err(failed)?;
+        let mut next = || match order {
+            Order::Ascending => range.next(),
+            Order::Descending => range.next_back(),
+        };
+        while let Some(pair) = next() {
+            let (key, value) = pair.map_err(failed)?;
+            if !visit(key.value(), value.value())? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: impl Into<redb::Error>) -> KvError {
+    match error.into() {
+        redb::Error::Io(io) if io.kind() == std::io::ErrorKind::StorageFull => KvError::NoSpace,
+        redb::Error::Corrupted(what) => KvError::Corrupt(format!("index: {what}")),
+        error => KvError::Unavailable(format!("index: {error}")),
+    }
+}

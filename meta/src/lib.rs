@@ -1,0 +1,58 @@
+//! Names, attributes, extents and chunk sets, over a transactional key-value store with a journal that is mirrored on
+//! as many targets as may fail, and one.
+//!
+//! - [`kv`]: the port [`kv::Kv`] and its engines in memory and on disk.
+//! - [`journal`]: the engine that makes them survive what the data survives.
+//! - [`namespace`]: operations on files, each one transaction.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod journal;
+mod keys;
+pub mod kv;
+pub mod namespace;
+mod number;
+mod record;
+mod sets;
+mod transaction;
+
+pub use error::Error;
+pub use kv::Seq;
+pub use namespace::{Attributes, Change, ContentEdit, Listed, New, ROOT, Removed, RenameMode, Resize, SetTime};
+pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
+pub use sets::DeadStripe;
+
+use std::sync::{Arc, Mutex};
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// How the engine changes values by deltas; see [`kv::MergeFn`].
+pub const MERGE: kv::MergeFn = record::merge;
+
+/// The metadata of a volume.
+pub struct Meta {
+    kv: Arc<dyn kv::Kv>,
+    inos: Mutex<number::Lease>,
+    sets: Mutex<number::Lease>,
+}
+
+impl Meta {
+    /// The metadata in an engine; in an empty one, a root directory is made first, which belongs to `owner`, a user and a group.
+    ///
+    /// # Errors
+    /// When the engine cannot be read or written.
+    pub fn open(kv: Arc<dyn kv::Kv>, owner: (u32, u32), now: Time) -> Result<Self> {
+        let meta = Self { kv, inos: Mutex::new(number::Lease::inos()), sets: Mutex::new(number::Lease::sets()) };
+        meta.make_root(owner, now)?;
+        Ok(meta)
+    }
+
+    /// Returns when everything up to a transaction is durable.
+    ///
+    /// # Errors
+    /// When that is not sure.
+    pub fn sync(&self, seq: Seq) -> Result<()> {
+        Ok(self.kv.sync(seq)?)
+    }
+}

@@ -1,0 +1,284 @@
+//! Attributes: reading and setting them; extended ones.
+
+use super::MAX_NAME;
+use super::find::{find, put};
+use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Kind, Time};
+use crate::transaction::run;
+use crate::{Error, Meta, Result, Seq, keys};
+
+/// The largest value of an extended attribute.
+const MAX_ATTRIBUTE: usize = 65_536;
+
+/// What `stat` shows of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its number.
+    pub ino: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Names; for a directory two and its sub-directories.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, for devices.
+    pub device: u32,
+    /// Bytes of content; for a directory a number that grows with its entries.
+    pub size: u64,
+    /// Bytes that are not holes.
+    pub allocated: u64,
+    /// Last access.
+    pub accessed: Time,
+    /// Last change of content.
+    pub modified: Time,
+    /// Last change of anything.
+    pub changed: Time,
+    /// When it was made.
+    pub created: Time,
+}
+
+impl Attributes {
+    pub(crate) fn new(dinode: &Dinode, state: Option<DirectoryState>) -> Self {
+        let mut attributes = Self {
+            ino: dinode.ino,
+            kind: dinode.kind,
+            mode: dinode.mode,
+            links: dinode.links,
+            uid: dinode.uid,
+            gid: dinode.gid,
+            device: dinode.device,
+            size: match &dinode.content {
+                Content::Link(target) => target.len() as u64,
+                _ => dinode.size,
+            },
+            allocated: dinode.allocated,
+            accessed: dinode.accessed,
+            modified: dinode.modified,
+            changed: dinode.changed,
+            created: dinode.created,
+        };
+        if let Some(state) = state {
+            attributes.links = if dinode.links == 0 { 0 } else { 2 + u32::try_from(state.directories).unwrap_or(0) };
+            attributes.size = 4096 + 32 * u64::try_from(state.entries).unwrap_or(0);
+            attributes.modified = state.modified;
+            attributes.changed = state.changed;
+        }
+        attributes
+    }
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of the operation.
+    Now,
+    /// This one.
+    To(Time),
+}
+
+/// Attributes to set; None stays. The size is set by [`Meta::resize`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub accessed: Option<SetTime>,
+    /// Last change of content.
+    pub modified: Option<SetTime>,
+    /// Last change of anything; the time of the operation if None.
+    pub changed: Option<Time>,
+    /// When it was made.
+    pub created: Option<Time>,
+}
+
+impl Meta {
+    /// The attributes of a dinode that was read.
+    pub(crate) fn attributes_of(&self, dinode: &Dinode) -> Result<Attributes> {
+        let state = if dinode.kind == Kind::Directory { Some(self.directory_state(dinode.ino)?) } else { None };
+        Ok(Attributes::new(dinode, state))
+    }
+
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn attributes(&self, ino: u64) -> Result<Attributes> {
+        self.attributes_of(&self.dinode(ino)?)
+    }
+
+    /// The attributes of the file of that name. `.` and `..` are names here.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `NameTooLong`.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+        match name {
+            _ if name.len() > MAX_NAME => Err(Error::NameTooLong),
+            b"." => self.attributes(parent),
+            b".." => self.attributes(self.parent(parent)?),
+            _ => match self.dinode_at(parent, name) {
+                Err(Error::NotFound) if self.dinode(parent)?.kind != Kind::Directory => Err(Error::NotDirectory),
+                found => self.attributes_of(&found?),
+            },
+        }
+    }
+
+    /// The directory that has the entry of a directory; the root is its own.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn parent(&self, ino: u64) -> Result<u64> {
+        let home = self.kv.get(&keys::home(ino))?.ok_or(Error::NotFound)?;
+        Ok(match crate::record::decode(&home)? {
+            crate::record::Home::Entry { parent, .. } => parent,
+            crate::record::Home::Here(_) => ino,
+        })
+    }
+
+    /// A path of a file from the root, without a slash in front; None for a file with several names or none.
+    pub fn path(&self, ino: u64) -> Option<Vec<u8>> {
+        let (mut at, mut path) = (ino, Vec::new());
+        while at != super::ROOT {
+            let home = self.kv.get(&keys::home(at)).ok()??;
+            let crate::record::Home::Entry { parent, name } = crate::record::decode(&home).ok()? else { return None };
+            // A circle of directories cannot be; but if it were, this would end.
+            if path.len() > 65_536 {
+                return None;
+            }
+            let behind = std::mem::replace(&mut path, name);
+            if !behind.is_empty() {
+                path.push(b'/');
+                path.extend(behind);
+            }
+            at = parent;
+        }
+        Some(path)
+    }
+
+    /// Sets attributes and returns them all.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+        let at = |time| match time {
+            SetTime::Now => now,
+            SetTime::To(time) => time,
+        };
+        let ((is_directory, shown), outcome) = run(&*self.kv, |t| {
+            let mut found = find(t, ino)?;
+            let dinode = &mut found.dinode;
+            dinode.mode = change.mode.map_or(dinode.mode, |mode| mode & 0o7777);
+            dinode.uid = change.uid.unwrap_or(dinode.uid);
+            dinode.gid = change.gid.unwrap_or(dinode.gid);
+            dinode.accessed = change.accessed.map_or(dinode.accessed, at);
+            dinode.created = change.created.unwrap_or(dinode.created);
+            let (modified, changed) = (change.modified.map(at), change.changed.unwrap_or(now));
+            let is_directory = dinode.kind == Kind::Directory;
+            if is_directory {
+                let delta = DirectoryDelta { modified, changed: Some(changed), ..DirectoryDelta::default() };
+                t.merge(keys::directory(ino), &delta);
+            } else {
+                dinode.modified = modified.unwrap_or(dinode.modified);
+                dinode.changed = changed;
+            }
+            let shown = found.dinode.clone();
+            put(t, found);
+            Ok((is_directory, shown))
+        })?;
+        let state = if is_directory { Some(self.directory_state(ino)?) } else { None };
+        Ok((Attributes::new(&shown, state), outcome.seq))
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` when it is none.
+    pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        match self.dinode(ino)?.content {
+            Content::Link(target) => Ok(target),
+            _ => Err(Error::Invalid("not a symbolic link")),
+        }
+    }
+
+    /// An extended attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`.
+    pub fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        self.kv.get(&keys::attribute(ino, name))?.ok_or(Error::NoAttribute)
+    }
+
+    /// The names of the extended attributes.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        let range = keys::attributes(ino);
+        let found = self.kv.scan(&range.start..&range.end, usize::MAX)?;
+        Ok(found.into_iter().map(|(key, _)| key[9..].to_vec()).collect())
+    }
+
+    /// Sets an extended attribute; `must_exist` says whether it must have been there, or must not.
+    ///
+    /// # Errors
+    /// `NotFound`, `NoAttribute`, `Exists`; `Invalid` and `NameTooLong` for what cannot be one.
+    pub fn set_attribute(
+        &self,
+        ino: u64,
+        name: &[u8],
+        value: &[u8],
+        must_exist: Option<bool>,
+        now: Time,
+    ) -> Result<Seq> {
+        if name.len() > MAX_NAME {
+            return Err(Error::NameTooLong);
+        }
+        if name.is_empty() || value.len() > MAX_ATTRIBUTE {
+            return Err(Error::Invalid("no attribute can have that name or size"));
+        }
+        let key = keys::attribute(ino, name);
+        let ((), committed) = run(&*self.kv, |t| {
+            let exists = t.get_bytes(&key)?.is_some();
+            match must_exist {
+                Some(true) if !exists => return Err(Error::NoAttribute),
+                Some(false) if exists => return Err(Error::Exists),
+                _ => {}
+            }
+            t.put_bytes(key.clone(), value.to_vec());
+            touch(t, ino, now)
+        })?;
+        Ok(committed.seq)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `NotFound`, `NoAttribute`.
+    pub fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+        let key = keys::attribute(ino, name);
+        let ((), committed) = run(&*self.kv, |t| {
+            t.get_bytes(&key)?.ok_or(Error::NoAttribute)?;
+            t.delete(key.clone());
+            touch(t, ino, now)
+        })?;
+        Ok(committed.seq)
+    }
+}
+
+/// Sets the time of the last change of anything.
+pub(super) fn touch(t: &mut crate::transaction::Transaction, ino: u64, now: Time) -> Result<()> {
+    let mut found = find(t, ino)?;
+    if found.dinode.kind == Kind::Directory {
+        t.merge(keys::directory(ino), &DirectoryDelta { changed: Some(now), ..DirectoryDelta::default() });
+    } else {
+        found.dinode.changed = now;
+        put(t, found);
+    }
+    Ok(())
+}

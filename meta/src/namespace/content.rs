@@ -1,0 +1,267 @@
+//! The content of files: extents, sizes, and what they do to the stripes that they refer to.
+
+use super::find::{Found, find, put};
+use super::{Attributes, MAX_SIZE};
+use crate::record::{Content, Dinode, Kind, Time, decode, encode};
+use crate::sets::DeadStripe;
+use crate::transaction::{Transaction, run};
+use crate::{Error, Meta, Result, Seq, keys};
+use plan::extent::{Edit, edit};
+use plan::{Extent, Place};
+use std::ops::Range;
+
+/// A file with more extents than this keeps them under keys of their own.
+const FEW_EXTENTS: usize = 4;
+/// A file with more bytes in its extents themselves keeps these under keys of their own.
+const FEW_BYTES: usize = 2048;
+/// Extents that one transaction of a removal takes.
+pub(super) const DEAD_ENOUGH: usize = 8192;
+
+/// A change of the content of one file.
+#[derive(Clone, Debug, Default)]
+pub struct ContentEdit {
+    /// The ranges that change, ordered and apart, each with its new extents.
+    pub ranges: Vec<(Range<u64>, Vec<Extent>)>,
+    /// What happens to the size.
+    pub resize: Resize,
+    /// The new time of the last change of content; that of the last change of anything too.
+    pub modified: Option<Time>,
+}
+
+/// What a change of content does to the size of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resize {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// It is at least this.
+    AtLeast(u64),
+    /// It is this.
+    To(u64),
+}
+
+/// Extents of one file that are being changed, wherever they are.
+struct Extents<'t, 'kv> {
+    t: &'t mut Transaction<'kv>,
+    ino: u64,
+    here: Option<Vec<Extent>>,
+}
+
+impl Extents<'_, '_> {
+    /// The extents that meet or touch a range, ordered.
+    fn touching(&self, range: &Range<u64>) -> Result<Vec<Extent>> {
+        match &self.here {
+            Some(extents) => {
+                Ok(extents.iter().filter(|e| e.end() >= range.start && e.offset <= range.end).cloned().collect())
+            }
+            None => {
+                let first = self.t.last(&(keys::extent(self.ino, 0)..keys::extent(self.ino, range.start)))?;
+                let mut found: Vec<Extent> = first.iter().map(|(k, v)| decode_extent(k, v)).collect::<Result<_>>()?;
+                found.retain(|extent| extent.end() >= range.start);
+                let rest = keys::extent(self.ino, range.start)..keys::extent(self.ino, range.end.saturating_add(1));
+                for (key, value) in self.t.scan(&rest, usize::MAX)? {
+                    found.push(decode_extent(&key, &value)?);
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// Applies an edit.
+    fn apply(&mut self, edit: Edit) {
+        match &mut self.here {
+            Some(extents) => {
+                extents.retain(|e| !edit.remove.contains(&e.offset) && !edit.put.iter().any(|p| p.offset == e.offset));
+                extents.extend(edit.put);
+                extents.sort_by_key(|extent| extent.offset);
+            }
+            None => {
+                edit.remove.iter().for_each(|&offset| self.t.delete(keys::extent(self.ino, offset)));
+                edit.put.iter().for_each(|extent| put_extent(self.t, self.ino, extent));
+            }
+        }
+    }
+
+    /// Gives `range` new content; returns by how much the mapped bytes grew.
+    fn replace(&mut self, range: Range<u64>, new: &[Extent]) -> Result<i64> {
+        let old = self.touching(&range)?;
+        let edit = edit(&old, range, new);
+        refer(self.t, new);
+        release(self.t, &edit.released);
+        let bytes = |extents: &[Extent]| extents.iter().map(|extent| extent.length).sum::<u64>() as i64;
+        let grown = bytes(new) - bytes(&edit.released);
+        self.apply(edit);
+        Ok(grown)
+    }
+
+    /// What the dinode then says; few extents stay in it, many move out.
+    fn into_content(self) -> Content {
+        let Some(extents) = self.here else { return Content::Elsewhere };
+        let bytes = |e: &Extent| if let Place::Bytes(bytes) = &e.place { bytes.len() } else { 0 };
+        if extents.len() <= FEW_EXTENTS && extents.iter().map(bytes).sum::<usize>() <= FEW_BYTES {
+            return Content::Here(extents);
+        }
+        extents.iter().for_each(|extent| put_extent(self.t, self.ino, extent));
+        Content::Elsewhere
+    }
+}
+
+fn put_extent(t: &mut Transaction, ino: u64, extent: &Extent) {
+    t.put_bytes(keys::extent(ino, extent.offset), encode(&(extent.length, &extent.place)));
+}
+
+pub(super) fn decode_extent(key: &[u8], value: &[u8]) -> Result<Extent> {
+    let (length, place) = decode(value)?;
+    Ok(Extent { offset: keys::number(key, 9), length, place })
+}
+
+/// Counts that files refer to these extents.
+fn refer(t: &mut Transaction, extents: &[Extent]) {
+    count_references(t, extents, 1);
+}
+
+/// Counts that they no longer do.
+pub(super) fn release(t: &mut Transaction, extents: &[Extent]) {
+    count_references(t, extents, -1);
+}
+
+fn count_references(t: &mut Transaction, extents: &[Extent], sign: i64) {
+    let mut bytes = 0;
+    for extent in extents {
+        bytes += extent.length as i64;
+        if let Place::Stripe(span) = extent.place {
+            t.refer(span.stripe(), span.block, sign * extent.length as i64);
+        }
+    }
+    t.count(0, sign * bytes);
+}
+
+/// Changes the content of a file in a transaction.
+fn change(t: &mut Transaction, ino: u64, change: &ContentEdit) -> Result<Dinode> {
+    let Found { mut dinode, entry } = find(t, ino)?;
+    match dinode.kind {
+        Kind::File => {}
+        Kind::Directory => return Err(Error::IsDirectory),
+        _ => return Err(Error::Invalid("not a regular file")),
+    }
+    let here = match std::mem::replace(&mut dinode.content, Content::Elsewhere) {
+        Content::Here(extents) => Some(extents),
+        _ => None,
+    };
+    let mut extents = Extents { t, ino, here };
+    let mut grown = 0;
+    for (range, new) in &change.ranges {
+        grown += extents.replace(range.clone(), new)?;
+    }
+    dinode.size = match change.resize {
+        Resize::Keep => dinode.size,
+        Resize::AtLeast(size) => dinode.size.max(size),
+        Resize::To(size) => {
+            grown += extents.replace(size..u64::MAX, &[])?;
+            // An empty file has few extents again.
+            if size == 0 {
+                extents.here = Some(Vec::new());
+            }
+            size
+        }
+    };
+    if dinode.size > MAX_SIZE {
+        return Err(Error::TooLarge);
+    }
+    dinode.allocated = dinode.allocated.saturating_add_signed(grown);
+    dinode.content = extents.into_content();
+    if let Some(now) = change.modified {
+        (dinode.modified, dinode.changed) = (now, now);
+    }
+    put(t, Found { dinode: dinode.clone(), entry });
+    Ok(dinode)
+}
+
+impl Meta {
+    /// The extents of a file that meet a range, clipped to it, in order.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
+        match self.dinode(ino)?.content {
+            Content::Here(extents) => Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect()),
+            Content::Link(_) => Ok(Vec::new()),
+            Content::Elsewhere => {
+                let mut found = Vec::new();
+                let before = keys::extent(ino, 0)..keys::extent(ino, range.start);
+                found.extend(self.kv.scan_back(&before.start..&before.end, 1)?);
+                let rest = keys::extent(ino, range.start)..keys::extent(ino, range.end);
+                found.extend(self.kv.scan(&rest.start..&rest.end, usize::MAX)?);
+                let extents = found.iter().map(|(key, value)| decode_extent(key, value));
+                extents.filter_map(|extent| extent.map(|extent| extent.clip(&range)).transpose()).collect()
+            }
+        }
+    }
+
+    /// The chunk sets that a file has bytes in.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn sets_of(&self, ino: u64) -> Result<std::collections::BTreeSet<u64>> {
+        let extents = self.extents(ino, 0..MAX_SIZE)?;
+        Ok(extents
+            .iter()
+            .filter_map(|e| if let Place::Stripe(span) = e.place { Some(span.set) } else { None })
+            .collect())
+    }
+
+    /// Calls `each` with the number of every file.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read, and what `each` returns.
+    pub fn each_file<E: From<Error>>(
+        &self,
+        mut each: impl FnMut(u64) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        const BATCH: usize = 1000;
+        let all = keys::under(vec![keys::HOME]);
+        let mut from = all.start;
+        loop {
+            let found = self.kv.scan(&from..&all.end, BATCH).map_err(Error::from)?;
+            let Some((last, _)) = found.last() else { return Ok(()) };
+            from = [last, &[0][..]].concat();
+            for (key, _) in &found {
+                each(keys::number(key, 1))?;
+            }
+        }
+    }
+
+    /// Whether a file has extents under keys of their own.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn has_many_extents(&self, ino: u64) -> Result<bool> {
+        Ok(self.dinode(ino)?.content == Content::Elsewhere)
+    }
+
+    /// Changes the content of a file in one transaction. Calls for one file must come one at a time.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `Invalid`, `TooLarge`.
+    pub fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+        let (dinode, committed) = run(&*self.kv, |t| change(t, ino, edit))?;
+        Ok((Attributes::new(&dinode, None), committed.dead, committed.seq))
+    }
+
+    /// Changes the content of several files in one transaction; files that are gone are left out.
+    ///
+    /// # Errors
+    /// As `change_content`.
+    pub fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        let ((), committed) = run(&*self.kv, |t| {
+            for (ino, edit) in edits {
+                match change(t, *ino, edit) {
+                    Err(Error::NotFound) => {}
+                    done => _ = done?,
+                }
+            }
+            Ok(())
+        })?;
+        Ok((committed.dead, committed.seq))
+    }
+}

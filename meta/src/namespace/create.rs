@@ -1,0 +1,148 @@
+//! New files and new names.
+
+use super::find::{Found, directory, entry, find};
+use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
+use crate::record::{Content, Dinode, DirectoryDelta, Entry, Home, Kind, Time};
+use crate::transaction::{Transaction, run};
+use crate::{Error, Meta, Result, Seq, keys};
+
+/// A file to be made.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group; that of the directory where the directory says so (set-group-ID).
+    pub gid: u32,
+    /// Device number, for devices.
+    pub device: u32,
+    /// Where a symbolic link leads.
+    pub link: Vec<u8>,
+}
+
+impl New {
+    fn dinode(&self, ino: u64, now: Time) -> Dinode {
+        Dinode {
+            ino,
+            kind: self.kind,
+            mode: self.mode & 0o7777,
+            uid: self.uid,
+            gid: self.gid,
+            links: 1,
+            device: self.device,
+            size: 0,
+            allocated: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+            content: match self.kind {
+                Kind::Symlink => Content::Link(self.link.clone()),
+                _ => Content::Here(Vec::new()),
+            },
+        }
+    }
+}
+
+/// What a new or vanished entry does to its directory.
+pub(super) fn count(t: &mut Transaction, parent: u64, entries: i64, kind: Kind, now: Time) {
+    let directories = if kind == Kind::Directory { entries } else { 0 };
+    let delta = DirectoryDelta { modified: Some(now), changed: Some(now), entries, directories };
+    t.merge(keys::directory(parent), &delta);
+}
+
+impl Meta {
+    /// Makes the root directory if there is none.
+    pub(crate) fn make_root(&self, owner: (u32, u32), now: Time) -> Result<()> {
+        if self.kv.get(&keys::home(ROOT))?.is_some() {
+            return Ok(());
+        }
+        run(&*self.kv, |t| {
+            let (uid, gid) = owner;
+            let new = New { kind: Kind::Directory, mode: 0o755, uid, gid, device: 0, link: Vec::new() };
+            t.put(keys::home(ROOT), &Home::Here(new.dinode(ROOT, now)));
+            let delta = DirectoryDelta { modified: Some(now), changed: Some(now), ..DirectoryDelta::default() };
+            t.merge(keys::directory(ROOT), &delta);
+            t.count(1, 0);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Makes a file.
+    ///
+    /// # Errors
+    /// `NotFound` and `NotDirectory` of the parent, `Exists`, `NameTooLong`, `Invalid`.
+    pub fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+        check_name(name)?;
+        if new.link.len() > MAX_LINK {
+            return Err(Error::NameTooLong);
+        }
+        let ino = self.next_ino()?;
+        let (dinode, committed) = run(&*self.kv, |t| {
+            let home = directory(t, parent)?;
+            if home.links == 0 {
+                return Err(Error::NotFound);
+            }
+            if entry(t, parent, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            let mut dinode = new.dinode(ino, now);
+            // Set-group-ID on a directory hands its group, and itself to sub-directories, down.
+            if home.mode & 0o2000 != 0 {
+                dinode.gid = home.gid;
+                dinode.mode |= if new.kind == Kind::Directory { 0o2000 } else { 0 };
+            }
+            t.put(keys::entry(parent, name), &Entry::Inside(dinode.clone()));
+            t.put(keys::home(ino), &Home::Entry { parent, name: name.to_vec() });
+            count(t, parent, 1, new.kind, now);
+            if new.kind == Kind::Directory {
+                let delta = DirectoryDelta { modified: Some(now), changed: Some(now), ..DirectoryDelta::default() };
+                t.merge(keys::directory(ino), &delta);
+            }
+            t.count(1, 0);
+            Ok(dinode)
+        })?;
+        Ok((self.attributes_of(&dinode)?, committed.seq))
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `NotDirectory`, `TooManyLinks`; `NotPermitted` for directories.
+    pub fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+        check_name(name)?;
+        let (dinode, committed) = run(&*self.kv, |t| {
+            let Found { mut dinode, entry: inside } = find(t, ino)?;
+            if dinode.kind == Kind::Directory {
+                return Err(Error::NotPermitted);
+            }
+            if directory(t, parent)?.links == 0 {
+                return Err(Error::NotFound);
+            }
+            if entry(t, parent, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            if dinode.links == 0 {
+                t.delete(keys::orphan(ino));
+            }
+            if dinode.links >= MAX_LINKS {
+                return Err(Error::TooManyLinks);
+            }
+            dinode.links += 1;
+            dinode.changed = now;
+            // With a second name, the dinode moves out of the entry of the first.
+            if let Some((first_parent, first_name)) = inside {
+                t.put(keys::entry(first_parent, &first_name), &Entry::Elsewhere(ino, dinode.kind));
+            }
+            t.put(keys::home(ino), &Home::Here(dinode.clone()));
+            t.put(keys::entry(parent, name), &Entry::Elsewhere(ino, dinode.kind));
+            count(t, parent, 1, dinode.kind, now);
+            Ok(dinode)
+        })?;
+        Ok((Attributes::new(&dinode, None), committed.seq))
+    }
+}

@@ -1,0 +1,40 @@
+//! The operations on names, attributes and content. Each is one transaction.
+//!
+//! Permissions are the caller's business (the kernel checks them for a mount). Changes of the content of one file must come one
+//! at a time; everything else may come from any number of threads.
+
+mod attributes;
+mod content;
+mod create;
+mod find;
+mod list;
+mod remove;
+mod rename;
+
+pub use attributes::{Attributes, Change, SetTime};
+pub use content::{ContentEdit, Resize};
+pub use create::New;
+pub use list::Listed;
+pub use remove::Removed;
+pub use rename::RenameMode;
+
+/// The longest name in bytes.
+pub const MAX_NAME: usize = 255;
+/// The longest target of a symbolic link in bytes.
+pub const MAX_LINK: usize = 4095;
+/// The most names of a file.
+pub const MAX_LINKS: u32 = 65_000;
+/// The largest file.
+pub const MAX_SIZE: u64 = i64::MAX as u64;
+/// The root directory.
+pub const ROOT: u64 = 1;
+
+/// Refuses names that no entry can have.
+fn check_name(name: &[u8]) -> crate::Result<()> {
+    match name {
+        _ if name.len() > MAX_NAME => Err(crate::Error::NameTooLong),
+        b"" | b"." | b".." => Err(crate::Error::Invalid("not a name for a file")),
+        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(crate::Error::Invalid("not a name for a file")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,167 @@
+//! Names that go away, and files that go with their last one.
+
+use super::content::{DEAD_ENOUGH, release};
+use super::create::count;
+use super::find::{entry, find};
+use crate::record::{Content, Dinode, Entry, Home, Kind, Time};
+use crate::sets::DeadStripe;
+use crate::transaction::{Transaction, run};
+use crate::{Error, Meta, Result, Seq, keys};
+
+/// What became of a file whose name was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The file.
+    pub ino: u64,
+    /// It was its last name.
+    pub last: bool,
+    /// It has no name any more and waits for [`Meta::drop_orphan`].
+    pub orphan: bool,
+    /// Stripes that nothing refers to any more.
+    pub dead: Vec<DeadStripe>,
+    /// The transaction.
+    pub seq: Seq,
+}
+
+/// Takes one name from a file whose entry is being removed or replaced. `keep` keeps a file without names for those who have it open.
+/// Returns whether it was the last one, and whether the file is an orphan now.
+pub(super) fn drop_name(t: &mut Transaction, entry: Entry, keep: bool, now: Time) -> Result<(bool, bool)> {
+    let mut dinode = match entry {
+        Entry::Inside(dinode) => dinode,
+        Entry::Elsewhere(ino, _) => find(t, ino)?.dinode,
+    };
+    dinode.links -= 1;
+    dinode.changed = now;
+    if dinode.links > 0 {
+        t.put(keys::home(dinode.ino), &Home::Here(dinode));
+        return Ok((false, false));
+    }
+    // What is quickly told is removed here; a file with many extents, or open, is an orphan first.
+    if keep || dinode.content == Content::Elsewhere {
+        t.put(keys::orphan(dinode.ino), &());
+        t.put(keys::home(dinode.ino), &Home::Here(dinode));
+        return Ok((true, true));
+    }
+    erase(t, &dinode)?;
+    Ok((true, false))
+}
+
+/// Removes all of a file but its names and the extents that have keys of their own.
+fn erase(t: &mut Transaction, dinode: &Dinode) -> Result<()> {
+    if let Content::Here(extents) = &dinode.content {
+        release(t, extents);
+    }
+    t.delete(keys::home(dinode.ino));
+    for (key, _) in t.scan(&keys::attributes(dinode.ino), usize::MAX)? {
+        t.delete(key);
+    }
+    t.count(-1, 0);
+    Ok(())
+}
+
+impl Meta {
+    /// Removes the name of a file that is no directory. `ino` is the file that it is expected to have; `keep` keeps the file
+    /// when this was its last name, until [`Meta::drop_orphan`].
+    ///
+    /// # Errors
+    /// `NotFound`, also when the name has another file; `IsDirectory`.
+    pub fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        let ((last, orphan), committed) = run(&*self.kv, |t| {
+            let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
+            if found.kind() == Kind::Directory {
+                return Err(Error::IsDirectory);
+            }
+            count(t, parent, -1, found.kind(), now);
+            t.delete(keys::entry(parent, name));
+            drop_name(t, found, keep, now)
+        })?;
+        Ok(Removed { ino, last, orphan, dead: committed.dead, seq: committed.seq })
+    }
+
+    /// Removes an empty directory. `keep` keeps its dinode, without a name, until [`Meta::drop_orphan`].
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `NotEmpty`.
+    pub fn remove_directory(&self, parent: u64, name: &[u8], keep: bool, now: Time) -> Result<Removed> {
+        let ((ino, orphan), committed) = run(&*self.kv, |t| {
+            let found = entry(t, parent, name)?.ok_or(Error::NotFound)?;
+            if found.kind() != Kind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            let ino = found.ino();
+            must_be_empty(t, ino)?;
+            count(t, parent, -1, Kind::Directory, now);
+            t.delete(keys::entry(parent, name));
+            Ok((ino, drop_directory(t, found, keep)?))
+        })?;
+        Ok(Removed { ino, last: true, orphan, dead: Vec::new(), seq: committed.seq })
+    }
+
+    /// Removes a file that has no name. Does nothing when it is not there.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn drop_orphan(&self, ino: u64) -> Result<(Vec<DeadStripe>, Seq)> {
+        let mut dead = Vec::new();
+        loop {
+            let (more, committed) = run(&*self.kv, |t| {
+                if t.get_bytes(&keys::orphan(ino))?.is_none() {
+                    return Ok(false);
+                }
+                let dinode = find(t, ino)?.dinode;
+                let extents = t.scan(&keys::extents(ino), DEAD_ENOUGH)?;
+                for (key, value) in &extents {
+                    release(t, &[super::content::decode_extent(key, value)?]);
+                    t.delete(key.clone());
+                }
+                if extents.len() == DEAD_ENOUGH {
+                    return Ok(true);
+                }
+                t.delete(keys::orphan(ino));
+                if dinode.kind == Kind::Directory {
+                    t.delete(keys::directory(ino));
+                }
+                erase(t, &dinode)?;
+                Ok(false)
+            })?;
+            dead.extend(committed.dead);
+            if !more {
+                return Ok((dead, committed.seq));
+            }
+        }
+    }
+
+    /// Files without names, left by whoever had them open.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn orphans(&self) -> Result<Vec<u64>> {
+        let range = keys::under(vec![keys::ORPHAN]);
+        let found = self.kv.scan(&range.start..&range.end, usize::MAX)?;
+        Ok(found.iter().map(|(key, _)| keys::number(key, 1)).collect())
+    }
+}
+
+/// Fails when a directory has entries, now or at the commit.
+pub(super) fn must_be_empty(t: &mut Transaction, ino: u64) -> Result<()> {
+    let entries = keys::entries(ino);
+    if !t.scan(&entries, 1)?.is_empty() {
+        return Err(Error::NotEmpty);
+    }
+    t.must_be_empty(entries);
+    Ok(())
+}
+
+/// Removes a directory whose entry is being removed or replaced.
+pub(super) fn drop_directory(t: &mut Transaction, entry: Entry, keep: bool) -> Result<bool> {
+    let Entry::Inside(mut dinode) = entry else { return Err(Error::Corrupt("a directory with two names".into())) };
+    if keep {
+        dinode.links = 0;
+        t.put(keys::orphan(dinode.ino), &());
+        t.put(keys::home(dinode.ino), &Home::Here(dinode));
+        return Ok(true);
+    }
+    t.delete(keys::directory(dinode.ino));
+    erase(t, &dinode)?;
+    Ok(false)
+}

@@ -1,0 +1,140 @@
+//! Renaming.
+
+use super::create::count;
+use super::find::{directory, entry};
+use super::remove::{Removed, drop_directory, drop_name, must_be_empty};
+use super::{ROOT, check_name};
+use crate::record::{DirectoryDelta, Entry, Home, Kind, Time};
+use crate::transaction::{Transaction, run};
+use crate::{Error, Meta, Result, Seq, keys};
+
+/// What to do with a file that has the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replace it.
+    Replace,
+    /// Fail.
+    NoReplace,
+    /// Give it the old name.
+    Exchange,
+}
+
+impl Meta {
+    /// Gives a file another name. `replaced` is the file that is expected to have the new name; `keep` keeps it when that was its last.
+    ///
+    /// # Errors
+    /// `NotFound`, also when another file than `replaced` has the new name by now; `Exists`, `NotEmpty`, `IsDirectory`, `NotDirectory`; `Invalid` when a directory would
+    /// come to lie in itself.
+    #[allow(clippy::too_many_arguments, reason = "two names, and what to do with the second")]
+    pub fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        mode: RenameMode,
+        replaced: Option<u64>,
+        keep: bool,
+        now: Time,
+    ) -> Result<(Option<Removed>, Seq)> {
+        check_name(from.1)?;
+        check_name(to.1)?;
+        let (gone, committed) = run(&*self.kv, |t| {
+            let old = entry(t, from.0, from.1)?.ok_or(Error::NotFound)?;
+            if directory(t, to.0)?.links == 0 {
+                return Err(Error::NotFound);
+            }
+            let new = entry(t, to.0, to.1)?;
+            if mode == RenameMode::NoReplace && new.is_some() {
+                return Err(Error::Exists);
+            }
+            if new.as_ref().map(Entry::ino) != replaced {
+                return Err(Error::NotFound);
+            }
+            if new.as_ref().is_some_and(|new| new.ino() == old.ino()) {
+                return Ok(None);
+            }
+            if from.0 != to.0 {
+                must_not_enclose(t, &old, to.0)?;
+            }
+            match (mode, new) {
+                (RenameMode::Exchange, None) => Err(Error::NotFound),
+                (RenameMode::Exchange, Some(new)) => {
+                    if from.0 != to.0 {
+                        must_not_enclose(t, &new, from.0)?;
+                    }
+                    for (parent, gone, come) in [(from.0, &old, &new), (to.0, &new, &old)] {
+                        count(t, parent, -1, gone.kind(), now);
+                        count(t, parent, 1, come.kind(), now);
+                    }
+                    settle(t, new, from, now)?;
+                    settle(t, old, to, now)?;
+                    Ok(None)
+                }
+                (_, new) => {
+                    let mut gone = None;
+                    if let Some(new) = new {
+                        let ino = new.ino();
+                        count(t, to.0, -1, new.kind(), now);
+                        let (last, orphan) = match (old.kind() == Kind::Directory, new.kind() == Kind::Directory) {
+                            (true, false) => return Err(Error::NotDirectory),
+                            (false, true) => return Err(Error::IsDirectory),
+                            (true, true) => {
+                                must_be_empty(t, ino)?;
+                                (true, drop_directory(t, new, keep)?)
+                            }
+                            (false, false) => drop_name(t, new, keep, now)?,
+                        };
+                        gone = Some((ino, last, orphan));
+                    }
+                    count(t, from.0, -1, old.kind(), now);
+                    count(t, to.0, 1, old.kind(), now);
+                    t.delete(keys::entry(from.0, from.1));
+                    settle(t, old, to, now)?;
+                    Ok(gone)
+                }
+            }
+        })?;
+        let dead = committed.dead;
+        let removed = gone.map(|(ino, last, orphan)| Removed { ino, last, orphan, dead, seq: committed.seq });
+        Ok((removed, committed.seq))
+    }
+}
+
+/// Puts a file under a name.
+fn settle(t: &mut Transaction, file: Entry, at: (u64, &[u8]), now: Time) -> Result<()> {
+    let (parent, name) = at;
+    match file {
+        Entry::Inside(mut dinode) => {
+            dinode.changed = now;
+            if dinode.kind == Kind::Directory {
+                let delta = DirectoryDelta { changed: Some(now), ..DirectoryDelta::default() };
+                t.merge(keys::directory(dinode.ino), &delta);
+            }
+            t.put(keys::home(dinode.ino), &Home::Entry { parent, name: name.to_vec() });
+            t.put(keys::entry(parent, name), &Entry::Inside(dinode));
+        }
+        Entry::Elsewhere(ino, kind) => {
+            super::attributes::touch(t, ino, now)?;
+            t.put(keys::entry(parent, name), &Entry::Elsewhere(ino, kind));
+        }
+    }
+    Ok(())
+}
+
+/// Fails when `target` is `moved` or lies in it. All directories on the way up are guarded, so that none of two renames at the same time
+/// can close a circle.
+fn must_not_enclose(t: &mut Transaction, moved: &Entry, target: u64) -> Result<()> {
+    if moved.kind() != Kind::Directory {
+        return Ok(());
+    }
+    let mut at = target;
+    while at != ROOT {
+        if at == moved.ino() {
+            return Err(Error::Invalid("a directory cannot be moved into itself"));
+        }
+        match t.get(&keys::home(at))?.ok_or(Error::NotFound)? {
+            Home::Entry { parent, .. } => at = parent,
+            Home::Here(_) => break,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Numbers that are never given out twice: leased from the metadata in batches, so that giving one out writes nothing.
+
+use crate::record::decode;
+use crate::transaction::run;
+use crate::{Meta, Result, keys};
+use std::sync::{Mutex, PoisonError};
+
+/// Numbers that may be given out.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    setting: &'static str,
+    first: u64,
+    batch: u64,
+    next: u64,
+    end: u64,
+}
+
+impl Lease {
+    /// Numbers of files. The root is 1, and what is below 16 is left for files of the system.
+    pub fn inos() -> Self {
+        Self { setting: "next-ino", first: 16, batch: 65_536, next: 0, end: 0 }
+    }
+
+    /// Numbers of chunk sets.
+    pub fn sets() -> Self {
+        Self { setting: "next-set", first: 1, batch: 64, next: 0, end: 0 }
+    }
+}
+
+impl Meta {
+    pub(crate) fn next_ino(&self) -> Result<u64> {
+        self.next(&self.inos)
+    }
+
+    /// The number of a new chunk set.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn next_set(&self) -> Result<u64> {
+        self.next(&self.sets)
+    }
+
+    /// Gives out no numbers of chunk sets up to this one any more.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn skip_sets(&self, last: u64) -> Result<()> {
+        let mut lease = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = keys::setting(lease.setting);
+        run(&*self.kv, |t| {
+            let first: u64 = t.get_bytes(&key)?.as_deref().map(decode).transpose()?.unwrap_or(lease.first);
+            t.put(key.clone(), &first.max(last + 1));
+            Ok(())
+        })?;
+        (lease.next, lease.end) = (0, 0);
+        Ok(())
+    }
+
+    fn next(&self, lease: &Mutex<Lease>) -> Result<u64> {
+        let mut lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
+        if lease.next == lease.end {
+            let key = keys::setting(lease.setting);
+            let (first, _) = run(&*self.kv, |t| {
+                let first = t.get_bytes(&key)?.as_deref().map(decode).transpose()?.unwrap_or(lease.first);
+                t.put(key.clone(), &(first + lease.batch));
+                Ok(first)
+            })?;
+            (lease.next, lease.end) = (first, first + lease.batch);
+        }
+        lease.next += 1;
+        Ok(lease.next - 1)
+    }
+}

@@ -1,0 +1,226 @@
+//! Chunk sets and their stripes, the queue of repairs, and settings.
+
+use crate::record::{SetRecord, StripeRecord, Totals, decode, encode};
+use crate::transaction::run;
+use crate::{Error, Meta, Result, Seq, keys};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::ops::Range;
+
+/// A stripe that nothing refers to any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeadStripe {
+    /// The chunk set.
+    pub set: u64,
+    /// Where its record begins.
+    pub record: u32,
+    /// The length of its blocks.
+    pub block: u32,
+}
+
+impl Meta {
+    /// A chunk set.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn set(&self, set: u64) -> Result<SetRecord> {
+        decode(&self.kv.get(&keys::set(set))?.ok_or(Error::NotFound)?)
+    }
+
+    /// Writes what is known of a chunk set.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn put_set(&self, set: u64, record: &SetRecord) -> Result<Seq> {
+        let ((), outcome) = run(&*self.kv, |t| {
+            t.put(keys::set(set), record);
+            Ok(())
+        })?;
+        Ok(outcome.seq)
+    }
+
+    /// Changes what is known of a chunk set, if it is there.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn change_set(&self, set: u64, change: impl Fn(&mut SetRecord)) -> Result<Seq> {
+        let ((), outcome) = run(&*self.kv, |t| {
+            let mut record: SetRecord = t.get(&keys::set(set))?.ok_or(Error::NotFound)?;
+            change(&mut record);
+            t.put(keys::set(set), &record);
+            Ok(())
+        })?;
+        Ok(outcome.seq)
+    }
+
+    /// Forgets a chunk set without stripes. Returns whether it did: not when a stripe of it is referred to.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn forget_set(&self, set: u64) -> Result<(bool, Seq)> {
+        let (forgotten, outcome) = run(&*self.kv, |t| {
+            if !t.scan(&keys::stripes(set), 1)?.is_empty() {
+                return Ok(false);
+            }
+            t.must_be_empty(keys::stripes(set));
+            t.delete(keys::set(set));
+            t.delete(keys::repair(set));
+            Ok(true)
+        })?;
+        Ok((forgotten, outcome.seq))
+    }
+
+    /// All chunk sets from number `from` on, at most `limit`, in order.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn sets(&self, from: u64, limit: usize) -> Result<Vec<(u64, SetRecord)>> {
+        let range = keys::set(from)..keys::under(vec![keys::SET]).end;
+        let found = self.kv.scan(&range.start..&range.end, limit)?;
+        found.iter().map(|(key, value)| Ok((keys::number(key, 1), decode(value)?))).collect()
+    }
+
+    /// The stripes of a chunk set that files refer to, or did until a moment ago, in order.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn stripes(&self, set: u64) -> Result<Vec<(u32, StripeRecord)>> {
+        let found = self.scan_all(keys::stripes(set))?;
+        found.iter().map(|(key, value)| Ok((record_of(key, 9), decode(value)?))).collect()
+    }
+
+    /// A stripe of a chunk set.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn stripe(&self, set: u64, record: u32) -> Result<Option<StripeRecord>> {
+        self.kv.get(&keys::stripe(set, record))?.as_deref().map(decode).transpose()
+    }
+
+    /// Forgets a stripe that nothing refers to. Returns whether it did.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn forget_stripe(&self, dead: DeadStripe) -> Result<(bool, Seq)> {
+        let key = keys::stripe(dead.set, dead.record);
+        let (forgotten, outcome) = run(&*self.kv, |t| {
+            if t.get::<StripeRecord>(&key)?.is_none_or(|stripe| stripe.live != 0) {
+                return Ok(false);
+            }
+            t.delete(key.clone());
+            for (key, _) in t.scan(&keys::shared_by(dead.set, dead.record), usize::MAX)? {
+                t.delete(key);
+            }
+            Ok(true)
+        })?;
+        Ok((forgotten, outcome.seq))
+    }
+
+    /// Notes that a file shares bytes of a stripe that were written for another file.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+        let ((), outcome) = run(&*self.kv, |t| {
+            stripes.iter().for_each(|&(set, record)| t.put_bytes(keys::shared(set, record, ino), Vec::new()));
+            Ok(())
+        })?;
+        Ok(outcome.seq)
+    }
+
+    /// The files that share bytes of a stripe beside those that it was written for.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn shared_by(&self, set: u64, record: u32) -> Result<Vec<u64>> {
+        let found = self.scan_all(keys::shared_by(set, record))?;
+        Ok(found.iter().map(|(key, _)| keys::number(key, 13)).collect())
+    }
+
+    /// Adds positions of a chunk set to those that must be made again.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+        let ((), outcome) = run(&*self.kv, |t| {
+            let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();
+            queued.extend(positions);
+            queued.sort_unstable();
+            queued.dedup();
+            t.put(keys::repair(set), &queued);
+            Ok(())
+        })?;
+        Ok(outcome.seq)
+    }
+
+    /// The chunk sets that have positions to be made again, with these.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn repairs(&self) -> Result<Vec<(u64, Vec<u16>)>> {
+        let found = self.scan_all(keys::under(vec![keys::REPAIR]))?;
+        found.iter().map(|(key, value)| Ok((keys::number(key, 1), decode(value)?))).collect()
+    }
+
+    /// Records that positions of a chunk set were made again and where they are now.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn repaired(&self, set: u64, made: &[(u16, plan::TargetId)]) -> Result<Seq> {
+        let ((), outcome) = run(&*self.kv, |t| {
+            let mut record: SetRecord = t.get(&keys::set(set))?.ok_or(Error::NotFound)?;
+            let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();
+            for &(position, target) in made {
+                if let Some(place) = record.places.get_mut(usize::from(position)) {
+                    *place = Some(target);
+                }
+                queued.retain(|&queued| queued != position);
+            }
+            t.put(keys::set(set), &record);
+            if queued.is_empty() {
+                t.delete(keys::repair(set));
+            } else {
+                t.put(keys::repair(set), &queued);
+            }
+            Ok(())
+        })?;
+        Ok(outcome.seq)
+    }
+
+    /// Files and bytes in the volume.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn totals(&self) -> Result<Totals> {
+        Ok(self.kv.get(&keys::totals())?.as_deref().map(decode).transpose()?.unwrap_or_default())
+    }
+
+    /// A setting.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn setting<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        self.kv.get(&keys::setting(name))?.as_deref().map(decode).transpose()
+    }
+
+    /// Writes a setting.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn put_setting<T: Serialize>(&self, name: &str, value: &T) -> Result<Seq> {
+        let bytes = encode(value);
+        let ((), outcome) = run(&*self.kv, |t| {
+            t.put_bytes(keys::setting(name), bytes.clone());
+            Ok(())
+        })?;
+        Ok(outcome.seq)
+    }
+
+    fn scan_all(&self, range: Range<Vec<u8>>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        Ok(self.kv.scan(&range.start..&range.end, usize::MAX)?)
+    }
+}
+
+fn record_of(key: &[u8], at: usize) -> u32 {
+    key.get(at..at + 4).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().unwrap_or_default()))
+}

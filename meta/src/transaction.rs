@@ -1,0 +1,147 @@
+//! Transactions over a [`Kv`]: what was read is guarded, what is written is seen by later reads of the same
+//! transaction, and the whole is tried again when somebody else was faster.
+
+use crate::kv::{Batch, Change, Committed, Guard, Kv, KvError};
+use crate::record::{StripeRecord, Totals, decode, encode};
+use crate::sets::DeadStripe;
+use crate::{Result, Seq, keys};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A transaction that is being put together.
+pub(crate) struct Transaction<'a> {
+    kv: &'a dyn Kv,
+    read: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    empty: Vec<Range<Vec<u8>>>,
+    written: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    merged: Vec<(Vec<u8>, Vec<u8>)>,
+    stripes: BTreeMap<(u64, u32), StripeRecord>,
+    totals: Totals,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Its number.
+    pub seq: Seq,
+    /// Stripes that lost their last reference in it.
+    pub dead: Vec<DeadStripe>,
+}
+
+/// Runs `work` until it commits without a conflict, or fails. What it returns is that of the run that committed.
+pub(crate) fn run<T>(kv: &dyn Kv, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<(T, Outcome)> {
+    loop {
+        let mut transaction = Transaction {
+            kv,
+            read: BTreeMap::new(),
+            empty: Vec::new(),
+            written: BTreeMap::new(),
+            merged: Vec::new(),
+            stripes: BTreeMap::new(),
+            totals: Totals::default(),
+        };
+        let result = work(&mut transaction)?;
+        let stripes: Vec<(u64, u32)> = transaction.stripes.keys().copied().collect();
+        match kv.commit(transaction.into_batch()) {
+            Ok(Committed { seq, merged }) => {
+                let dead = stripes.iter().zip(merged).filter_map(|(&(set, record), value)| {
+                    let stripe: StripeRecord = decode(&value?).ok()?;
+                    (stripe.live == 0).then_some(DeadStripe { set, record, block: stripe.block })
+                });
+                return Ok((result, Outcome { seq, dead: dead.collect() }));
+            }
+            Err(KvError::Conflict) => std::thread::yield_now(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Transaction<'_> {
+    /// The value of a key, which must still be the same at the commit.
+    pub fn get<T: DeserializeOwned>(&mut self, key: &[u8]) -> Result<Option<T>> {
+        self.get_bytes(key)?.as_deref().map(decode).transpose()
+    }
+
+    /// As `get`, before decoding.
+    pub fn get_bytes(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(value) = self.written.get(key).or_else(|| self.read.get(key)) {
+            return Ok(value.clone());
+        }
+        let value = self.kv.get(key)?;
+        self.read.insert(key.to_vec(), value.clone());
+        Ok(value)
+    }
+
+    /// The keys and values of a range, in order, at most `limit`. They are not guarded.
+    pub fn scan(&self, range: &Range<Vec<u8>>, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let own = self.written.range(range.clone());
+        let deleted = own.clone().filter(|(_, value)| value.is_none()).count();
+        let found = self.kv.scan(&range.start..&range.end, limit.saturating_add(deleted))?;
+        let mut merged: BTreeMap<Vec<u8>, Option<Vec<u8>>> = found.into_iter().map(|(k, v)| (k, Some(v))).collect();
+        merged.extend(own.map(|(key, value)| (key.clone(), value.clone())));
+        Ok(merged.into_iter().filter_map(|(key, value)| value.map(|value| (key, value))).take(limit).collect())
+    }
+
+    /// The last key and value of a range. Not guarded.
+    pub fn last(&self, range: &Range<Vec<u8>>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let own = self.written.range(range.clone());
+        let deleted = own.clone().filter(|(_, value)| value.is_none()).count();
+        let found = self.kv.scan_back(&range.start..&range.end, 1 + deleted)?;
+        let theirs = found.into_iter().find(|(key, _)| !self.written.contains_key(key));
+        let ours = own.rev().find_map(|(key, value)| value.as_ref().map(|value| (key.clone(), value.clone())));
+        Ok(theirs.max(ours))
+    }
+
+    /// Sets a value.
+    pub fn put<T: Serialize>(&mut self, key: Vec<u8>, value: &T) {
+        self.written.insert(key, Some(encode(value)));
+    }
+
+    /// As `put`, of bytes that are encoded.
+    pub fn put_bytes(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.written.insert(key, Some(value));
+    }
+
+    /// Removes a key, which may be absent.
+    pub fn delete(&mut self, key: Vec<u8>) {
+        self.written.insert(key, None);
+    }
+
+    /// Changes a value by a delta, whatever it is.
+    pub fn merge<T: Serialize>(&mut self, key: Vec<u8>, delta: &T) {
+        self.merged.push((key, encode(delta)));
+    }
+
+    /// Counts that files refer to so many more bytes of a stripe.
+    pub fn refer(&mut self, stripe: (u64, u32), block: u32, bytes: i64) {
+        self.stripes.entry(stripe).or_insert(StripeRecord { block, live: 0 }).live += bytes;
+    }
+
+    /// Counts files and bytes.
+    pub fn count(&mut self, files: i64, bytes: i64) {
+        self.totals.files += files;
+        self.totals.bytes += bytes;
+    }
+
+    /// Nothing may be in the range at the commit.
+    pub fn must_be_empty(&mut self, range: Range<Vec<u8>>) {
+        self.empty.push(range);
+    }
+
+    fn into_batch(self) -> Batch {
+        let values = self.read.into_iter().map(|(key, value)| Guard::Value(key, value));
+        let guards = values.chain(self.empty.into_iter().map(Guard::Empty)).collect();
+        let written = self.written.into_iter().map(|(key, value)| match value {
+            Some(value) => Change::Put(key, value),
+            None => Change::Delete(key),
+        });
+        let merged = self.merged.into_iter().map(|(key, delta)| Change::Merge(key, delta));
+        // These come first, so that their results are the first.
+        let stripes = self.stripes.into_iter();
+        let stripes = stripes.map(|((set, record), delta)| Change::Merge(keys::stripe(set, record), encode(&delta)));
+        let totals = (self.totals != Totals::default()).then(|| Change::Merge(keys::totals(), encode(&self.totals)));
+        Batch { guards, changes: stripes.chain(written).chain(merged).chain(totals).collect() }
+    }
+}

@@ -1,0 +1,221 @@
+//! What the tests of the engines share: a target that forgets, fails and lies, and a merge.
+#![allow(dead_code, missing_docs)]
+
+use meta::journal::{Limits, Options, Place};
+use meta::kv::{Index, MemoryIndex, RedbIndex};
+use plan::TargetId;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use volume::target::{Disk, Space, Target, TargetFile};
+
+pub const VOLUME: [u8; 16] = *b"the test volume!";
+
+/// Adds little-endian numbers; zero removes the key.
+pub fn add(_key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
+    let number = |bytes: &[u8]| bytes.get(..8).map_or(0, |bytes| i64::from_le_bytes(bytes.try_into().unwrap()));
+    let sum = old.map_or(0, number).wrapping_add(number(operand));
+    (sum != 0).then(|| sum.to_le_bytes().to_vec())
+}
+
+/// A target in memory that keeps what was not synced apart.
+#[derive(Debug, Default)]
+pub struct Flaky {
+    files: Mutex<BTreeMap<TargetFile, File>>,
+    pub dead: AtomicBool,
+    /// Dies after so many more writes, when not negative.
+    pub writes_left: AtomicI64,
+    pub hang: AtomicBool,
+    pub syncs: AtomicU64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    now: Vec<u8>,
+    synced: Option<Vec<u8>>,
+    /// What was written since, in pieces.
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl Flaky {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { writes_left: AtomicI64::new(-1), ..Self::default() })
+    }
+
+    fn alive(&self) -> io::Result<()> {
+        while self.hang.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if self.dead.load(Ordering::Relaxed) { Err(io::Error::other("dead")) } else { Ok(()) }
+    }
+
+    /// The power fails: of what was not synced, some stays.
+    pub fn crash(&self, rng: &mut fastrand::Rng) {
+        let mut files = self.files.lock().unwrap();
+        files.retain(|_, file| file.synced.is_some() || rng.bool());
+        for file in files.values_mut() {
+            let mut bytes = file.synced.take().unwrap_or_default();
+            let keep_all = rng.bool();
+            for (at, written) in file.unsynced.drain(..) {
+                for (number, page) in written.chunks(64).enumerate() {
+                    let at = at + number * 64;
+                    if keep_all || rng.u8(..) < 200 {
+                        bytes.resize(bytes.len().max(at + page.len()), 0);
+                        bytes[at..at + page.len()].copy_from_slice(page);
+                    }
+                }
+            }
+            *file = File { synced: Some(bytes.clone()), now: bytes, unsynced: Vec::new() };
+        }
+    }
+
+    /// The bytes of a file, to damage.
+    pub fn damage(&self, file: TargetFile, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut files = self.files.lock().unwrap();
+        let file = files.get_mut(&file).unwrap();
+        change(&mut file.now);
+        file.synced = Some(file.now.clone());
+        file.unsynced.clear();
+    }
+
+    pub fn copy(&self) -> Arc<Self> {
+        let files = Mutex::new(self.files.lock().unwrap().clone());
+        Arc::new(Self { files, writes_left: AtomicI64::new(-1), ..Self::default() })
+    }
+
+    pub fn names(&self) -> Vec<TargetFile> {
+        self.files.lock().unwrap().keys().copied().collect()
+    }
+}
+
+impl Target for Flaky {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.alive()?;
+        if self.writes_left.load(Ordering::Relaxed) >= 0 && self.writes_left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.dead.store(true, Ordering::Relaxed);
+        }
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let mut files = self.files.lock().unwrap();
+        let file = files.entry(file).or_default();
+        let at = offset as usize;
+        file.now.resize(file.now.len().max(at + bytes.len()), 0);
+        file.now[at..at + bytes.len()].copy_from_slice(&bytes);
+        file.unsynced.push((at, bytes));
+        drop(files);
+        self.alive()
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.alive()?;
+        let files = self.files.lock().unwrap();
+        let file = files.get(&file).ok_or(io::ErrorKind::NotFound)?;
+        let from = file.now.get(offset as usize..).unwrap_or_default();
+        let have = from.len().min(into.len());
+        into[..have].copy_from_slice(&from[..have]);
+        Ok(have)
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.alive()?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        let mut files = self.files.lock().unwrap();
+        let file = files.get_mut(&file).ok_or(io::ErrorKind::NotFound)?;
+        if !file.unsynced.is_empty() || file.synced.is_none() {
+            let mut synced = file.synced.take().unwrap_or_default();
+            synced.resize(file.now.len(), 0);
+            for (at, bytes) in file.unsynced.drain(..) {
+                synced[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+            file.synced = Some(synced);
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, _file: TargetFile, _bytes: u64) -> io::Result<()> {
+        self.alive()
+    }
+
+    fn punch(&self, _file: TargetFile, _range: Range<u64>) -> io::Result<()> {
+        self.alive()
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.alive()?;
+        let mut files = self.files.lock().unwrap();
+        let file = files.remove(&from).ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to, file);
+        Ok(())
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.alive()?;
+        self.files.lock().unwrap().remove(&file);
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.alive()?;
+        Ok(self.files.lock().unwrap().iter().map(|(&name, file)| (name, file.now.len() as u64)).collect())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        Ok(Space { total: 1 << 40, free: 1 << 39, system: 0 })
+    }
+}
+
+pub fn places(targets: &[Arc<Flaky>]) -> Vec<Place> {
+    targets.iter().enumerate().map(|(id, target)| (TargetId(id as u16), target.clone() as Arc<dyn Target>)).collect()
+}
+
+/// Small limits, so that everything happens often.
+pub fn small() -> Limits {
+    Limits {
+        segment_bytes: 4 << 10,
+        group_bytes: 1 << 10,
+        pending_bytes: 64 << 10,
+        delay: Duration::from_millis(5),
+        overlay_bytes: 8 << 10,
+        snapshot_bytes: 16 << 10,
+        deadline: Duration::from_millis(500),
+    }
+}
+
+pub fn options(targets: &[Arc<Flaky>], mirrors: usize, index: Box<dyn Index>, limits: Limits) -> Options {
+    Options { volume: VOLUME, targets: places(targets), mirrors, index, merge: add, limits, accept_loss: false }
+}
+
+pub fn memory() -> Box<dyn Index> {
+    Box::new(MemoryIndex::default())
+}
+
+pub fn redb(path: &Path) -> Box<dyn Index> {
+    Box::new(RedbIndex::open(path).unwrap())
+}
+
+/// A directory that goes away.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("weft-meta-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A directory in it as a target.
+    pub fn disk(&self, name: &str) -> Arc<dyn Target> {
+        Arc::new(Disk::format(&self.0.join(name)).unwrap())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

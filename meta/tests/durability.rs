@@ -1,0 +1,397 @@
+//! What was synced survives: crashes, lost mirrors, failing mirrors, damaged and foreign files.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Flaky, Scratch, memory, options, redb, small};
+use meta::journal::{Journaled, Limits};
+use meta::kv::{Batch, Index, Kv, KvError};
+use plan::TargetId;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use volume::target::TargetFile;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn targets(count: usize) -> Vec<Arc<Flaky>> {
+    (0..count).map(|_| Flaky::new()).collect()
+}
+
+fn contents(kv: &Journaled) -> Model {
+    let mut all = Model::new();
+    kv.snapshot(&mut |key, value| {
+        all.insert(key.to_vec(), value.to_vec());
+        Ok(true)
+    })
+    .unwrap();
+    all
+}
+
+fn put(kv: &Journaled, number: u64) -> u64 {
+    let mut batch = Batch::default();
+    batch.put((number % 50).to_be_bytes(), [number.to_be_bytes().to_vec(), vec![7; 100]].concat());
+    batch.merge("sum", 1i64.to_le_bytes());
+    kv.commit(batch).unwrap().seq
+}
+
+fn wait_until_whole(kv: &Journaled) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while kv.status().degraded {
+        assert!(Instant::now() < end, "{:?}", kv.status());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn quiet() -> Limits {
+    Limits { snapshot_bytes: 1 << 30, overlay_bytes: 1 << 30, delay: Duration::from_secs(60), ..small() }
+}
+
+/// The states after every transaction, and the last that was synced.
+struct History {
+    states: Vec<Model>,
+    synced: u64,
+}
+
+fn work(kv: &Journaled, history: &mut History, rng: &mut fastrand::Rng) {
+    for _ in 0..rng.usize(0..200) {
+        let mut model = history.states.last().unwrap().clone();
+        let mut batch = Batch::default();
+        for _ in 0..rng.usize(1..5) {
+            let key = vec![rng.u8(0..40)];
+            if rng.u8(0..4) == 0 {
+                model.remove(&key);
+                batch.delete(key);
+            } else {
+                let value = vec![rng.u8(..); rng.usize(0..300)];
+                model.insert(key.clone(), value.clone());
+                batch.put(key, value);
+            }
+        }
+        let seq = kv.commit(batch).unwrap().seq;
+        history.states.push(model);
+        assert_eq!(seq as usize, history.states.len() - 1);
+        match rng.u8(0..20) {
+            0..4 => {
+                kv.sync(seq).unwrap();
+                history.synced = seq;
+            }
+            4 => std::thread::sleep(Duration::from_millis(rng.u64(0..8))),
+            5 if rng.u8(0..4) == 0 => kv.checkpoint().unwrap(),
+            _ => {}
+        }
+    }
+}
+
+fn crash_and_reopen(seed: u64, index: &dyn Fn() -> Box<dyn Index>, forget_index: &dyn Fn()) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut targets = targets(4);
+    let mut kv = Journaled::create(options(&targets, 3, index(), small())).unwrap();
+    let mut history = History { states: vec![Model::new()], synced: 0 };
+    for round in 0..6 {
+        let lose = rng.bool();
+        if lose {
+            wait_until_whole(&kv);
+        }
+        work(&kv, &mut history, &mut rng);
+        let mut mirrors = kv.status().mirrors;
+        drop(kv);
+        for target in &targets {
+            target.crash(&mut rng);
+        }
+        if lose {
+            rng.shuffle(&mut mirrors);
+            for TargetId(id) in mirrors.into_iter().take(2) {
+                targets[usize::from(id)] = Flaky::new();
+            }
+        }
+        if rng.bool() {
+            forget_index();
+        }
+        kv = Journaled::open(options(&targets, 3, index(), small()))
+            .unwrap_or_else(|error| panic!("seed {seed} round {round}: {error}"));
+        let last = kv.status().committed;
+        assert!(last >= history.synced, "seed {seed} round {round}: {last} of {}", history.synced);
+        assert_eq!(contents(&kv), history.states[last as usize], "seed {seed} round {round} at {last}");
+        history.states.truncate(last as usize + 1);
+        // Whoever opened saw it, and what one saw stays.
+        history.synced = last;
+    }
+    kv.close().unwrap();
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_synced_and_mixes_nothing() {
+    for seed in 0..60 {
+        crash_and_reopen(seed, &memory, &|| {});
+    }
+}
+
+#[test]
+fn a_crash_with_an_index_on_disk() {
+    for seed in 100..120 {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("index");
+        crash_and_reopen(seed, &|| redb(&path), &|| std::fs::remove_file(&path).unwrap());
+    }
+}
+
+fn filled(targets: &[Arc<Flaky>], index: Box<dyn Index>, limits: Limits) -> (Model, u64) {
+    let kv = Journaled::create(options(targets, 3, index, limits)).unwrap();
+    let mut last = 0;
+    for number in 0..300 {
+        last = put(&kv, number);
+        // Later records say then that earlier ones were durable.
+        if number % 20 == 0 {
+            kv.sync(last).unwrap();
+        }
+    }
+    kv.sync(last).unwrap();
+    (contents(&kv), last)
+}
+
+#[test]
+fn any_mirror_alone_has_everything_with_and_without_the_index() {
+    for limits in [small(), quiet()] {
+        for keep in 0..3 {
+            for forget in [true, false] {
+                let scratch = Scratch::new();
+                let path = scratch.0.join("index");
+                let mut targets = targets(3);
+                let (model, last) = filled(&targets, redb(&path), limits);
+                for (number, target) in targets.iter_mut().enumerate() {
+                    if number != keep {
+                        *target = Flaky::new();
+                    }
+                }
+                if forget {
+                    std::fs::remove_file(&path).unwrap();
+                }
+                let kv = Journaled::open(options(&targets, 3, redb(&path), limits)).unwrap();
+                assert_eq!((contents(&kv), kv.status().committed), (model.clone(), last));
+                wait_until_whole(&kv);
+                drop(kv);
+                // The new mirrors are whole too.
+                targets[keep] = Flaky::new();
+                let kv = Journaled::open(options(&targets[..], 3, memory(), limits)).unwrap();
+                assert_eq!(contents(&kv), model);
+            }
+        }
+    }
+}
+
+#[test]
+fn with_all_mirrors_gone_nothing_is_opened_silently() {
+    let mut all = targets(4);
+    filled(&all, memory(), small());
+    all[..3].iter_mut().for_each(|target| *target = Flaky::new());
+    assert!(matches!(Journaled::open(options(&all, 3, memory(), small())), Err(KvError::Unavailable(_))));
+}
+
+#[test]
+fn a_mirror_that_fails_is_replaced_and_the_volume_is_whole_again() {
+    for failing in 0..3 {
+        for after in [0, 1, 7] {
+            let mut targets = targets(4);
+            let kv = Journaled::create(options(&targets, 3, memory(), small())).unwrap();
+            targets[failing].writes_left.store(after, Ordering::Relaxed);
+            for number in 0..300 {
+                let seq = put(&kv, number);
+                if number % 7 == 0 {
+                    kv.sync(seq).unwrap();
+                }
+            }
+            kv.sync(u64::MAX).unwrap();
+            wait_until_whole(&kv);
+            let status = kv.status();
+            assert!(status.mirrors.contains(&TargetId(3)) && status.mirrors.len() == 3, "{status:?}");
+            assert_eq!(status.failed.len(), 1, "{status:?}");
+            let model = contents(&kv);
+            drop(kv);
+            for target in &mut targets[..3] {
+                *target = Flaky::new();
+            }
+            let kv = Journaled::open(options(&targets, 3, memory(), small())).unwrap();
+            assert_eq!(contents(&kv), model);
+        }
+    }
+}
+
+#[test]
+fn without_a_spare_it_goes_on_degraded_and_without_any_mirror_not_at_all() {
+    let targets = targets(2);
+    let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
+    targets[0].dead.store(true, Ordering::Relaxed);
+    kv.sync(put(&kv, 1)).unwrap();
+    assert!(kv.status().degraded && kv.status().last_error.is_some());
+    targets[1].dead.store(true, Ordering::Relaxed);
+    let seq = put(&kv, 2);
+    assert!(matches!(kv.sync(seq), Err(KvError::Unavailable(_))));
+    assert!(matches!(kv.commit(Batch::of(vec![])), Err(KvError::Unavailable(_))));
+    assert!(kv.sync(seq).is_err());
+}
+
+#[test]
+fn a_mirror_that_hangs_costs_one_deadline() {
+    let targets = targets(4);
+    let kv = Journaled::create(options(&targets, 3, memory(), small())).unwrap();
+    targets[1].hang.store(true, Ordering::Relaxed);
+    let started = Instant::now();
+    kv.sync(put(&kv, 1)).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(2));
+    assert_eq!(kv.status().mirrors.len(), 3);
+    targets[1].hang.store(false, Ordering::Relaxed);
+}
+
+fn segments(target: &Flaky) -> Vec<TargetFile> {
+    target.names().into_iter().filter(|name| matches!(name, TargetFile::Journal { .. })).collect()
+}
+
+#[test]
+fn damage_in_the_middle_of_two_mirrors_is_read_from_the_third_and_mended() {
+    let targets = targets(3);
+    let (model, _) = filled(&targets, memory(), quiet());
+    for (number, target) in targets[..2].iter().enumerate() {
+        for file in segments(target) {
+            // Lengths, magics, payloads and heads, at different places on the two.
+            target.damage(file, |bytes| {
+                let flip = |at: &usize| at % 1000 == 500 * number + 4;
+                (0..bytes.len()).filter(flip).for_each(|at| bytes[at] ^= 0x55);
+            });
+        }
+    }
+    drop(Journaled::open(options(&targets, 3, memory(), quiet())).unwrap());
+    for target in &targets {
+        let kv = Journaled::open(options(&[target.copy()], 1, memory(), quiet())).unwrap();
+        assert_eq!(contents(&kv), model);
+    }
+}
+
+#[test]
+fn damage_on_all_mirrors_is_refused_unless_accepted() {
+    let targets = targets(3);
+    let (_, last) = filled(&targets, memory(), quiet());
+    for target in &targets {
+        let file = segments(target)[1];
+        target.damage(file, |bytes| bytes[500] ^= 1);
+    }
+    let opened = Journaled::open(options(&targets, 3, memory(), quiet()));
+    assert!(matches!(opened, Err(KvError::Corrupt(_))), "{opened:?}");
+    let mut lossy = options(&targets, 3, memory(), quiet());
+    lossy.accept_loss = true;
+    let kv = Journaled::open(lossy).unwrap();
+    assert!((1..last).contains(&kv.status().committed));
+}
+
+#[test]
+fn an_index_ahead_of_the_journal_is_evidence_of_loss() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("index");
+    let targets = targets(3);
+    let kv = Journaled::create(options(&targets, 3, redb(&path), quiet())).unwrap();
+    let old = targets[0].copy();
+    kv.sync(put(&kv, 1)).unwrap();
+    kv.close().unwrap();
+    drop(kv);
+    let opened = Journaled::open(options(&[old], 3, redb(&path), quiet()));
+    assert!(matches!(opened, Err(KvError::Corrupt(_))), "{opened:?}");
+}
+
+#[test]
+fn an_interrupted_snapshot_is_not_used() {
+    let targets = targets(3);
+    let (model, last) = filled(&targets, memory(), quiet());
+    for target in &targets {
+        let broken = targets[0].copy();
+        let mut bytes = vec![0; 300];
+        let file = broken.names().into_iter().find(|name| matches!(name, TargetFile::Snapshot { .. })).unwrap();
+        volume::target::Target::read(&*broken, file, 0, &mut bytes).unwrap();
+        let newer = TargetFile::Snapshot { last: last - 1 };
+        volume::target::Target::write(&**target, newer, 0, &[std::io::IoSlice::new(&bytes[..90])]).unwrap();
+    }
+    let kv = Journaled::open(options(&targets, 3, memory(), quiet())).unwrap();
+    assert_eq!(contents(&kv), model);
+}
+
+#[test]
+fn a_snapshot_removes_what_it_makes_superfluous() {
+    let targets = targets(3);
+    let kv = Journaled::create(options(&targets, 3, memory(), quiet())).unwrap();
+    for number in 0..500 {
+        kv.sync(put(&kv, number)).unwrap();
+    }
+    assert!(segments(&targets[0]).len() > 5);
+    kv.checkpoint().unwrap();
+    for target in &targets {
+        assert_eq!((segments(target).len(), target.names().len()), (1, 2), "{:?}", target.names());
+    }
+    let status = kv.status();
+    assert_eq!((status.snapshot, status.journal_bytes), (500, 0), "{status:?}");
+}
+
+#[test]
+fn another_volumes_targets_are_refused_and_left_alone() {
+    let theirs = targets(3);
+    filled(&theirs, memory(), small());
+    let before: Vec<_> = theirs.iter().map(|target| target.names()).collect();
+    let mut ours = targets(3);
+    let create = |all: &[Arc<Flaky>]| {
+        let mut options = options(all, 3, memory(), small());
+        options.volume = *b"the other volume";
+        options
+    };
+    assert!(Journaled::create(create(&theirs)).is_err());
+    assert!(Journaled::open(create(&theirs)).is_err());
+    let kv = Journaled::create(create(&ours)).unwrap();
+    kv.sync(put(&kv, 1)).unwrap();
+    drop(kv);
+    ours[0] = theirs[0].clone();
+    ours.push(theirs[1].clone());
+    let kv = Journaled::open(create(&ours)).unwrap();
+    assert_eq!(kv.status().mirrors, [TargetId(1), TargetId(2)]);
+    (0..300).for_each(|number| _ = put(&kv, number));
+    kv.checkpoint().unwrap();
+    kv.close().unwrap();
+    assert_eq!(before, theirs.iter().map(|target| target.names()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stale_mirror_that_comes_back_changes_nothing() {
+    let targets = targets(3);
+    let kv = Journaled::create(options(&targets, 3, memory(), quiet())).unwrap();
+    kv.sync(put(&kv, 1)).unwrap();
+    // Only one mirror gets the second transaction; the volume goes on without that mirror and with another history.
+    let others: Vec<_> = targets[1..].iter().map(|target| target.copy()).collect();
+    kv.sync(put(&kv, 2)).unwrap();
+    drop(kv);
+    let mut without = vec![Flaky::new()];
+    without.extend(others);
+    let kv = Journaled::open(options(&without, 3, memory(), quiet())).unwrap();
+    assert_eq!(kv.status().committed, 1);
+    kv.sync(put(&kv, 3)).unwrap();
+    let model = contents(&kv);
+    drop(kv);
+    without[0] = targets[0].clone();
+    let kv = Journaled::open(options(&without, 3, memory(), quiet())).unwrap();
+    assert_eq!(contents(&kv), model);
+}
+
+#[test]
+fn nothing_waits_for_a_slow_reader() {
+    let scratch = Scratch::new();
+    let targets = targets(3);
+    let path: &Path = &scratch.0.join("index");
+    let kv = Journaled::create(options(&targets, 3, redb(path), small())).unwrap();
+    (0..100).for_each(|number| _ = put(&kv, number));
+    let mut seen = 0;
+    let at = kv
+        .snapshot(&mut |_, _| {
+            seen += 1;
+            (0..20).for_each(|number| _ = put(&kv, number));
+            Ok(true)
+        })
+        .unwrap();
+    assert_eq!((at, seen), (100, 51));
+}

@@ -1,0 +1,256 @@
+//! The volume's targets change while the metadata is in use.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Flaky, Scratch, memory, options, places, small};
+use meta::journal::{Journaled, Limits, Place};
+use meta::kv::{Batch, Kv, KvError};
+use plan::TargetId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use volume::target::{Disk, Target};
+
+fn targets(count: usize) -> Vec<Arc<Flaky>> {
+    (0..count).map(|_| Flaky::new()).collect()
+}
+
+fn put(kv: &Journaled, number: u64) -> u64 {
+    let mut batch = Batch::default();
+    batch.put((number % 50).to_be_bytes(), [number.to_be_bytes().to_vec(), vec![7; 100]].concat());
+    batch.merge("sum", 1i64.to_le_bytes());
+    kv.commit(batch).unwrap().seq
+}
+
+/// How many transactions there are, by the sum of them.
+fn sum(kv: &Journaled) -> u64 {
+    kv.get(b"sum").unwrap().map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+}
+
+fn ids(kv: &Journaled) -> Vec<u16> {
+    let mut ids: Vec<u16> = kv.status().mirrors.iter().map(|id| id.0).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Commits, syncing now and then, while something else is done. Returns how many.
+fn under_load(kv: &Journaled, action: impl FnOnce()) -> u64 {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut count = 0;
+                    while !stop.load(Ordering::Relaxed) || count < 200 {
+                        let seq = put(kv, count);
+                        count += 1;
+                        if count % 5 == 0 {
+                            kv.sync(seq).unwrap();
+                        }
+                    }
+                    count
+                })
+            })
+            .collect();
+        action();
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    })
+}
+
+fn without(targets: &[Arc<Flaky>], gone: &[usize]) -> Vec<Place> {
+    places(targets).into_iter().filter(|(id, _)| !gone.contains(&usize::from(id.0))).collect()
+}
+
+fn pick(targets: &[Arc<Flaky>], picked: &[usize]) -> Vec<Arc<Flaky>> {
+    picked.iter().map(|&number| targets[number].clone()).collect()
+}
+
+#[test]
+fn mirrors_are_emptied_under_load_and_each_new_one_has_everything() {
+    for gone in [vec![0], vec![2, 1], vec![0, 1, 2]] {
+        let targets = targets(6);
+        let kv = Journaled::create(options(&targets, 3, memory(), small())).unwrap();
+        let count = under_load(&kv, || kv.set_targets(without(&targets, &gone)).unwrap());
+        assert!(!kv.status().degraded && kv.status().failed.is_empty(), "{:?}", kv.status());
+        gone.iter().for_each(|&number| assert_eq!(targets[number].names(), [], "{gone:?}"));
+        kv.close().unwrap();
+        let mirrors = ids(&kv);
+        drop(kv);
+        assert_eq!(mirrors.len(), 3);
+        for mirror in mirrors {
+            let alone = pick(&targets, &[usize::from(mirror)]);
+            let kv = Journaled::open(options(&[alone[0].copy()], 1, memory(), small())).unwrap();
+            assert_eq!(sum(&kv), count, "{gone:?}, {mirror} alone");
+        }
+    }
+}
+
+#[test]
+fn back_and_forth_loses_nothing() {
+    let targets = targets(4);
+    let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
+    let count = under_load(&kv, || {
+        for round in 0..12 {
+            kv.set_targets(without(&targets, &[round % 4, (round / 2) % 4])).unwrap();
+            kv.set_targets(places(&targets)).unwrap();
+        }
+    });
+    kv.close().unwrap();
+    let mirrors = ids(&kv);
+    drop(kv);
+    for mirror in mirrors {
+        let kv = Journaled::open(options(&pick(&targets, &[usize::from(mirror)])[..], 1, memory(), small())).unwrap();
+        assert_eq!(sum(&kv), count);
+        drop(kv);
+    }
+}
+
+#[test]
+fn a_crash_in_a_move_loses_nothing_that_was_synced() {
+    for seed in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let targets = targets(4);
+        let kv = Journaled::create(options(&targets[..2], 2, memory(), small())).unwrap();
+        let (mut synced, mut crashed) = (0, Vec::new());
+        under_load(&kv, || {
+            thread::scope(|scope| {
+                let moving = scope.spawn(|| kv.set_targets(without(&targets, &[0])).unwrap());
+                thread::sleep(std::time::Duration::from_micros(rng.u64(0..8000)));
+                synced = kv.status().durable;
+                // The one that stays has everything at any time; the others may be caught at different times.
+                crashed = targets.iter().map(|target| target.copy()).collect();
+                moving.join().unwrap();
+            });
+        });
+        crashed.iter().for_each(|target| target.crash(&mut rng));
+        let kv = Journaled::open(options(&crashed, 2, memory(), small())).unwrap_or_else(|e| panic!("{seed}: {e}"));
+        assert!(kv.status().committed >= synced && sum(&kv) == kv.status().committed, "{seed}: {:?}", kv.status());
+    }
+}
+
+#[test]
+fn a_dead_mirror_is_left() {
+    let targets = targets(4);
+    let kv = Journaled::create(options(&targets[..3], 3, memory(), small())).unwrap();
+    targets[1].dead.store(true, Ordering::Relaxed);
+    kv.sync(put(&kv, 1)).unwrap();
+    assert!(kv.status().degraded);
+    kv.set_targets(without(&targets, &[1])).unwrap();
+    assert_eq!((ids(&kv), kv.status().degraded), (vec![0, 2, 3], false));
+    assert_eq!(kv.status().failed, []);
+}
+
+#[test]
+fn a_new_target_is_used_when_mirrors_are_lacking() {
+    let targets = targets(3);
+    let kv = Journaled::create(options(&targets[..2], 3, memory(), small())).unwrap();
+    let mut count = under_load(&kv, || {});
+    assert!(kv.status().degraded);
+    count += under_load(&kv, || kv.set_targets(places(&targets)).unwrap());
+    assert!(!kv.status().degraded);
+    kv.close().unwrap();
+    drop(kv);
+    let kv = Journaled::open(options(&targets[2..], 1, memory(), small())).unwrap();
+    assert_eq!(sum(&kv), count);
+}
+
+#[test]
+fn a_failed_target_that_comes_back_is_new_only_when_it_is_opened_anew() {
+    let mut targets = targets(2);
+    let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
+    targets[0].dead.store(true, Ordering::Relaxed);
+    kv.sync(put(&kv, 1)).unwrap();
+    targets[0].dead.store(false, Ordering::Relaxed);
+    kv.set_targets(places(&targets)).unwrap();
+    assert_eq!((ids(&kv), kv.status().degraded), (vec![1], true));
+    targets[0] = targets[0].copy();
+    kv.set_targets(places(&targets)).unwrap();
+    assert_eq!((ids(&kv), kv.status().degraded, kv.status().failed), (vec![0, 1], false, vec![]));
+    drop(kv);
+    let kv = Journaled::open(options(&targets[..1], 1, memory(), small())).unwrap();
+    assert_eq!(sum(&kv), 1);
+}
+
+#[test]
+fn the_same_directories_opened_anew_keep_everything() {
+    let scratch = Scratch::new();
+    for mirrors in [1, 2] {
+        let name = |id: u16| format!("{mirrors}.{id}");
+        let disks: Vec<Place> = (0..2).map(|id| (TargetId(id), scratch.disk(&name(id)))).collect();
+        let again = || -> Vec<Place> {
+            let open = |id| Arc::new(Disk::open(&scratch.0.join(name(id))).unwrap()) as Arc<dyn Target>;
+            (0..2).map(|id| (TargetId(id), open(id))).collect()
+        };
+        let mut first = options(&[], mirrors, memory(), small());
+        (first.targets, first.limits.deadline) = (disks, Limits::default().deadline);
+        let kv = Journaled::create(first).unwrap();
+        let count = under_load(&kv, || (0..5).for_each(|_| kv.set_targets(again()).unwrap()));
+        kv.set_targets(again()).unwrap();
+        kv.close().unwrap();
+        drop(kv);
+        let mut second = options(&[], mirrors, memory(), small());
+        second.targets = again();
+        assert_eq!(sum(&Journaled::open(second).unwrap()), count);
+    }
+}
+
+#[test]
+fn targets_that_do_not_take_it_change_nothing() {
+    let targets = targets(4);
+    let kv = Journaled::create(options(&targets[..2], 2, memory(), small())).unwrap();
+    targets[2].dead.store(true, Ordering::Relaxed);
+    targets[3].writes_left.store(2, Ordering::Relaxed);
+    for gone in [[0, 3], [1, 2]] {
+        let moved = kv.set_targets(without(&targets, &gone));
+        assert!(matches!(moved, Err(KvError::Unavailable(_))), "{moved:?}");
+        kv.sync(put(&kv, 1)).unwrap();
+        assert_eq!((ids(&kv), kv.status().degraded, kv.status().failed), (vec![0, 1], false, vec![]));
+    }
+    assert!(matches!(kv.set_targets(Vec::new()), Err(KvError::Invalid(_))));
+    assert!(matches!(kv.set_targets([places(&targets), places(&targets)].concat()), Err(KvError::Invalid(_))));
+    drop(kv);
+    for number in 0..2 {
+        let kv = Journaled::open(options(&pick(&targets, &[number])[..], 1, memory(), small())).unwrap();
+        assert_eq!(sum(&kv), 2);
+        drop(kv);
+    }
+}
+
+#[test]
+fn a_new_target_that_fails_is_passed_over() {
+    for after in 0..6 {
+        let targets = targets(4);
+        let kv = Journaled::create(options(&targets[..2], 2, memory(), small())).unwrap();
+        targets[2].writes_left.store(after, Ordering::Relaxed);
+        let count = under_load(&kv, || kv.set_targets(without(&targets, &[0])).unwrap());
+        assert_eq!((ids(&kv), kv.status().degraded, sum(&kv)), (vec![1, 3], false, count));
+    }
+}
+
+#[test]
+fn with_all_mirrors_failing_at_once_the_spare_targets_take_over() {
+    let targets = targets(4);
+    let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
+    targets[..2].iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+    let count = under_load(&kv, || {});
+    kv.set_targets(places(&targets)).unwrap();
+    assert_eq!((ids(&kv), kv.status().degraded), (vec![2, 3], false));
+    drop(kv);
+    let kv = Journaled::open(options(&targets[3..], 1, memory(), small())).unwrap();
+    assert_eq!(sum(&kv), count);
+}
+
+#[test]
+fn a_closed_engine_can_be_read_and_closed_again_and_commits_nothing() {
+    let targets = targets(3);
+    let kv = Arc::new(Journaled::create(options(&targets, 2, memory(), small())).unwrap());
+    put(&kv, 1);
+    kv.close().unwrap();
+    kv.close().unwrap();
+    assert_eq!((sum(&kv), kv.status().durable), (1, 1));
+    let mut batch = Batch::default();
+    assert!(matches!(kv.commit(batch.put("a", "b").clone()), Err(KvError::Unavailable(_))));
+    assert!(matches!(kv.set_targets(places(&targets)), Err(KvError::Unavailable(_))));
+}

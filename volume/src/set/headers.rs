@@ -1,0 +1,64 @@
+//! Record headers that were read and found sound. A small read needs the checksum of its granule: two reads without them, one with.
+
+use crate::format::{StripeHeader, VolumeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Of all headers together.
+const BYTES: usize = 16 << 20;
+const SHARDS: usize = 16;
+/// What a header takes beyond its checksums.
+const OVERHEAD: usize = 160;
+
+/// Volume, chunk set, record and position.
+pub(crate) type Key = (VolumeId, u64, u32, u16);
+
+/// The headers that were used last.
+#[derive(Debug, Default)]
+pub(crate) struct Headers([Mutex<Shard>; SHARDS]);
+
+/// Two generations: when the young one has half of the room it becomes the old one, which is forgotten. What is used of the old one is young again.
+#[derive(Debug, Default)]
+struct Shard {
+    young: HashMap<Key, Arc<StripeHeader>>,
+    old: HashMap<Key, Arc<StripeHeader>>,
+    young_bytes: usize,
+}
+
+impl Shard {
+    fn put(&mut self, key: Key, header: Arc<StripeHeader>) {
+        self.young_bytes += OVERHEAD + header.checksums.len() * 8;
+        self.young.insert(key, header);
+        if self.young_bytes > BYTES / SHARDS / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+    }
+}
+
+impl Headers {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        let number = (key.1 as usize ^ key.2 as usize / 64 ^ usize::from(key.3)) % SHARDS;
+        self.0[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Arc<StripeHeader>> {
+        let mut shard = self.shard(key);
+        if let Some(header) = shard.young.get(key) {
+            return Some(header.clone());
+        }
+        let header = shard.old.remove(key)?;
+        shard.put(*key, header.clone());
+        Some(header)
+    }
+
+    pub fn put(&self, key: Key, header: Arc<StripeHeader>) {
+        self.shard(&key).put(key, header);
+    }
+
+    pub fn forget(&self, key: &Key) {
+        let mut shard = self.shard(key);
+        shard.young.remove(key);
+        shard.old.remove(key);
+    }
+}

@@ -1,0 +1,389 @@
+//! Reading stripes: only what is asked for, nothing unverified, and around what is missing, damaged or late.
+//!
+//! What the system has in memory is read by the caller. What a device must be asked for is read by the threads of the targets, all at the same time
+//! and until the deadline, so that a disk that hangs is an erasure like any other.
+
+use super::verify::BlockState;
+use super::{Key, SetLayout};
+use crate::format::{GRANULE_BYTES, StripeHeader};
+use crate::target::{Target, TargetFile};
+use crate::targets::{Batch, Targets};
+use crate::{Error, Result};
+use gf::checksum::crc64;
+use plan::Span;
+use plan::stripe::Part;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Up to so much between a record header and the granules is read along with them.
+const ADJACENT: usize = 32 << 10;
+
+/// What a read found on its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadReport {
+    /// Positions whose block could not be used, and why.
+    pub bad: Vec<(usize, String)>,
+}
+
+/// Granules of a block that match their checksums.
+pub(super) struct Granules {
+    pub header: Arc<StripeHeader>,
+    pub bytes: Vec<u8>,
+}
+
+impl Granules {
+    /// Which stripe the block belongs to: blocks of two stripes have different ones, though they have one record.
+    pub fn stripe(&self) -> (u64, u32, u32) {
+        (self.header.sequence, self.header.data_bytes, self.header.manifest_bytes)
+    }
+}
+
+/// Blocks by position, or why there are none.
+pub(super) type Found = BTreeMap<usize, std::result::Result<Granules, BlockState>>;
+
+/// A stripe of a set.
+#[derive(Clone, Copy)]
+pub(super) struct StripeAt<'a> {
+    pub targets: &'a Targets,
+    pub layout: &'a SetLayout,
+    pub record: u32,
+    pub block: u32,
+}
+
+/// What is to be read of a chunk.
+struct Ask {
+    file: TargetFile,
+    record: u64,
+    header_bytes: usize,
+    /// Of the block.
+    range: Range<usize>,
+    /// The record header need not be read.
+    known: bool,
+}
+
+/// What was read of a chunk: the record header, unless it was known, and granules. Either may be too short.
+struct Raw {
+    header: Vec<u8>,
+    granules: Vec<u8>,
+}
+
+impl Ask {
+    /// Reads it on a target's own thread.
+    fn answer(&self, target: &dyn Target) -> io::Result<Raw> {
+        let begin = self.record + self.header_bytes as u64;
+        let read = |offset: u64, length: usize| {
+            let mut bytes = vec![0; length];
+            let found = target.read(self.file, offset, &mut bytes)?;
+            bytes.truncate(found);
+            Ok::<_, io::Error>(bytes)
+        };
+        if self.known {
+            let granules = read(begin + self.range.start as u64, self.range.len())?;
+            return Ok(Raw { header: Vec::new(), granules });
+        }
+        if self.range.start > ADJACENT {
+            let header = read(self.record, self.header_bytes)?;
+            return Ok(Raw { header, granules: read(begin + self.range.start as u64, self.range.len())? });
+        }
+        let mut header = read(self.record, self.header_bytes + self.range.end)?;
+        let granules = header.split_off(header.len().min(self.header_bytes + self.range.start));
+        Ok(Raw { header, granules })
+    }
+}
+
+impl<'a> StripeAt<'a> {
+    fn key(&self, position: usize) -> Key {
+        (self.layout.volume, self.layout.set, self.record, position as u16)
+    }
+
+    fn header_bytes(&self) -> usize {
+        StripeHeader::encoded_bytes(self.block as usize)
+    }
+
+    /// The stripe in words, for errors.
+    pub fn name(&self) -> String {
+        format!("chunk set {}, stripe at {}", self.layout.set, self.record)
+    }
+
+    pub fn too_degraded(&self, why: ec::Unrecoverable) -> Error {
+        Error::TooDegraded { what: self.name(), why }
+    }
+
+    /// The header in these bytes if it is that of a position's block.
+    fn own_header(&self, position: usize, bytes: &[u8]) -> std::result::Result<Arc<StripeHeader>, BlockState> {
+        let header = StripeHeader::decode(bytes);
+        let header = header.map_err(|why| BlockState::Corrupt(format!("its record header: {why}")))?;
+        let expected = (self.layout.volume, self.layout.set, position as u16, self.record, self.block);
+        if (header.volume, header.set, header.position, header.record, header.block_bytes) != expected {
+            return Err(BlockState::Corrupt("its record is that of another block".into()));
+        }
+        let header = Arc::new(header);
+        self.targets.headers.put(self.key(position), header.clone());
+        Ok(header)
+    }
+
+    /// The record header of a position, if no device must be asked for it.
+    fn header_at_hand(&self, position: usize) -> Option<Arc<StripeHeader>> {
+        if let Some(header) = self.targets.headers.get(&self.key(position)) {
+            return Some(header);
+        }
+        let target = self.targets.get(self.layout.places[position]?)?;
+        let mut bytes = vec![0; self.header_bytes()];
+        let length = target.read_cached(self.layout.file(position), u64::from(self.record), &mut bytes)?;
+        self.own_header(position, &bytes[..length]).ok()
+    }
+
+    /// Reads whole granules (the last of the block may be short) if no device must be asked for them and they are sound. False says nothing.
+    fn at_hand(&self, position: usize, at: &Range<usize>, into: &mut [u8]) -> Option<Arc<StripeHeader>> {
+        let header = self.header_at_hand(position)?;
+        let id = self.layout.places[position]?;
+        let offset = u64::from(self.record) + (self.header_bytes() + at.start) as u64;
+        let length = self.targets.get(id)?.read_cached(self.layout.file(position), offset, into)?;
+        self.targets.count_read(id, length);
+        (length == into.len() && are_sound(&header, at, into)).then_some(header)
+    }
+
+    /// Reads the same whole granules of several blocks at the same time.
+    pub fn granules(&self, positions: &[usize], at: &Range<usize>) -> Found {
+        let wanted: Vec<(usize, Range<usize>)> = positions.iter().map(|&position| (position, at.clone())).collect();
+        self.several(wanted)
+    }
+
+    /// Reads whole granules of several blocks at the same time.
+    fn several(&self, wanted: Vec<(usize, Range<usize>)>) -> Found {
+        let mut found = Found::new();
+        let mut asked = Vec::new();
+        for (position, at) in wanted {
+            let mut bytes = vec![0; at.len()];
+            match self.at_hand(position, &at, &mut bytes) {
+                Some(header) => _ = found.insert(position, Ok(Granules { header, bytes })),
+                None => asked.push((position, at)),
+            }
+        }
+        // A header that was remembered may be that of a chunk which is another one now, so it is not believed twice.
+        let mut doubted = self.ask(asked, true, &mut found);
+        doubted.iter().for_each(|(position, _)| self.targets.headers.forget(&self.key(*position)));
+        doubted = self.ask(doubted, false, &mut found);
+        debug_assert!(doubted.is_empty());
+        found
+    }
+
+    /// Has granules read by the threads of their targets. Returns what did not fit a header that was remembered.
+    fn ask(&self, asked: Vec<(usize, Range<usize>)>, remembered: bool, found: &mut Found) -> Vec<(usize, Range<usize>)> {
+        let mut doubted = Vec::new();
+        let mut sent = BTreeMap::new();
+        let mut batch = Batch::new();
+        for (position, range) in asked {
+            let Some(id) = self.layout.places[position] else {
+                found.insert(position, Err(BlockState::Missing));
+                continue;
+            };
+            if self.targets.get(id).is_none() {
+                found.insert(position, Err(BlockState::Unreachable(format!("target {} is not there", id.0))));
+                continue;
+            }
+            let header = if remembered { self.targets.headers.get(&self.key(position)) } else { None };
+            let ask = Ask {
+                file: self.layout.file(position),
+                record: u64::from(self.record),
+                header_bytes: self.header_bytes(),
+                range: range.clone(),
+                known: header.is_some(),
+            };
+            batch.run(self.targets, position, id, move |target| match ask.answer(target) {
+                // That a chunk is not there says nothing of its target.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+                raw => raw.map(Some),
+            });
+            sent.insert(position, (range, header));
+        }
+        for (position, id, result) in batch.wait(self.targets) {
+            let Some((range, header)) = sent.remove(&position) else { continue };
+            let was_remembered = header.is_some();
+            let checked = match result {
+                Err(why) => Err(BlockState::Unreachable(why.to_string())),
+                Ok(None) => Err(BlockState::Missing),
+                Ok(Some(raw)) => {
+                    self.targets.count_read(id, raw.granules.len());
+                    header.map_or_else(|| self.own_header(position, &raw.header), Ok).and_then(|header| {
+                        let bytes = raw.granules;
+                        if bytes.len() < range.len() {
+                            Err(BlockState::Corrupt("its chunk ends too early".into()))
+                        } else if are_sound(&header, &range, &bytes) {
+                            Ok(Granules { header, bytes })
+                        } else {
+                            Err(BlockState::Corrupt("its checksum does not fit".into()))
+                        }
+                    })
+                }
+            };
+            match checked {
+                Err(BlockState::Corrupt(_)) if was_remembered => doubted.push((position, range)),
+                checked => _ = found.insert(position, checked),
+            }
+        }
+        doubted
+    }
+
+    /// Makes blocks of another stripe than that of most blocks erasures: a write that failed may have left an older record, which is sound in itself.
+    pub fn outvote(&self, found: &mut Found) {
+        let mut votes: BTreeMap<(u64, u32, u32), usize> = BTreeMap::new();
+        for granules in found.values().flatten() {
+            *votes.entry(granules.stripe()).or_default() += 1;
+        }
+        if votes.len() < 2 {
+            return;
+        }
+        // All positions have a say, not only those that happened to be read.
+        for position in (0..self.layout.blocks()).filter(|position| !found.contains_key(position)) {
+            if let Some(Ok(granules)) = self.granules(&[position], &(0..0)).remove(&position) {
+                *votes.entry(granules.stripe()).or_default() += 1;
+            }
+        }
+        // Of two with as many votes it is the later one.
+        let Some((&winner, _)) = votes.iter().max_by_key(|(stripe, votes)| (**votes, stripe.0)) else { return };
+        for granules in found.values_mut() {
+            if granules.as_ref().is_ok_and(|granules| granules.stripe() != winner) {
+                *granules = Err(BlockState::Corrupt("its record is that of another stripe".into()));
+            }
+        }
+    }
+
+    /// The range in whole granules, and whole units of the code.
+    fn widen(&self, range: &Range<usize>) -> Range<usize> {
+        if GRANULE_BYTES.is_multiple_of(self.layout.code.unit()) {
+            self.in_granules(range)
+        } else {
+            0..self.block as usize
+        }
+    }
+
+    fn in_granules(&self, range: &Range<usize>) -> Range<usize> {
+        let end = range.end.next_multiple_of(GRANULE_BYTES).min(self.block as usize);
+        range.start / GRANULE_BYTES * GRANULE_BYTES..end
+    }
+
+    /// Reads parts of data blocks as they are stored. Returns those that could not be had.
+    fn direct(&self, parts: Vec<Part>, bad: &mut BTreeMap<usize, String>, out: &mut [u8]) -> Vec<Part> {
+        let mut headers: Vec<Arc<StripeHeader>> = Vec::new();
+        let mut rest: Vec<&Part> = Vec::new();
+        for part in &parts {
+            // Without a copy where whole granules are wanted.
+            let whole = self.in_granules(&part.range);
+            let into = &mut out[part.at..part.at + part.range.len()];
+            match if whole == part.range { self.at_hand(part.block, &whole, into) } else { None } {
+                Some(header) => headers.push(header),
+                None => rest.push(part),
+            }
+        }
+        let mut found = self.several(rest.iter().map(|part| (part.block, self.in_granules(&part.range))).collect());
+        let stripe = |header: &StripeHeader| (header.sequence, header.data_bytes, header.manifest_bytes);
+        let all = headers.iter().chain(found.values().flatten().map(|granules| &granules.header));
+        let differ = all.clone().any(|header| Some(stripe(header)) != all.clone().next().map(|first| stripe(first)));
+        if differ {
+            // Some part is of another stripe: all are read again, and those that are outvoted are made.
+            found = self.several(parts.iter().map(|part| (part.block, self.in_granules(&part.range))).collect());
+            self.outvote(&mut found);
+            rest = parts.iter().collect();
+        }
+        let mut missing = Vec::new();
+        for part in rest {
+            match found.remove(&part.block) {
+                Some(Ok(granules)) => {
+                    let from = part.range.start - self.in_granules(&part.range).start;
+                    let source = &granules.bytes[from..from + part.range.len()];
+                    out[part.at..part.at + part.range.len()].copy_from_slice(source);
+                }
+                Some(Err(why)) => {
+                    bad.insert(part.block, why.to_string());
+                    missing.push(part.clone());
+                }
+                None => missing.push(part.clone()),
+            }
+        }
+        missing
+    }
+
+    /// Makes parts of data blocks from other blocks. `bad` has the positions that are known to be of no use, and gets those that turn out so.
+    fn decode(&self, parts: &[Part], bad: &mut BTreeMap<usize, String>, out: &mut [u8]) -> Result<()> {
+        let code = &*self.layout.code;
+        let mut range = parts[0].range.clone();
+        for part in parts {
+            range = range.start.min(part.range.start)..range.end.max(part.range.end);
+        }
+        let range = self.widen(&range);
+        let wanted: Vec<usize> = parts.iter().map(|part| part.block).collect();
+        let mut found = Found::new();
+        loop {
+            let usable =
+                |position: &usize| !bad.contains_key(position) && !(code.systematic() && wanted.contains(position));
+            let have: Vec<usize> = (0..self.layout.blocks()).filter(usable).collect();
+            let repair = if code.systematic() { code.repair(&wanted, &have) } else { code.read(&wanted, &have) };
+            let repair = repair.map_err(|why| self.too_degraded(why))?;
+            let needed: Vec<usize> = repair.reads().iter().map(|read| read.block).collect();
+            let new: Vec<usize> = needed.iter().copied().filter(|position| !found.contains_key(position)).collect();
+            found.extend(self.granules(&new, &range));
+            self.outvote(&mut found);
+            let failed = found.iter().filter_map(|(&position, block)| Some((position, block.as_ref().err()?.to_string())));
+            bad.extend(failed);
+            let sources = needed.iter().map(|position| found[position].as_ref().ok().map(|block| &block.bytes[..]));
+            let Some(sources) = sources.collect::<Option<Vec<&[u8]>>>() else { continue };
+            let mut made = vec![vec![0; range.len()]; wanted.len()];
+            let mut makes: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+            repair.run(&sources, &mut makes);
+            for (part, block) in parts.iter().zip(&made) {
+                let from = part.range.start - range.start;
+                out[part.at..part.at + part.range.len()].copy_from_slice(&block[from..from + part.range.len()]);
+            }
+            return Ok(());
+        }
+    }
+}
+
+/// Whether granules match their checksums.
+fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
+    let checksums = &header.checksums[at.start / GRANULE_BYTES..];
+    bytes.chunks(GRANULE_BYTES).zip(checksums).all(|(granule, &checksum)| crc64(granule) == checksum)
+}
+
+/// Reads what is at a span.
+///
+/// # Errors
+/// `TooDegraded` when too little is left to make it; nothing unverified is handed up.
+pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -> Result<ReadReport> {
+    let stripe = StripeAt { targets, layout, record: span.record, block: span.block };
+    let begin = span.start as usize;
+    if begin + out.len() > span.block as usize * layout.code.shape().k || layout.places.len() != layout.blocks() {
+        return Err(Error::Invalid(format!("a span of chunk set {} is longer than its stripe", span.set)));
+    }
+    let mut missing = layout.geometry().parts(span.block as usize, begin..begin + out.len());
+    let mut bad = BTreeMap::new();
+    if layout.code.systematic() {
+        missing = stripe.direct(missing, &mut bad, out);
+    }
+    if !missing.is_empty() {
+        stripe.decode(&missing, &mut bad, out)?;
+    }
+    Ok(ReadReport { bad: bad.into_iter().collect() })
+}
+
+/// The manifest of a stripe.
+///
+/// # Errors
+/// `TooDegraded` when too little is left to read it.
+pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> Result<Vec<u8>> {
+    let stripe = StripeAt { targets, layout, record, block };
+    let all: Vec<usize> = (0..layout.blocks()).collect();
+    let mut found = stripe.granules(&all, &(0..0));
+    stripe.outvote(&mut found);
+    let header = found.into_values().flatten().next().map(|granules| granules.header).ok_or_else(|| {
+        stripe.too_degraded(ec::Unrecoverable { blocks: Vec::new(), have: 0, need: layout.code.shape().k })
+    })?;
+    let span = Span { set: layout.set, record, block, start: header.data_bytes };
+    let room = (block as usize * layout.code.shape().k).saturating_sub(header.data_bytes as usize);
+    let mut manifest = vec![0; (header.manifest_bytes as usize).min(room)];
+    read(targets, layout, span, &mut manifest)?;
+    Ok(manifest)
+}

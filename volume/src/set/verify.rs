@@ -1,0 +1,150 @@
+//! Checking stripes, and finding them without metadata.
+
+use super::SetLayout;
+use super::reader::StripeAt;
+use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, RECORD_ALIGNMENT, StripeHeader};
+use crate::target::{Target, TargetFile};
+use crate::targets::Targets;
+use std::fmt;
+use std::io;
+
+/// What was found at a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// The block, as it was written.
+    Sound,
+    /// There is no chunk that could have it.
+    Missing,
+    /// There is something else; says what is wrong with it.
+    Corrupt(String),
+    /// Its target is not there, fails, or does not answer; says why.
+    Unreachable(String),
+}
+
+impl fmt::Display for BlockState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sound => f.write_str("sound"),
+            Self::Missing => f.write_str("its chunk is missing"),
+            Self::Corrupt(why) | Self::Unreachable(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What was found of a stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StripeReport {
+    /// Its blocks, by position.
+    pub blocks: Vec<BlockState>,
+    /// Whether the blocks fit each other; None when too few are there to tell.
+    pub parity_fits: Option<bool>,
+    /// Whether its data can be read.
+    pub recoverable: bool,
+}
+
+/// Reads all of a stripe and checks every block against its checksums and all against each other.
+pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> StripeReport {
+    let stripe = StripeAt { targets, layout, record, block };
+    let length = block as usize;
+    let all: Vec<usize> = (0..layout.places.len()).collect();
+    let mut found = stripe.granules(&all, &(0..length));
+    stripe.outvote(&mut found);
+    let (mut blocks, mut states) = (Vec::new(), Vec::new());
+    for granules in found.into_values() {
+        match granules {
+            Ok(granules) => {
+                blocks.push(Some(granules.bytes));
+                states.push(BlockState::Sound);
+            }
+            Err(why) => {
+                blocks.push(None);
+                states.push(why);
+            }
+        }
+    }
+    let code = &*layout.code;
+    let have: Vec<usize> = (0..blocks.len()).filter(|&position| blocks[position].is_some()).collect();
+    let lost: Vec<usize> = (0..blocks.len()).filter(|&position| blocks[position].is_none()).collect();
+    let recoverable = lost.is_empty() || code.repair(&lost, &have).is_ok();
+    StripeReport { parity_fits: fits(layout, &blocks, &have), blocks: states, recoverable }
+}
+
+/// Whether blocks that others determine are what these say.
+fn fits(layout: &SetLayout, blocks: &[Option<Vec<u8>>], have: &[usize]) -> Option<bool> {
+    let code = &*layout.code;
+    let k = code.shape().k;
+    if have.len() == blocks.len() && code.systematic() {
+        let data: Vec<&[u8]> = blocks[..k].iter().flatten().map(Vec::as_slice).collect();
+        let mut coded = vec![vec![0; data[0].len()]; code.coded().len()];
+        code.encode(&data, &mut coded.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+        return Some(coded.iter().zip(&blocks[k..]).all(|(made, found)| Some(made) == found.as_ref()));
+    }
+    // One block at a time is made from the others, as far as they determine it.
+    let mut known = None;
+    for &position in have {
+        let others: Vec<usize> = have.iter().copied().filter(|&other| other != position).collect();
+        let Ok(repair) = code.repair(&[position], &others) else { continue };
+        let sources: Vec<&[u8]> = repair.reads().iter().filter_map(|read| blocks[read.block].as_deref()).collect();
+        let found = blocks[position].as_deref()?;
+        let mut made = vec![0; found.len()];
+        repair.run(&sources, &mut [&mut made]);
+        if made != found {
+            return Some(false);
+        }
+        known = Some(true);
+    }
+    known
+}
+
+/// What a chunk says of itself.
+#[derive(Clone, Debug)]
+pub struct Scanned {
+    /// Its header, unless it is damaged.
+    pub header: Option<ChunkHeader>,
+    /// The sound record headers in it, in order.
+    pub records: Vec<StripeHeader>,
+}
+
+/// Reads a chunk without knowing what is in it: whatever sound records there are, whatever is between them.
+///
+/// # Errors
+/// When the chunk cannot be read.
+pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
+    /// What is read at a time, and how far a record header may reach.
+    const WINDOW: usize = 1 << 20;
+    const OVERLAP: usize = 256 << 10;
+    let mut first = vec![0; CHUNK_HEADER_BYTES];
+    let length = target.read(file, 0, &mut first)?;
+    let header = ChunkHeader::decode(&first[..length]).ok();
+    // Data may look like a record: a chunk of another volume is a file like any other.
+    let own = |found: &StripeHeader, at: u64| {
+        let named = match file {
+            TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => (set, position),
+            _ => (found.set, found.position),
+        };
+        u64::from(found.record) == at
+            && (found.set, found.position) == named
+            && header.as_ref().is_none_or(|header| header.volume == found.volume)
+    };
+    let (mut records, mut at) = (Vec::new(), CHUNK_HEADER_BYTES as u64);
+    let mut window = vec![0; WINDOW + OVERLAP];
+    loop {
+        let length = target.read(file, at, &mut window)?;
+        if length == 0 {
+            return Ok(Scanned { header, records });
+        }
+        let begin = at;
+        let last = length.min(WINDOW) as u64;
+        while at < begin + last {
+            let rest = &window[(at - begin) as usize..length];
+            at += match StripeHeader::decode(rest) {
+                Ok(found) if own(&found, at) => {
+                    let bytes = StripeHeader::record_bytes(found.block_bytes as usize) as u64;
+                    records.push(found);
+                    bytes
+                }
+                _ => RECORD_ALIGNMENT as u64,
+            };
+        }
+    }
+}

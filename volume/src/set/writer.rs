@@ -1,0 +1,347 @@
+//! Writing stripes: coded and checksummed in one pass, sent to all targets at once.
+
+use super::{SetLayout, geometry};
+use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, StripeHeader, Timestamp};
+use crate::targets::{Batch, Targets};
+use crate::{Error, Result};
+use ec::Code;
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
+const SLACK: usize = 64 << 10;
+
+/// Room for a stripe: the user data first, then what is made of it.
+#[derive(Debug)]
+pub struct StripeBuffer {
+    data: Vec<u8>,
+    coded: Vec<u8>,
+    length: usize,
+    capacity: usize,
+}
+
+impl StripeBuffer {
+    /// Bytes of user data in it.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Bytes that still fit, its manifest included.
+    pub fn space(&self) -> usize {
+        self.capacity - self.length
+    }
+
+    /// Adds user data.
+    ///
+    /// # Panics
+    /// When it does not fit.
+    pub fn extend_from_slice(&mut self, data: &[u8]) {
+        assert!(data.len() <= self.space(), "a stripe takes no more than its capacity");
+        self.data[self.length..self.length + data.len()].copy_from_slice(data);
+        self.length += data.len();
+    }
+}
+
+/// Buffers that are used again and again.
+#[derive(Debug)]
+pub struct BufferPool {
+    free: Mutex<Vec<StripeBuffer>>,
+    capacity: usize,
+    data: usize,
+    coded: usize,
+    keep: usize,
+}
+
+impl BufferPool {
+    /// Buffers for stripes of `stripe` bytes of user data and manifest; up to `keep` are kept when they are not in use.
+    pub fn new(code: &dyn Code, stripe: usize, keep: usize) -> Self {
+        let block = geometry(code).block_bytes(stripe);
+        let (data, coded) = (block * code.shape().k, block * code.coded().len());
+        Self { free: Mutex::default(), capacity: stripe, data: data + SLACK, coded, keep }
+    }
+
+    /// An empty buffer.
+    pub fn take(&self) -> StripeBuffer {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.unwrap_or_else(|| StripeBuffer {
+            data: vec![0; self.data],
+            coded: vec![0; self.coded],
+            length: 0,
+            capacity: self.capacity,
+        })
+    }
+
+    /// Gives a buffer back.
+    pub fn give(&self, mut buffer: StripeBuffer) {
+        buffer.length = 0;
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < self.keep {
+            free.push(buffer);
+        }
+    }
+}
+
+/// Where a stripe was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Where its record begins in the chunks.
+    pub record: u32,
+    /// The length of its blocks.
+    pub block: u32,
+    /// Positions that do not have it.
+    pub missing: Vec<usize>,
+}
+
+/// A chunk set that is written to. Several threads may append at the same time.
+#[derive(Debug)]
+pub struct SetWriter {
+    targets: Arc<Targets>,
+    pool: Arc<BufferPool>,
+    layout: SetLayout,
+    chunk_bytes: u32,
+    need: usize,
+    next: Mutex<u32>,
+    failed: Mutex<BTreeSet<usize>>,
+    /// Stripes that were written, and those of them that are durable.
+    appended: AtomicU64,
+    synced: Mutex<u64>,
+}
+
+/// A stripe that is ready to be written.
+struct Encoded {
+    buffer: StripeBuffer,
+    block: usize,
+    chunk_headers: Option<Vec<Vec<u8>>>,
+    headers: Vec<Vec<u8>>,
+}
+
+impl Encoded {
+    fn block(&self, position: usize, first_coded: usize) -> &[u8] {
+        match position.checked_sub(first_coded) {
+            Some(coded) => &self.buffer.coded[coded * self.block..(coded + 1) * self.block],
+            None => &self.buffer.data[position * self.block..(position + 1) * self.block],
+        }
+    }
+}
+
+impl SetWriter {
+    /// Begins a chunk set, whose chunks may have `chunk_bytes`. A stripe counts as written when k + `spare` targets have it.
+    pub fn create(
+        targets: Arc<Targets>,
+        pool: Arc<BufferPool>,
+        layout: SetLayout,
+        chunk_bytes: u32,
+        spare: usize,
+    ) -> Self {
+        let there = |position: &usize| layout.places[*position].is_none();
+        let failed: BTreeSet<usize> = (0..layout.blocks()).filter(there).collect();
+        Self {
+            need: layout.code.shape().k + spare,
+            targets,
+            pool,
+            layout,
+            chunk_bytes,
+            next: Mutex::new(CHUNK_HEADER_BYTES as u32),
+            failed: Mutex::new(failed),
+            appended: AtomicU64::new(0),
+            synced: Mutex::new(0),
+        }
+    }
+
+    /// Where its chunks are.
+    pub fn layout(&self) -> &SetLayout {
+        &self.layout
+    }
+
+    /// Where the next record would begin.
+    pub fn next_record(&self) -> u32 {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a full stripe may not fit any more.
+    pub fn full(&self) -> bool {
+        let longest = geometry(&*self.layout.code).block_bytes(self.pool.capacity);
+        self.next_record() as usize + StripeHeader::record_bytes(longest) > self.chunk_bytes as usize
+    }
+
+    /// Whether something was written that is not durable.
+    pub fn has_unsynced(&self) -> bool {
+        *self.synced.lock().unwrap_or_else(PoisonError::into_inner) < self.appended.load(Ordering::Acquire)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a stripe: the buffer's data, and a manifest behind it. `sequence` identifies it in the volume.
+    ///
+    /// # Errors
+    /// With the buffer, which still has the data: when too few targets took it, or the set is full.
+    #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
+    pub fn append(
+        &self,
+        mut buffer: StripeBuffer,
+        sequence: u64,
+        manifest: &[u8],
+    ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
+        let code = &*self.layout.code;
+        let total = buffer.length + manifest.len();
+        let block = geometry(code).block_bytes(total);
+        let record = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = *next as usize + StripeHeader::record_bytes(block);
+            if end > self.chunk_bytes as usize || block * code.shape().k > buffer.data.len() {
+                let what = format!("a stripe of {total} bytes does not fit chunk set {}", self.layout.set);
+                return Err((Error::Invalid(what), buffer));
+            }
+            std::mem::replace(&mut *next, end as u32)
+        };
+        buffer.data[buffer.length..total].copy_from_slice(manifest);
+        buffer.data[total..block * code.shape().k].fill(0);
+        let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
+        let result = self.write(&encoded, record);
+        // A target that does not answer may still have it; then the data is copied.
+        let mut buffer = match Arc::try_unwrap(encoded) {
+            Ok(encoded) => encoded.buffer,
+            Err(encoded) if result.is_err() => StripeBuffer {
+                data: encoded.buffer.data.clone(),
+                coded: encoded.buffer.coded.clone(),
+                length: encoded.buffer.length,
+                capacity: encoded.buffer.capacity,
+            },
+            Err(_) => self.pool.take(),
+        };
+        match result {
+            Ok(missing) => {
+                self.appended.fetch_add(1, Ordering::Release);
+                self.pool.give(buffer);
+                Ok(Appended { record, block: block as u32, missing })
+            }
+            Err(error) => {
+                buffer.length = total - manifest.len();
+                Err((error, buffer))
+            }
+        }
+    }
+
+    fn encode(&self, mut buffer: StripeBuffer, record: u32, block: usize, sequence: u64, manifest: usize) -> Encoded {
+        let code = &*self.layout.code;
+        let (k, coded) = (code.shape().k, code.coded());
+        let data: Vec<&[u8]> = buffer.data[..k * block].chunks_exact(block).collect();
+        let mut made: Vec<&mut [u8]> = buffer.coded[..coded.len() * block].chunks_exact_mut(block).collect();
+        let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
+        let headers = sums.into_iter().enumerate().map(|(position, checksums)| {
+            StripeHeader {
+                volume: self.layout.volume,
+                set: self.layout.set,
+                position: position as u16,
+                record,
+                sequence,
+                data_bytes: buffer.length as u32,
+                manifest_bytes: manifest as u32,
+                block_bytes: block as u32,
+                checksums,
+            }
+            .encode()
+        });
+        let headers = headers.collect();
+        // The first stripe brings the headers of the chunks along.
+        let first = record as usize == CHUNK_HEADER_BYTES;
+        Encoded { chunk_headers: first.then(|| chunk_headers(&self.layout)), headers, buffer, block }
+    }
+
+    /// Writes to all positions; returns those that do not have it.
+    fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Vec<usize>> {
+        let first_coded = self.layout.code.coded().start;
+        let mut missing = self.failed().clone();
+        let mut batch = Batch::new();
+        for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
+            let Some(target) = self.layout.places[position] else { continue };
+            let (encoded, file) = (encoded.clone(), self.layout.file(position));
+            batch.run(&self.targets, position, target, move |target| {
+                const ZEROES: [u8; 64] = [0; 64];
+                let block = encoded.block(position, first_coded);
+                let padding = &ZEROES[..block.len().next_multiple_of(64) - block.len()];
+                let (chunk, offset) = match &encoded.chunk_headers {
+                    Some(headers) => (&headers[position][..], 0),
+                    None => (&[][..], u64::from(record)),
+                };
+                let parts = [chunk, &encoded.headers[position], block, padding].map(IoSlice::new);
+                target.write(file, offset, &parts)
+            });
+        }
+        let mut full = false;
+        for (position, _, result) in batch.wait(&self.targets) {
+            if let Err(error) = result {
+                full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+                missing.insert(position);
+            }
+        }
+        let have = self.layout.blocks() - missing.len();
+        if !missing.is_empty() {
+            self.failed().extend(&missing);
+        }
+        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.into_iter().collect()) }
+    }
+
+    fn too_few(&self, have: usize, full: bool) -> Error {
+        if full {
+            return Error::NoSpace("the targets".into());
+        }
+        let why = ec::Unrecoverable { blocks: Vec::new(), have, need: self.need };
+        Error::TooDegraded { what: format!("writing to chunk set {}", self.layout.set), why }
+    }
+
+    /// Returns when all stripes that were written before are durable; says which positions are not.
+    ///
+    /// # Errors
+    /// When they are durable on too few targets.
+    pub fn sync(&self) -> Result<Vec<usize>> {
+        let wanted = self.appended.load(Ordering::Acquire);
+        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        if *synced >= wanted {
+            return Ok(Vec::new());
+        }
+        // Whoever waited for the lock is served by this one too.
+        let wanted = self.appended.load(Ordering::Acquire);
+        let mut missing = self.failed().clone();
+        let known = missing.clone();
+        let mut batch = Batch::new();
+        for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
+            let Some(target) = self.layout.places[position] else { continue };
+            let file = self.layout.file(position);
+            batch.run(&self.targets, position, target, move |target| target.sync(file));
+        }
+        let done = batch.wait(&self.targets);
+        missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
+        let have = self.layout.blocks() - missing.len();
+        self.failed().extend(&missing);
+        if have < self.need {
+            return Err(self.too_few(have, false));
+        }
+        *synced = wanted;
+        Ok(missing.difference(&known).copied().collect())
+    }
+}
+
+/// The headers of the chunks of a set, by position.
+pub(super) fn chunk_headers(layout: &SetLayout) -> Vec<Vec<u8>> {
+    let shape = layout.code.shape();
+    let header = |position: usize| ChunkHeader {
+        volume: layout.volume,
+        set: layout.set,
+        position: position as u16,
+        shape: (shape.k as u16, shape.m as u16),
+        code: layout.code.spec().to_string(),
+        unit: layout.code.unit() as u32,
+        created: Timestamp::now(),
+    };
+    (0..shape.blocks()).map(|position| header(position).encode()).collect()
+}

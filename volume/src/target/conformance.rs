@@ -1,0 +1,225 @@
+//! What every target must do, as one function: whoever writes a target calls it in a test.
+
+use super::{Target, TargetFile};
+use std::io::{ErrorKind, IoSlice};
+
+/// Everything that is in a file.
+fn content(target: &dyn Target, file: TargetFile) -> Vec<u8> {
+    let mut bytes = vec![0xee; 1 << 20];
+    let length = target.read(file, 0, &mut bytes).expect("the file is there");
+    bytes.truncate(length);
+    bytes
+}
+
+/// Uses every operation of an empty target as its description says.
+///
+/// # Panics
+/// When the target does something else.
+pub fn conformance(target: &dyn Target) {
+    let file = TargetFile::Chunk { set: 0x1234_5678_9abc_def0, position: 255 };
+    missing_files(target, file);
+    // Parts stand one behind the other; what is between writes are zeroes.
+    target.write(file, 10, &[IoSlice::new(b"he"), IoSlice::new(b""), IoSlice::new(b"llo")]).expect("write");
+    assert_eq!(content(target, file), b"\0\0\0\0\0\0\0\0\0\0hello");
+    target.write(file, 12, &[IoSlice::new(b"LLO, world")]).expect("overwrite");
+    assert_eq!(content(target, file)[10..], *b"heLLO, world");
+    target.write(file, 100, &[IoSlice::new(&[7; 5000])]).expect("leave a gap");
+    assert_eq!(content(target, file).len(), 5100);
+    // Reads end with the file.
+    let mut bytes = [0; 16];
+    assert_eq!(target.read(file, 5090, &mut bytes).expect("read at the end"), 10);
+    assert_eq!(target.read(file, 5100, &mut bytes).expect("read behind the end"), 0);
+    assert_eq!(target.read(file, 1 << 40, &mut bytes).expect("read far behind the end"), 0);
+    assert_eq!(target.read(file, 0, &mut []).expect("read nothing"), 0);
+    if let Some(length) = target.read_cached(file, 10, &mut bytes) {
+        assert_eq!(&bytes[..length], &content(target, file)[10..10 + length]);
+    }
+    target.prefetch(file, 0..5000);
+    target.sync(file).expect("sync");
+    target.sync(file).expect("sync again");
+    room(target, file);
+    names(target, file);
+    let all: Vec<_> = target.list().expect("list").into_iter().map(|(file, _)| file).collect();
+    all.into_iter().for_each(|file| target.remove(file).expect("remove"));
+    assert_eq!(target.list().expect("list"), []);
+}
+
+fn missing_files(target: &dyn Target, file: TargetFile) {
+    assert_eq!(target.list().expect("list"), [], "the target is empty");
+    let missing = |result: std::io::Result<()>| result.expect_err("there is no such file").kind() == ErrorKind::NotFound;
+    assert!(missing(target.read(file, 0, &mut [0; 9]).map(|_| ())));
+    assert!(missing(target.read(file, 0, &mut []).map(|_| ())));
+    assert!(target.read_cached(file, 0, &mut [0; 9]).is_none());
+    assert!(missing(target.sync(file)));
+    assert!(missing(target.punch(file, 0..10)));
+    assert!(missing(target.rename(file, TargetFile::Label)));
+    target.remove(file).expect("removing nothing is no error");
+    target.prefetch(file, 0..10);
+    assert_eq!(target.list().expect("list"), [], "nothing of that made a file");
+}
+
+fn room(target: &dyn Target, file: TargetFile) {
+    let space = target.space().expect("space");
+    assert!(space.free <= space.total && space.total > 0);
+    let before = content(target, file);
+    target.reserve(file, 1 << 16).expect("reserve");
+    assert_eq!(content(target, file), before, "room set aside is not length");
+    target.punch(file, 4096..5000).expect("punch");
+    let after = content(target, file);
+    assert_eq!((after.len(), &after[..4096], &after[5000..]), (before.len(), &before[..4096], &before[5000..]));
+    assert!(after[4096..5000].iter().all(|&byte| byte == 0) || after == before, "zeroes or as it was");
+    target.punch(file, 1 << 20..1 << 21).expect("punch behind the end");
+    assert_eq!(content(target, file).len(), before.len(), "a hole is not length");
+}
+
+fn names(target: &dyn Target, file: TargetFile) {
+    let files = [
+        TargetFile::Label,
+        TargetFile::NewLabel,
+        TargetFile::Chunk { set: 0, position: 0 },
+        TargetFile::NewChunk { set: 0, position: 0 },
+        TargetFile::Chunk { set: u64::MAX, position: 7 },
+        TargetFile::Journal { first: 0 },
+        TargetFile::Journal { first: u64::MAX },
+        TargetFile::Snapshot { last: 9 },
+    ];
+    for (number, &name) in files.iter().enumerate() {
+        target.write(name, 0, &[IoSlice::new(&vec![number as u8; number + 1])]).expect("write");
+    }
+    let mut expected: Vec<_> = files.iter().enumerate().map(|(number, &name)| (name, number as u64 + 1)).collect();
+    expected.push((file, 5100));
+    let mut found = target.list().expect("list");
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    // A new name replaces what had it, also for who read the old file before.
+    let (new, old) = (TargetFile::NewLabel, TargetFile::Label);
+    assert_eq!(content(target, old), [0]);
+    target.sync(new).expect("sync");
+    target.rename(new, old).expect("rename");
+    assert_eq!(content(target, old), [1, 1]);
+    assert_eq!(target.read(new, 0, &mut [0; 9]).expect_err("it has another name").kind(), ErrorKind::NotFound);
+    // What was removed is gone, and a file of that name is a new one.
+    target.remove(old).expect("remove");
+    assert_eq!(target.read(old, 0, &mut [0; 9]).expect_err("it was removed").kind(), ErrorKind::NotFound);
+    target.write(old, 1, &[IoSlice::new(b"x")]).expect("write");
+    assert_eq!(content(target, old), b"\0x");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Crash, Disk, Faulty, Memory, Traced};
+    use super::*;
+    use crate::Error;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    /// A directory that is removed in the end.
+    struct Temporary(PathBuf);
+
+    impl Temporary {
+        fn new() -> Self {
+            Self(std::env::temp_dir().join(format!("weft-disk-{:016x}", fastrand::u64(..))))
+        }
+    }
+
+    impl Drop for Temporary {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const FILE: TargetFile = TargetFile::Chunk { set: 5, position: 1 };
+
+    #[test]
+    fn memory() {
+        conformance(&Memory::default());
+    }
+
+    #[test]
+    fn decorators() {
+        let memory = || Arc::new(Memory::default());
+        conformance(&Faulty::new(memory()));
+        conformance(&Crash::new(memory()));
+        let traced = Traced::new(memory());
+        conformance(&traced);
+        assert!(traced.trace().write.operations > 5 && traced.trace().read.bytes > 5000);
+        conformance(&Traced::new(Arc::new(Faulty::new(Arc::new(Crash::new(memory()))))));
+    }
+
+    #[test]
+    fn disk() {
+        let place = Temporary::new();
+        conformance(&Disk::format(&place.0).unwrap());
+        let disk = Disk::open(&place.0).unwrap();
+        disk.lock().unwrap();
+        conformance(&disk);
+        // Files that are none of Weft's are left alone.
+        std::fs::write(place.0.join("chunks/00/notes.txt"), "x").unwrap();
+        std::fs::write(place.0.join("chunks/01/0000000000000000.000.chunk"), "x").unwrap();
+        assert_eq!(disk.list().unwrap(), []);
+    }
+
+    #[test]
+    fn a_directory_that_has_something_is_not_formatted() {
+        let place = Temporary::new();
+        let disk = Disk::format(&place.0).unwrap();
+        disk.write(TargetFile::Label, 0, &[IoSlice::new(b"label")]).unwrap();
+        let refused = Disk::format(&place.0).unwrap_err();
+        assert!(matches!(&refused, Error::Conflict { what, .. } if what.contains("target of a volume already")), "{refused}");
+        let other = Temporary::new();
+        std::fs::create_dir_all(other.0.join("lost+found")).unwrap();
+        std::fs::write(other.0.join("letter.txt"), "x").unwrap();
+        assert!(matches!(Disk::format(&other.0), Err(Error::Conflict { .. })));
+        std::fs::remove_file(other.0.join("letter.txt")).unwrap();
+        Disk::format(&other.0).unwrap();
+    }
+
+    #[test]
+    fn one_at_a_time_has_the_lock() {
+        let place = Temporary::new();
+        let disk = Disk::format(&place.0).unwrap();
+        disk.lock().unwrap();
+        let other = Disk::open(&place.0).unwrap();
+        assert!(matches!(other.lock(), Err(Error::Conflict { .. })));
+        drop(disk);
+        other.lock().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_goes_away_is_noticed() {
+        let place = Temporary::new();
+        let disk = Disk::format(&place.0).unwrap();
+        disk.write(FILE, 0, &[IoSlice::new(b"before")]).unwrap();
+        disk.sync(FILE).unwrap();
+        std::fs::remove_dir_all(&place.0).unwrap();
+        assert!(disk.space().is_err());
+        // Who has the file open may write to it, but never hears that it is durable.
+        let _ = disk.write(FILE, 6, &[IoSlice::new(b"after")]);
+        assert!(disk.sync(FILE).is_err());
+        assert!(disk.sync(FILE).is_err());
+        assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")]).is_err());
+        // Nor is another directory of that name filled.
+        Disk::format(&place.0).unwrap();
+        assert!(disk.space().is_err());
+        assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")]).is_err());
+        assert_eq!(Disk::open(&place.0).unwrap().list().unwrap(), []);
+    }
+
+    #[test]
+    fn more_files_than_are_kept_open() {
+        let place = Temporary::new();
+        let disk = Disk::format(&place.0).unwrap();
+        let file = |set: u64| TargetFile::Chunk { set, position: 0 };
+        for set in 0..1300 {
+            disk.write(file(set), 0, &[IoSlice::new(&set.to_le_bytes())]).unwrap();
+        }
+        for set in 0..1300 {
+            assert_eq!(content(&disk, file(set)), set.to_le_bytes());
+        }
+        disk.sync(file(0)).unwrap();
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let ours = open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok()).filter(|to| to.starts_with(&place.0));
+        assert!(ours.count() < 600);
+    }
+}

@@ -1,0 +1,245 @@
+//! A target that loses in a crash what was not synced, for tests.
+
+use super::{Space, Target, TargetFile};
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a disk writes whole or not at all.
+const SECTOR: u64 = 512;
+
+/// Another target, which gets what is durable and nothing else. What was written and not synced is in memory until a sync or a crash.
+#[derive(Debug)]
+pub struct Crash {
+    inner: Arc<dyn Target>,
+    waiting: Mutex<Waiting>,
+}
+
+/// What a crash may take away, or bring back.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Writes to each file since its last sync, in order. A file that the inner target does not have is here even without any.
+    writes: BTreeMap<TargetFile, Vec<(u64, Vec<u8>)>>,
+    /// Durable files that were removed; no sync makes that durable but that of another file, which is not modelled.
+    removed: Vec<(TargetFile, Vec<u8>)>,
+}
+
+/// Numbers that look random (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+impl Crash {
+    /// A target that did not crash yet.
+    pub fn new(inner: Arc<dyn Target>) -> Self {
+        Self { inner, waiting: Mutex::default() }
+    }
+
+    /// Loses power: what was not synced is kept, lost or torn at random, sector by sector; files whose names were not durable may be
+    /// gone, and removed ones may be back. The same seed after the same operations does the same.
+    ///
+    /// # Errors
+    /// When the inner target fails.
+    pub fn crash(&self, seed: u64) -> io::Result<()> {
+        let mut dice = Dice(seed);
+        let mut waiting = self.waiting();
+        let Waiting { writes, removed } = std::mem::take(&mut *waiting);
+        for (file, bytes) in removed {
+            let taken = writes.contains_key(&file) || self.inner.read(file, 0, &mut []).is_ok();
+            if !taken && dice.below(2) == 0 {
+                self.put(file, 0, &bytes)?;
+            }
+        }
+        for (file, writes) in writes {
+            let named = self.inner.read(file, 0, &mut []).is_ok();
+            if !named && dice.below(2) == 0 {
+                continue;
+            }
+            if !named {
+                self.put(file, 0, &[])?;
+            }
+            // All, nothing, or something of everything: the ends are where mistakes are.
+            let odds = [0, 2, 4][dice.below(3) as usize];
+            for (offset, bytes) in writes {
+                let mut at = 0;
+                while at < bytes.len() {
+                    let next = (offset + at as u64) / SECTOR * SECTOR + SECTOR - offset;
+                    let end = bytes.len().min(next as usize);
+                    if dice.below(4) < odds {
+                        self.put(file, offset + at as u64, &bytes[at..end])?;
+                    }
+                    at = end;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, file: TargetFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write(file, offset, &[IoSlice::new(bytes)])
+    }
+
+    /// Everything in a durable file.
+    fn durable(&self, file: TargetFile) -> io::Result<Option<Vec<u8>>> {
+        let found = self.inner.list()?.into_iter().find(|(found, _)| *found == file);
+        let Some((_, length)) = found else { return Ok(None) };
+        let mut bytes = vec![0; length as usize];
+        self.inner.read(file, 0, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Adds a file to those that a crash may change, if there is such a file or `create`.
+    fn touch(&self, waiting: &mut Waiting, file: TargetFile, create: bool) -> io::Result<()> {
+        if create || waiting.writes.contains_key(&file) || self.inner.read(file, 0, &mut []).is_ok() {
+            waiting.writes.entry(file).or_default();
+            return Ok(());
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Target for Crash {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        self.waiting().writes.entry(file).or_default().push((offset, bytes));
+        Ok(())
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let waiting = self.waiting();
+        let writes = waiting.writes.get(&file);
+        let mut length = match self.inner.read(file, offset, into) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound && writes.is_some() => 0,
+            length => length?,
+        };
+        // What is between the old end and a later write are zeroes.
+        into[length..].fill(0);
+        let room = offset + into.len() as u64;
+        for (at, bytes) in writes.into_iter().flatten() {
+            let (begin, end) = ((*at).max(offset), (at + bytes.len() as u64).min(room));
+            if at + bytes.len() as u64 > offset {
+                length = length.max((end - offset) as usize);
+            }
+            if begin < end {
+                let source = &bytes[(begin - at) as usize..(end - at) as usize];
+                into[(begin - offset) as usize..(end - offset) as usize].copy_from_slice(source);
+            }
+        }
+        Ok(length)
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, file, false)?;
+        for (offset, bytes) in waiting.writes.remove(&file).into_iter().flatten() {
+            self.put(file, offset, &bytes)?;
+        }
+        // A file that nothing was written to has a name all the same.
+        self.put(file, 0, &[])?;
+        self.inner.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, _bytes: u64) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, file, true)
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, file, false)?;
+        let end = self.list_length(&waiting, file)?.min(range.end);
+        if range.start < end {
+            let hole = vec![0; (end - range.start) as usize];
+            waiting.writes.entry(file).or_default().push((range.start, hole));
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, from, false)?;
+        // The name is durable on return; what was not synced of the file is not.
+        self.put(from, 0, &[])?;
+        self.inner.rename(from, to)?;
+        let writes = waiting.writes.remove(&from).unwrap_or_default();
+        waiting.writes.insert(to, writes);
+        Ok(())
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        waiting.writes.remove(&file);
+        if let Some(bytes) = self.durable(file)? {
+            waiting.removed.push((file, bytes));
+        }
+        self.inner.remove(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        let waiting = self.waiting();
+        let mut files: BTreeMap<TargetFile, u64> = self.inner.list()?.into_iter().collect();
+        for (&file, writes) in &waiting.writes {
+            let length = files.entry(file).or_default();
+            *length = writes.iter().map(|(at, bytes)| at + bytes.len() as u64).fold(*length, u64::max);
+        }
+        Ok(files.into_iter().collect())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+}
+
+impl Crash {
+    /// The length of a file as it is now.
+    fn list_length(&self, waiting: &Waiting, file: TargetFile) -> io::Result<u64> {
+        let durable = self.inner.list()?.into_iter().find(|(found, _)| *found == file).map_or(0, |(_, length)| length);
+        let writes = waiting.writes.get(&file).into_iter().flatten();
+        Ok(writes.map(|(at, bytes)| at + bytes.len() as u64).fold(durable, u64::max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Memory;
+    use super::*;
+
+    const FILE: TargetFile = TargetFile::Chunk { set: 1, position: 0 };
+    const OTHER: TargetFile = TargetFile::Chunk { set: 2, position: 0 };
+
+    #[test]
+    fn a_crash_keeps_what_was_synced_and_some_of_the_rest() {
+        let (mut gone, mut torn, mut kept) = (0, 0, 0);
+        for seed in 0..200 {
+            let target = Crash::new(Arc::new(Memory::default()));
+            target.write(FILE, 0, &[IoSlice::new(&[1; 3000])]).unwrap();
+            target.sync(FILE).unwrap();
+            target.write(FILE, 3000, &[IoSlice::new(&[2; 3000])]).unwrap();
+            target.write(OTHER, 0, &[IoSlice::new(&[3; 3000])]).unwrap();
+            target.crash(seed).unwrap();
+            let mut bytes = [0; 6000];
+            target.read(FILE, 0, &mut bytes).unwrap();
+            assert_eq!(bytes[..3000], [1; 3000]);
+            match target.read(OTHER, 0, &mut bytes) {
+                Err(_) => gone += 1,
+                Ok(3000) if bytes[..3000] == [3; 3000] => kept += 1,
+                Ok(_) => torn += 1,
+            }
+        }
+        assert!(gone > 50 && torn > 10 && kept > 10, "{gone} gone, {torn} torn, {kept} kept");
+    }
+}

@@ -1,0 +1,321 @@
+//! A local directory as a target.
+//!
+//! Everything goes through a handle on the directory, so that a directory that was removed, or put in its place, is noticed and never filled by
+//! mistake.
+
+use super::{Space, Target, TargetFile};
+use crate::{Error, Result, Shown};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Files that are kept open.
+const OPEN_FILES: usize = 512;
+const LABEL: &str = "weft.label";
+const NEW_LABEL: &str = "weft.label.new";
+const CHUNKS: &str = "chunks";
+const JOURNAL: &str = "journal";
+const SNAPSHOTS: &str = "snapshots";
+
+/// A local directory.
+#[derive(Debug)]
+pub struct Disk {
+    path: PathBuf,
+    directory: File,
+    identity: (u64, u64),
+    open: Mutex<HashMap<TargetFile, Arc<Open>>>,
+    clock: AtomicU64,
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Open {
+    file: File,
+    used: AtomicU64,
+    /// Its name is durable. Not known of a file that was there already: who made it may have died before that.
+    named: AtomicBool,
+    /// A sync failed: what was written before may be lost, though the next sync succeeds.
+    poisoned: AtomicBool,
+}
+
+/// The path of a file below the directory.
+fn name_of(file: TargetFile) -> String {
+    match file {
+        TargetFile::Label => LABEL.into(),
+        TargetFile::NewLabel => NEW_LABEL.into(),
+        TargetFile::Chunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.chunk", set as u8),
+        TargetFile::NewChunk { set, position } => format!("{CHUNKS}/{:02x}/{set:016x}.{position:03}.new", set as u8),
+        TargetFile::Journal { first } => format!("{JOURNAL}/{first:016x}.journal"),
+        TargetFile::Snapshot { last } => format!("{SNAPSHOTS}/{last:016x}.snapshot"),
+    }
+}
+
+/// The file of a name in one of the directories below; None for what is not Weft's.
+fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
+    let (stem, kind) = name.rsplit_once('.')?;
+    let number = |text: &str| if text.len() == 16 { u64::from_str_radix(text, 16).ok() } else { None };
+    let file = match (directory, kind) {
+        (JOURNAL, "journal") => TargetFile::Journal { first: number(stem)? },
+        (SNAPSHOTS, "snapshot") => TargetFile::Snapshot { last: number(stem)? },
+        (JOURNAL | SNAPSHOTS, _) => return None,
+        (_, "chunk" | "new") => {
+            let (set, position) = stem.split_once('.')?;
+            let (set, position) = (number(set)?, position.parse().ok()?);
+            if kind == "new" { TargetFile::NewChunk { set, position } } else { TargetFile::Chunk { set, position } }
+        }
+        _ => return None,
+    };
+    // Only the name that it would be given, so that no file has two.
+    (name_of(file) == format!("{directory}/{name}")).then_some(file)
+}
+
+impl Disk {
+    /// Makes a directory a target: it is created if it is not there.
+    ///
+    /// # Errors
+    /// When it is a target already, has other things in it, or cannot be written.
+    pub fn format(path: &Path) -> Result<Self> {
+        std::fs::create_dir_all(path).map_err(Error::io("make the directory", path))?;
+        let mut entries = std::fs::read_dir(path).map_err(Error::io("list", path))?;
+        let foreign = |entry: &std::fs::DirEntry| entry.file_name() != "lost+found";
+        if entries.any(|entry| entry.as_ref().map_or(true, foreign)) {
+            let what = if path.join(LABEL).exists() {
+                "is a target of a volume already"
+            } else {
+                "is not empty; give an empty directory"
+            };
+            return Err(Error::Conflict { path: path.to_path_buf(), what: what.into() });
+        }
+        for directory in [CHUNKS, JOURNAL, SNAPSHOTS] {
+            let below = path.join(directory);
+            std::fs::create_dir(&below).map_err(Error::io("make the directory", &below))?;
+        }
+        for number in 0..=u8::MAX {
+            let below = path.join(CHUNKS).join(format!("{number:02x}"));
+            std::fs::create_dir(&below).map_err(Error::io("make the directory", &below))?;
+        }
+        for directory in [&path.join(CHUNKS), path] {
+            let sync = File::open(directory).and_then(|directory| directory.sync_all());
+            sync.map_err(Error::io("sync the directory", directory))?;
+        }
+        Self::open(path)
+    }
+
+    /// Opens a directory that was made a target.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(Error::io("open the directory", path))?;
+        let directory = File::from(opened);
+        let found = directory.metadata().map_err(Error::io("look at", path))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            directory,
+            identity: (found.dev(), found.ino()),
+            open: Mutex::default(),
+            clock: AtomicU64::new(0),
+        })
+    }
+
+    /// Keeps other processes from using it, as long as this is there.
+    ///
+    /// # Errors
+    /// `Conflict` when another one does. A file system without locks is used without.
+    pub fn lock(&self) -> Result<()> {
+        match rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                Err(Error::Conflict { path: self.path.clone(), what: "is in use by another process".into() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<TargetFile, Arc<Open>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open file, opened or created if need be.
+    fn file(&self, file: TargetFile, create: bool) -> io::Result<Arc<Open>> {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut files = self.files();
+        if let Some(open) = files.get(&file) {
+            open.used.store(now, Ordering::Relaxed);
+            return Ok(open.clone());
+        }
+        let name = name_of(file);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let opened: OwnedFd = match rustix::fs::openat(&self.directory, &name, flags, mode) {
+            Err(Errno::NOENT) if create => rustix::fs::openat(&self.directory, &name, flags | OFlags::CREATE, mode)?,
+            // A target that can only be read is still good for reading.
+            Err(Errno::ROFS | Errno::ACCESS) if !create => {
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                rustix::fs::openat(&self.directory, &name, flags, mode)?
+            }
+            opened => opened?,
+        };
+        let open = Arc::new(Open {
+            file: opened.into(),
+            used: AtomicU64::new(now),
+            named: AtomicBool::new(false),
+            poisoned: AtomicBool::new(false),
+        });
+        if files.len() >= OPEN_FILES {
+            // One that is poisoned is remembered.
+            let idle = files.iter().filter(|(_, open)| !open.poisoned.load(Ordering::Relaxed));
+            let oldest = idle.min_by_key(|(_, open)| open.used.load(Ordering::Relaxed)).map(|(&file, _)| file);
+            match oldest {
+                Some(oldest) => _ = files.remove(&oldest),
+                None => return Err(io::Error::other("syncs of too many files failed on this target")),
+            }
+        }
+        files.insert(file, open.clone());
+        Ok(open)
+    }
+
+    /// Makes the names in the directory of a file durable.
+    fn sync_names(&self, file: TargetFile) -> io::Result<()> {
+        let name = name_of(file);
+        match name.rsplit_once('/') {
+            None => self.directory.sync_all(),
+            Some((below, _)) => {
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let below = rustix::fs::openat(&self.directory, below, flags, Mode::empty())?;
+                Ok(rustix::fs::fsync(below)?)
+            }
+        }
+    }
+}
+
+impl Target for Disk {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let open = self.file(file, true)?;
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+        super::write_at(&open.file, offset, &parts)
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        super::read_at(&self.file(file, false)?.file, offset, &mut [into])
+    }
+
+    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
+        let open = self.files().get(&file).cloned()?;
+        open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let wanted = into.len();
+        let read = rustix::io::preadv2(&open.file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT).ok()?;
+        // Less may be the end of the file, or of what is in memory.
+        (read == wanted).then_some(read)
+    }
+
+    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
+        if let Ok(open) = self.file(file, false) {
+            let length = std::num::NonZeroU64::new(range.end - range.start);
+            let _ = rustix::fs::fadvise(&open.file, range.start, length, rustix::fs::Advice::WillNeed);
+        }
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        let open = self.file(file, false)?;
+        if open.poisoned.load(Ordering::Relaxed) {
+            return Err(io::Error::other("an earlier sync of this file failed"));
+        }
+        let synced = open.file.sync_data().and_then(|()| {
+            if !open.named.load(Ordering::Relaxed) {
+                self.sync_names(file)?;
+                open.named.store(true, Ordering::Relaxed);
+            }
+            // What was taken away behind our back can still be written to, in vain.
+            match open.file.metadata()?.nlink() {
+                0 => Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed while it was in use")),
+                _ => Ok(()),
+            }
+        });
+        if synced.is_err() {
+            // The system may drop what it could not write, and say nothing the next time; nor may another handle be asked.
+            open.poisoned.store(true, Ordering::Relaxed);
+            self.files().insert(file, open);
+        }
+        synced
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        let open = self.file(file, true)?;
+        match rustix::fs::fallocate(&open.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        let open = self.file(file, false)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&open.file, flags, range.start, range.end - range.start) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        let mut files = self.files();
+        rustix::fs::renameat(&self.directory, name_of(from), &self.directory, name_of(to))?;
+        files.remove(&from);
+        files.remove(&to);
+        drop(files);
+        self.sync_names(to)
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        let mut files = self.files();
+        files.remove(&file);
+        match rustix::fs::unlinkat(&self.directory, name_of(file), AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        let mut found = Vec::new();
+        let below = (0..=u8::MAX).map(|number| format!("{CHUNKS}/{number:02x}"));
+        for directory in below.chain([JOURNAL.into(), SNAPSHOTS.into()]) {
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let handle = match rustix::fs::openat(&self.directory, &directory, flags, Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                handle => handle?,
+            };
+            for entry in rustix::fs::Dir::read_from(&handle)? {
+                let entry = entry?;
+                let Some(file) = entry.file_name().to_str().ok().and_then(|name| file_of(&directory, name)) else {
+                    continue;
+                };
+                match rustix::fs::statat(handle.as_fd(), entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => found.push((file, stat.st_size as u64)),
+                    Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        // A directory that was removed, or has another one in its place, still answers through its handle.
+        let there = std::fs::metadata(&self.path)?;
+        if (there.dev(), there.ino()) != self.identity {
+            let what = format!("{} is another directory than it was", Shown(&self.path));
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        }
+        let stat = rustix::fs::fstatvfs(&self.directory)?;
+        let unit = stat.f_frsize;
+        Ok(Space { total: stat.f_blocks * unit, free: stat.f_bavail * unit, system: self.identity.0 })
+    }
+}

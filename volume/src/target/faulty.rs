@@ -1,0 +1,120 @@
+//! A target that fails when it is told to, for tests.
+
+use super::{Space, Target, TargetFile};
+use rustix::io::Errno;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What is wrong with a target.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Nothing works: every operation fails with EIO.
+    pub dead: bool,
+    /// Whatever needs room fails with ENOSPC.
+    pub full: bool,
+    /// Every sync fails with EIO.
+    pub unsynced: bool,
+    /// Every operation takes so much longer.
+    pub delay: Duration,
+    /// One bit of every byte in these ranges is read as it was not written.
+    pub flipped: Vec<(TargetFile, Range<u64>)>,
+}
+
+/// Another target, with faults that can be changed at any time. None in the beginning.
+#[derive(Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Target>,
+    faults: Mutex<Faults>,
+}
+
+impl Faulty {
+    /// A target without faults so far.
+    pub fn new(inner: Arc<dyn Target>) -> Self {
+        Self { inner, faults: Mutex::default() }
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts these faults in the place of those that it has.
+    pub fn set(&self, faults: Faults) {
+        *self.faults() = faults;
+    }
+
+    /// The target behind the faults.
+    pub fn inner(&self) -> &Arc<dyn Target> {
+        &self.inner
+    }
+
+    /// Waits, and fails if the target is dead.
+    fn pass(&self) -> io::Result<Faults> {
+        let faults = self.faults().clone();
+        if !faults.delay.is_zero() {
+            std::thread::sleep(faults.delay);
+        }
+        if faults.dead { Err(Errno::IO.into()) } else { Ok(faults) }
+    }
+
+    /// As `pass`, for what needs room.
+    fn pass_writing(&self) -> io::Result<()> {
+        if self.pass()?.full { Err(Errno::NOSPC.into()) } else { Ok(()) }
+    }
+}
+
+impl Target for Faulty {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.pass_writing()?;
+        self.inner.write(file, offset, parts)
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let faults = self.pass()?;
+        let length = self.inner.read(file, offset, into)?;
+        for (_, range) in faults.flipped.iter().filter(|(flipped, _)| *flipped == file) {
+            let begin = range.start.saturating_sub(offset).min(length as u64) as usize;
+            let end = range.end.saturating_sub(offset).min(length as u64) as usize;
+            into[begin..end.max(begin)].iter_mut().for_each(|byte| *byte ^= 0x10);
+        }
+        Ok(length)
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        if self.pass()?.unsynced {
+            return Err(Errno::IO.into());
+        }
+        self.inner.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        self.pass_writing()?;
+        self.inner.reserve(file, bytes)
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.pass()?;
+        self.inner.punch(file, range)
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.pass()?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.pass()?;
+        self.inner.remove(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.pass()?;
+        self.inner.list()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let full = self.pass()?.full;
+        self.inner.space().map(|space| if full { Space { free: 0, ..space } } else { space })
+    }
+}

@@ -1,0 +1,91 @@
+//! A target in memory, for tests.
+
+use super::{Space, Target, TargetFile};
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Files in memory. Everything is durable at once.
+#[derive(Debug, Default)]
+pub struct Memory(Mutex<BTreeMap<TargetFile, Vec<u8>>>);
+
+impl Memory {
+    fn files(&self) -> MutexGuard<'_, BTreeMap<TargetFile, Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn missing() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Target for Memory {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut files = self.files();
+        let bytes = files.entry(file).or_default();
+        let mut at = offset as usize;
+        for part in parts {
+            let end = at + part.len();
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[at..end].copy_from_slice(part);
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let files = self.files();
+        let bytes = files.get(&file).ok_or_else(missing)?;
+        let from = bytes.len().min(offset as usize);
+        let length = into.len().min(bytes.len() - from);
+        into[..length].copy_from_slice(&bytes[from..from + length]);
+        Ok(length)
+    }
+
+    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
+        self.read(file, offset, into).ok()
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.files().get(&file).map(|_| ()).ok_or_else(missing)
+    }
+
+    fn reserve(&self, file: TargetFile, _bytes: u64) -> io::Result<()> {
+        self.files().entry(file).or_default();
+        Ok(())
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        let mut files = self.files();
+        let bytes = files.get_mut(&file).ok_or_else(missing)?;
+        let end = bytes.len().min(range.end as usize);
+        if let Some(hole) = bytes.get_mut(range.start as usize..end) {
+            hole.fill(0);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        let mut files = self.files();
+        let bytes = files.remove(&from).ok_or_else(missing)?;
+        files.insert(to, bytes);
+        Ok(())
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.files().remove(&file);
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        Ok(self.files().iter().map(|(&file, bytes)| (file, bytes.len() as u64)).collect())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let used: usize = self.files().values().map(Vec::len).sum();
+        Ok(Space { total: 1 << 40, free: (1 << 40) - used as u64, system: std::ptr::from_ref(self) as u64 })
+    }
+}

@@ -1,0 +1,366 @@
+//! The targets of a volume, each with threads of its own, so that a slow one keeps nobody from the others and one that hangs is given up after a while.
+
+use crate::set::Headers;
+use crate::target::{Space, Target};
+use plan::TargetId;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+/// An operation that takes longer counts as failed; it may still happen.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// Threads of a target.
+const THREADS: usize = 2;
+/// Operations that wait for a thread of a target. Each may hold a stripe in memory.
+const QUEUE: usize = 32;
+/// How often a full queue is tried again.
+const RETRY: Duration = Duration::from_micros(500);
+/// How long it is believed what room there was, or that there was no answer.
+const SPACE_LASTS: Duration = Duration::from_millis(50);
+const SILENCE_LASTS: Duration = Duration::from_secs(5);
+/// A target that goes on failing is not complained of more often.
+const COMPLAINT: Duration = Duration::from_secs(30);
+
+type Job = Box<dyn FnOnce(&dyn Target) + Send>;
+type Warn = Box<dyn Fn(&str) + Send + Sync>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a target is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// As it should be.
+    Healthy,
+    /// It is there, and something failed on it that is not forgiven.
+    Failing(String),
+    /// It is not there, or does not answer.
+    Gone(String),
+}
+
+/// What is known of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetHealth {
+    /// The target.
+    pub id: TargetId,
+    /// How it is.
+    pub health: Health,
+    /// Its room, if it can be told.
+    pub space: Option<Space>,
+    /// Operations that failed since it was added.
+    pub errors: u64,
+    /// Bytes of records that were read from it.
+    pub read_bytes: u64,
+    /// Bytes of records that were written to it.
+    pub written_bytes: u64,
+}
+
+/// A target and its threads, which end when it is dropped and their queue is done.
+#[derive(Debug)]
+struct Entry {
+    target: Arc<dyn Target>,
+    jobs: SyncSender<Job>,
+    /// The other end of the queue, until the threads begin.
+    idle: Mutex<Option<Receiver<Job>>>,
+    error: Mutex<Option<String>>,
+    complained: Mutex<Option<Instant>>,
+    space: Mutex<Option<(Instant, Option<Space>)>>,
+    errors: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+/// The targets of a volume by their numbers.
+pub struct Targets {
+    entries: RwLock<BTreeMap<TargetId, Arc<Entry>>>,
+    deadline: Duration,
+    warn: RwLock<Option<Warn>>,
+    pub(crate) headers: Headers,
+}
+
+/// Operations on several targets at the same time. Its deadline begins with the first.
+pub(crate) struct Batch<T> {
+    send: Sender<(usize, io::Result<T>)>,
+    results: Receiver<(usize, io::Result<T>)>,
+    /// What waits for room in a queue.
+    refused: Vec<(usize, Arc<Entry>, Job)>,
+    waiting: BTreeMap<usize, TargetId>,
+    done: Vec<(usize, TargetId, io::Result<T>)>,
+    begun: Instant,
+}
+
+fn work(target: &dyn Target, queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = lock(queue).recv();
+        let Ok(job) = job else { return };
+        job(target);
+    }
+}
+
+impl Entry {
+    fn new(target: Arc<dyn Target>) -> Self {
+        let (jobs, queue) = sync_channel(QUEUE);
+        Self {
+            target,
+            jobs,
+            idle: Mutex::new(Some(queue)),
+            error: Mutex::default(),
+            complained: Mutex::default(),
+            space: Mutex::default(),
+            errors: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts an operation in the queue; gives it back when that is full.
+    fn submit(&self, job: Job) -> Result<(), Job> {
+        if let Some(queue) = lock(&self.idle).take() {
+            let queue = Arc::new(Mutex::new(queue));
+            for _ in 0..THREADS {
+                let (target, queue) = (self.target.clone(), queue.clone());
+                std::thread::spawn(move || work(&*target, &queue));
+            }
+        }
+        match self.jobs.try_send(job) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Err(job),
+        }
+    }
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self::with_deadline(DEADLINE)
+    }
+}
+
+impl Targets {
+    /// None yet. An operation that takes 15 seconds counts as failed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// None yet. An operation that takes longer than `deadline` counts as failed.
+    pub fn with_deadline(deadline: Duration) -> Self {
+        Self { entries: RwLock::default(), deadline, warn: RwLock::default(), headers: Headers::default() }
+    }
+
+    /// Has `warn` called, with one line, when a target begins to fail, and from time to time while it goes on.
+    pub fn on_warning(&self, warn: Box<dyn Fn(&str) + Send + Sync>) {
+        *self.warn.write().unwrap_or_else(PoisonError::into_inner) = Some(warn);
+    }
+
+    fn entries(&self) -> RwLockReadGuard<'_, BTreeMap<TargetId, Arc<Entry>>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entry(&self, id: TargetId) -> Option<Arc<Entry>> {
+        self.entries().get(&id).cloned()
+    }
+
+    /// Adds a target, or puts another one in its place. Its threads begin with its first operation.
+    pub fn add(&self, id: TargetId, target: Arc<dyn Target>) {
+        let entry = Arc::new(Entry::new(target));
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(id, entry);
+    }
+
+    /// Forgets a target.
+    pub fn remove(&self, id: TargetId) {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// The numbers of all targets.
+    pub fn ids(&self) -> Vec<TargetId> {
+        self.entries().keys().copied().collect()
+    }
+
+    /// A target.
+    pub fn get(&self, id: TargetId) -> Option<Arc<dyn Target>> {
+        self.entries().get(&id).map(|entry| entry.target.clone())
+    }
+
+    /// The last failure of a target that still counts.
+    pub fn error(&self, id: TargetId) -> Option<String> {
+        let entry = self.entry(id)?;
+        let error = lock(&entry.error).clone();
+        error
+    }
+
+    /// Whether a target is there: it may have chunks.
+    pub fn is_usable(&self, id: TargetId) -> bool {
+        self.space(id).is_ok()
+    }
+
+    /// Whether a target is there and nothing failed on it: it may get chunks.
+    pub fn is_healthy(&self, id: TargetId) -> bool {
+        self.error(id).is_none() && self.is_usable(id)
+    }
+
+    /// The room on a target, a moment ago at most.
+    ///
+    /// # Errors
+    /// When it is not there or does not answer.
+    pub fn space(&self, id: TargetId) -> io::Result<Space> {
+        let entry = self.entry(id).ok_or(io::ErrorKind::NotFound)?;
+        // Whoever comes while another asks waits for its answer.
+        let mut known = lock(&entry.space);
+        match *known {
+            Some((when, Some(space))) if when.elapsed() < SPACE_LASTS => return Ok(space),
+            Some((when, None)) if when.elapsed() < SILENCE_LASTS => return Err(io::ErrorKind::TimedOut.into()),
+            _ => {}
+        }
+        let mut batch = Batch::new();
+        batch.run(self, 0, id, |target| target.space());
+        let found = batch.collect(self.deadline).pop().map_or(Err(io::ErrorKind::TimedOut.into()), |(_, _, found)| found);
+        *known = match &found {
+            Ok(space) => Some((Instant::now(), Some(*space))),
+            Err(why) if why.kind() == io::ErrorKind::TimedOut => Some((Instant::now(), None)),
+            Err(_) => None,
+        };
+        found
+    }
+
+    /// How all targets are.
+    pub fn health(&self) -> Vec<TargetHealth> {
+        let entries: Vec<(TargetId, Arc<Entry>)> = self.entries().iter().map(|(id, e)| (*id, e.clone())).collect();
+        let health = |(id, entry): (TargetId, Arc<Entry>)| {
+            let space = self.space(id);
+            let health = match (&space, &*lock(&entry.error)) {
+                (Err(why), _) => Health::Gone(why.to_string()),
+                (Ok(_), Some(error)) => Health::Failing(error.clone()),
+                (Ok(_), None) => Health::Healthy,
+            };
+            TargetHealth {
+                id,
+                health,
+                space: space.ok(),
+                errors: entry.errors.load(Ordering::Relaxed),
+                read_bytes: entry.read_bytes.load(Ordering::Relaxed),
+                written_bytes: entry.written_bytes.load(Ordering::Relaxed),
+            }
+        };
+        entries.into_iter().map(health).collect()
+    }
+
+    /// Records that an operation on a target failed. A target without room does not fail: others may still go to it.
+    pub fn failed(&self, id: TargetId, error: &io::Error) {
+        use io::ErrorKind as Kind;
+        let Some(entry) = self.entry(id) else { return };
+        entry.errors.fetch_add(1, Ordering::Relaxed);
+        if matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded) {
+            return;
+        }
+        *lock(&entry.error) = Some(error.to_string());
+        let mut complained = lock(&entry.complained);
+        if complained.is_none_or(|when| when.elapsed() > COMPLAINT) {
+            *complained = Some(Instant::now());
+            drop(complained);
+            if let Some(warn) = &*self.warn.read().unwrap_or_else(PoisonError::into_inner) {
+                warn(&format!("target {} fails: {error}", id.0));
+            }
+        }
+    }
+
+    /// Forgets failures of a target that is there again. Called by whoever has reason to try it once more.
+    pub fn forgive(&self, id: TargetId) {
+        if let Some(entry) = self.entry(id) {
+            *lock(&entry.error) = None;
+            *lock(&entry.complained) = None;
+        }
+    }
+
+    pub(crate) fn count_read(&self, id: TargetId, bytes: usize) {
+        if let Some(entry) = self.entries().get(&id) {
+            entry.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn count_written(&self, id: TargetId, bytes: usize) {
+        if let Some(entry) = self.entries().get(&id) {
+            entry.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl std::fmt::Debug for Targets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.entries().iter().map(|(id, entry)| (id.0, &entry.target))).finish()
+    }
+}
+
+impl<T: Send + 'static> Batch<T> {
+    /// No operations yet.
+    pub fn new() -> Self {
+        let (send, results) = channel();
+        Self {
+            send,
+            results,
+            refused: Vec::new(),
+            waiting: BTreeMap::new(),
+            done: Vec::new(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Has an operation done by a thread of a target. `key` tells it from the others.
+    pub fn run(
+        &mut self,
+        targets: &Targets,
+        key: usize,
+        id: TargetId,
+        operation: impl FnOnce(&dyn Target) -> io::Result<T> + Send + 'static,
+    ) {
+        let Some(entry) = targets.entry(id) else {
+            return self.done.push((key, id, Err(io::ErrorKind::NotFound.into())));
+        };
+        let send = self.send.clone();
+        let job: Job = Box::new(move |target| _ = send.send((key, operation(target))));
+        if let Err(job) = entry.submit(job) {
+            self.refused.push((key, entry, job));
+        }
+        self.waiting.insert(key, id);
+    }
+
+    /// Waits for all of them. Failures are recorded with their targets.
+    pub fn wait(self, targets: &Targets) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let done = self.collect(targets.deadline);
+        for (_, id, result) in &done {
+            if let Err(error) = result {
+                targets.failed(*id, error);
+            }
+        }
+        done
+    }
+
+    /// Waits for all of them, until the deadline.
+    pub fn collect(mut self, deadline: Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+        while !self.waiting.is_empty() {
+            for (key, entry, job) in std::mem::take(&mut self.refused) {
+                if let Err(job) = entry.submit(job) {
+                    self.refused.push((key, entry, job));
+                }
+            }
+            let left = deadline.saturating_sub(self.begun.elapsed());
+            let patience = if self.refused.is_empty() { left } else { left.min(RETRY) };
+            match self.results.recv_timeout(patience) {
+                Ok((key, result)) => {
+                    if let Some(id) = self.waiting.remove(&key) {
+                        self.done.push((key, id, result));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let late = std::mem::take(&mut self.waiting);
+                    let error = || Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+                    self.done.extend(late.into_iter().map(|(key, id)| (key, id, error())));
+                }
+            }
+        }
+        self.done
+    }
+}
