@@ -29,14 +29,14 @@ impl FileSystem {
     /// # Errors
     /// When it was cancelled or the metadata cannot be written; a chunk set that cannot be repaired is in the result.
     pub fn repair(&self, control: &Control) -> Result<Repaired> {
-        self.repair_where(control, |_, _| Vec::new())
+        self.repair_where(control, |record, queued| self.lost_positions(record, queued))
     }
 
-    /// As `repair`, and moves chunks that `leave` names to other targets.
+    /// Makes chunks again, or moves them: the positions that `which` names, given a set and what is queued of it.
     pub(crate) fn repair_where(
         &self,
         control: &Control,
-        leave: impl Fn(u64, &SetRecord) -> Vec<usize>,
+        which: impl Fn(&SetRecord, &[u16]) -> Vec<usize>,
     ) -> Result<Repaired> {
         self.writable()?;
         // The open set goes on changing: it is sealed, so that nothing is left out.
@@ -49,10 +49,7 @@ impl FileSystem {
         let mut degraded = Vec::new();
         let mut total = 0;
         self.each_set(|set, record| {
-            // Those that leave come first: when there is a place for one only, it is theirs.
-            let mut lost = leave(set, record);
-            let others = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
-            lost.extend(others.into_iter().filter(|position| !lost.contains(position)).collect::<Vec<_>>());
+            let lost = which(record, queue.get(&set).map_or(&[], Vec::as_slice));
             if !lost.is_empty() {
                 let stripes = self.meta.stripes(set)?;
                 total += stripes.iter().map(|(_, s)| u64::from(s.block)).sum::<u64>() * lost.len() as u64;

@@ -116,7 +116,7 @@ impl FileSystem {
 
     /// Empties a target that gets no new chunks; the repair forgets it when it is empty.
     fn leave(&self, member: &Member, control: &Control) -> Result<Repaired> {
-        let done = self.repair_where(control, |_, record| positions_on(record, member.id))?;
+        let done = self.repair_where(control, |record, _| positions_on(record, member.id))?;
         let left = self.chunks_on(member.id)?;
         if left > 0 {
             let why = done.failed.first().map_or_else(String::new, |(set, why)| format!("; chunk set {set}: {why}"));
