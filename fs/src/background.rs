@@ -133,6 +133,8 @@ impl FileSystem {
         self.warn(done);
         let done = self.note_damage();
         self.warn(done);
+        let done = self.compact_one().map(drop);
+        self.warn(done);
     }
 
     /// Positions that readers found damaged are made again at the next repair.

@@ -218,11 +218,19 @@ impl Buffer {
     pub fn committed(&mut self, extents: &[Extent]) {
         for extent in extents {
             for part in self.pending.within(&extent.range()) {
-                if extent.clip(&part.range()).is_some_and(|same| same.place == part.place) {
+                if extent.clip(&part.range()).is_some_and(|same| is_same(&same.place, &part.place)) {
                     self.pending.replace(part.range(), &[]);
                 }
             }
         }
+    }
+}
+
+/// Whether two places are the same; bytes, in memory.
+fn is_same(a: &Place, b: &Place) -> bool {
+    match (a, b) {
+        (Place::Bytes(a), Place::Bytes(b)) => a.as_ptr() == b.as_ptr(),
+        (a, b) => a == b,
     }
 }
 

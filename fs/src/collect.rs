@@ -108,6 +108,7 @@ impl FileSystem {
         }
         for (set, dead) in sets {
             self.give_back(set, dead)?;
+            self.compactor.suspect(set);
         }
         Ok(())
     }
@@ -177,28 +178,11 @@ impl FileSystem {
     }
 
     fn move_inline_of(&self, ino: u64) -> Result<()> {
-        let file = self.table.enter(ino);
-        let result = (|| {
-            let _one_at_a_time = file.content();
-            let size = self.sized(&file)?.buffer.size.unwrap_or(0);
-            if !self.meta.has_many_extents(ino)? {
-                return Ok(());
-            }
-            let mut extents = self.meta.extents(ino, 0..size)?;
-            extents.retain(|extent| matches!(extent.place, Place::Bytes(_)));
-            let moved = self.store_extents(ino, &extents)?;
-            if moved.is_empty() {
-                return Ok(());
-            }
-            self.store.sync()?;
-            let ranges = moved.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
-            let edit = ContentEdit { ranges, resize: Resize::Keep, modified: None };
-            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
-            self.collector.add(dead, seq);
-            Ok(())
-        })();
-        self.table.leave(file);
-        result
+        // A few bytes stay in the dinode for good.
+        if !self.meta.has_many_extents(ino)? {
+            return Ok(());
+        }
+        self.restripe(ino, |extent| matches!(extent.place, Place::Bytes(_)))
     }
 }
 

@@ -14,6 +14,7 @@ mod background;
 mod buffer;
 mod collect;
 mod commit;
+mod compact;
 mod error;
 mod file;
 mod fsck;
@@ -69,6 +70,7 @@ pub struct FileSystem {
     pub(crate) room: limits::Room,
     pub(crate) collector: collect::Collector,
     pub(crate) inline: collect::Inline,
+    pub(crate) compactor: compact::Compactor,
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
     pub(crate) closed: AtomicBool,

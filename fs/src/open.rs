@@ -1,8 +1,8 @@
 //! Making a volume, opening and closing it.
 
 use crate::label::{Label, Member, POINTER, Role};
-use crate::store::{BLOCK_BYTES, Options, RESERVE_BYTES, Store};
-use crate::{Error, FileSystem, Result, background, collect, file, limits, now};
+use crate::store::{Options, RESERVE_BYTES, Store, block_bytes};
+use crate::{Error, FileSystem, Result, background, collect, compact, file, limits, now};
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
 use plan::TargetId;
@@ -133,7 +133,7 @@ impl Create {
                 code.spec()
             )));
         }
-        let least = 2 * (BLOCK_BYTES as u32 + 65_536);
+        let least = 2 * (block_bytes(shape.k) as u32 + 65_536);
         if self.chunk_bytes < least || self.chunk_bytes > 1 << 30 {
             return Err(Error::Invalid(format!("a chunk can have {least} bytes to 1 GiB")));
         }
@@ -324,6 +324,7 @@ impl FileSystem {
             room: limits::Room::default(),
             collector: collect::Collector::default(),
             inline: collect::Inline::default(),
+            compactor: compact::Compactor::default(),
             background: background::Background::new(),
             volume: opened,
             closed: AtomicBool::new(false),

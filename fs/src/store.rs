@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use volume::format::VolumeId;
 use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
 
-/// How long a block is at most.
-pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+/// User data of a full stripe, about.
+const STRIPE_BYTES: usize = 4 << 20;
 /// What is left free on every target, so that deleting, repairing and committing are possible on a full volume.
 pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
 
@@ -31,6 +31,12 @@ pub(crate) struct Stored {
     pub set: u64,
     pub record: u32,
     pub block: u32,
+}
+
+/// How long the blocks of a full stripe of k data blocks are. Long ones cost fewer requests and fewer checksums to look up; but a stripe of a wide code
+/// should not be so long that it takes all memory.
+pub(crate) fn block_bytes(k: usize) -> usize {
+    (STRIPE_BYTES / k).clamp(64 << 10, 1 << 20).next_multiple_of(4096)
 }
 
 /// The chunk sets of a volume.
@@ -58,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Store {
     pub fn new(targets: Arc<Targets>, meta: Arc<Meta>, options: Options, first_sequence: u64) -> Self {
-        let stripe = options.code.shape().k * BLOCK_BYTES;
+        let stripe = options.code.shape().k * block_bytes(options.code.shape().k);
         Self {
             targets,
             meta,
@@ -74,9 +80,14 @@ impl Store {
         }
     }
 
+    fn full_stripe(&self) -> usize {
+        let k = self.options.code.shape().k;
+        k * block_bytes(k)
+    }
+
     /// User data of a full stripe of one file: what is left of it is for the manifest.
     pub fn stripe_bytes(&self) -> usize {
-        self.options.code.shape().k * BLOCK_BYTES - 4096
+        self.full_stripe() - 4096
     }
 
     /// The code of a set.

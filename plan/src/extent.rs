@@ -72,6 +72,16 @@ impl Extent {
     }
 }
 
+/// Whether two extents are the same. Bytes are the same where they are the same in memory: to compare them would cost more than writing one of
+/// them again.
+fn same(a: &Extent, b: &Extent) -> bool {
+    (a.offset, a.length) == (b.offset, b.length)
+        && match (&a.place, &b.place) {
+            (Place::Bytes(a), Place::Bytes(b)) => a.as_ptr() == b.as_ptr(),
+            (a, b) => a == b,
+        }
+}
+
 /// What a change of a file's content does to its extents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
@@ -97,7 +107,8 @@ pub fn edit(old: &[Extent], range: Range<u64>, new: &[Extent]) -> Edit {
     let kept = |offset: u64| result.binary_search_by_key(&offset, |extent| extent.offset).ok().map(|at| &result[at]);
     let remove = old.iter().filter(|extent| kept(extent.offset).is_none()).map(|extent| extent.offset).collect();
     let was = |offset: u64| old.binary_search_by_key(&offset, |extent| extent.offset).ok().map(|at| &old[at]);
-    let put = result.iter().filter(|extent| was(extent.offset) != Some(extent)).cloned().collect();
+    let put =
+        result.iter().filter(|extent| !was(extent.offset).is_some_and(|was| same(was, extent))).cloned().collect();
     Edit { remove, put, released: old.iter().filter_map(|extent| extent.clip(&range)).collect() }
 }
 

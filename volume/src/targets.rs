@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 /// An operation that takes longer counts as failed; it may still happen.
@@ -16,6 +16,8 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const THREADS: usize = 2;
 /// Operations that wait for a thread of a target. Each may hold a stripe in memory.
 const QUEUE: usize = 32;
+/// Threads that serve all targets, for what is too little to wake a thread of each.
+const COURIERS: usize = 2;
 /// How often a full queue is tried again.
 const RETRY: Duration = Duration::from_micros(500);
 /// How long it is believed what room there was, or that there was no answer.
@@ -25,6 +27,7 @@ const SILENCE_LASTS: Duration = Duration::from_secs(5);
 const COMPLAINT: Duration = Duration::from_secs(30);
 
 type Job = Box<dyn FnOnce(&dyn Target) + Send>;
+type Errand = Box<dyn FnOnce() + Send>;
 type Warn = Box<dyn Fn(&str) + Send + Sync>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,6 +82,7 @@ pub struct Targets {
     entries: RwLock<BTreeMap<TargetId, Arc<Entry>>>,
     deadline: Duration,
     warn: RwLock<Option<Warn>>,
+    couriers: OnceLock<SyncSender<Errand>>,
     pub(crate) headers: Headers,
 }
 
@@ -147,7 +151,13 @@ impl Targets {
 
     /// None yet. An operation that takes longer than `deadline` counts as failed.
     pub fn with_deadline(deadline: Duration) -> Self {
-        Self { entries: RwLock::default(), deadline, warn: RwLock::default(), headers: Headers::default() }
+        Self {
+            entries: RwLock::default(),
+            deadline,
+            warn: RwLock::default(),
+            couriers: OnceLock::new(),
+            headers: Headers::default(),
+        }
     }
 
     /// Has `warn` called, with one line, when a target begins to fail, and from time to time while it goes on.
@@ -187,8 +197,7 @@ impl Targets {
     /// The last failure of a target that still counts.
     pub fn error(&self, id: TargetId) -> Option<String> {
         let entry = self.entry(id)?;
-        let error = lock(&entry.error).clone();
-        error
+        lock(&entry.error).clone()
     }
 
     /// Whether a target is there: it may have chunks.
@@ -216,7 +225,8 @@ impl Targets {
         }
         let mut batch = Batch::new();
         batch.run(self, 0, id, |target| target.space());
-        let found = batch.collect(self.deadline).pop().map_or(Err(io::ErrorKind::TimedOut.into()), |(_, _, found)| found);
+        let found =
+            batch.collect(self.deadline).pop().map_or(Err(io::ErrorKind::TimedOut.into()), |(_, _, found)| found);
         *known = match &found {
             Ok(space) => Some((Instant::now(), Some(*space))),
             Err(why) if why.kind() == io::ErrorKind::TimedOut => Some((Instant::now(), None)),
@@ -287,6 +297,113 @@ impl Targets {
     }
 }
 
+/// How far a courier is.
+#[derive(Debug)]
+struct Progress<T> {
+    begun: bool,
+    done: Vec<io::Result<T>>,
+    finished: bool,
+    /// Nobody waits any more: what is left is done by others.
+    abandoned: bool,
+}
+
+impl Targets {
+    fn couriers(&self) -> &SyncSender<Errand> {
+        self.couriers.get_or_init(|| {
+            let (errands, queue) = sync_channel::<Errand>(COURIERS);
+            let queue = Arc::new(Mutex::new(queue));
+            for _ in 0..COURIERS {
+                let queue = queue.clone();
+                std::thread::spawn(move || {
+                    loop {
+                        let errand = lock(&queue).recv();
+                        let Ok(errand) = errand else { return };
+                        errand();
+                    }
+                });
+            }
+            errands
+        })
+    }
+
+    /// Has a short operation done on one target after the other, all by one thread: where each takes microseconds, waking a thread for each of them would
+    /// cost more than they do. What a target that hangs keeps from being done in time is done by the threads of the others.
+    /// Failures are recorded with their targets.
+    pub(crate) fn one_by_one<T: Send + 'static>(
+        &self,
+        places: &[(usize, TargetId)],
+        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let operation = Arc::new(operation);
+        let steps: Option<Vec<(usize, Arc<dyn Target>)>> = {
+            let entries = self.entries();
+            let healthy = |id: &TargetId| entries.get(id).filter(|entry| lock(&entry.error).is_none());
+            places.iter().map(|(key, id)| healthy(id).map(|entry| (*key, entry.target.clone()))).collect()
+        };
+        let mut done = steps.map_or_else(Vec::new, |steps| self.send_courier(steps, &operation));
+        let late = done.len();
+        let mut all: Vec<(usize, TargetId, io::Result<T>)> =
+            places.iter().zip(done.drain(..)).map(|(&(key, id), result)| (key, id, result)).collect();
+        for (_, id, result) in &all {
+            if let Err(error) = result {
+                self.failed(*id, error);
+            }
+        }
+        let mut batch = Batch::new();
+        for &(key, id) in &places[late..] {
+            let operation = operation.clone();
+            batch.run(self, key, id, move |target| operation(key, target));
+        }
+        all.extend(batch.wait(self));
+        all
+    }
+
+    /// What a courier did of these steps in time; the last of it may be the one that it still tries.
+    fn send_courier<T: Send + 'static>(
+        &self,
+        steps: Vec<(usize, Arc<dyn Target>)>,
+        operation: &Arc<impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static>,
+    ) -> Vec<io::Result<T>> {
+        let count = steps.len();
+        let progress = Progress { begun: false, done: Vec::with_capacity(count), finished: false, abandoned: false };
+        let shared = Arc::new((Mutex::new(progress), Condvar::new()));
+        let (his, operation) = (shared.clone(), operation.clone());
+        let errand = Box::new(move || {
+            let (progress, finished) = &*his;
+            lock(progress).begun = true;
+            for (key, target) in steps {
+                if lock(progress).abandoned {
+                    return;
+                }
+                let result = operation(key, &*target);
+                lock(progress).done.push(result);
+            }
+            // What it holds must be free when the caller goes on.
+            drop(operation);
+            lock(progress).finished = true;
+            finished.notify_one();
+        });
+        if self.couriers().try_send(errand).is_err() {
+            return Vec::new();
+        }
+        let begun = Instant::now();
+        let (progress, finished) = &*shared;
+        let mut progress = lock(progress);
+        while !progress.finished {
+            let left = self.deadline.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                progress.abandoned = true;
+                if progress.begun && progress.done.len() < count {
+                    progress.done.push(Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")));
+                }
+                break;
+            }
+            progress = finished.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::take(&mut progress.done)
+    }
+}
+
 impl std::fmt::Debug for Targets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map().entries(self.entries().iter().map(|(id, entry)| (id.0, &entry.target))).finish()
@@ -297,14 +414,7 @@ impl<T: Send + 'static> Batch<T> {
     /// No operations yet.
     pub fn new() -> Self {
         let (send, results) = channel();
-        Self {
-            send,
-            results,
-            refused: Vec::new(),
-            waiting: BTreeMap::new(),
-            done: Vec::new(),
-            begun: Instant::now(),
-        }
+        Self { send, results, refused: Vec::new(), waiting: BTreeMap::new(), done: Vec::new(), begun: Instant::now() }
     }
 
     /// Has an operation done by a thread of a target. `key` tells it from the others.

@@ -264,10 +264,10 @@ mod tests {
     #[test]
     fn the_bytes_of_version_1_stay() {
         let record = header().encode();
-        assert_eq!((record.len(), crc64(&record)), (128, 0), "{:#x}", crc64(&record));
+        assert_eq!((record.len(), crc64(&record)), (128, 0xd263_1f99_120c_8325), "{:#x}", crc64(&record));
         let bytes = chunk().encode();
-        assert_eq!((bytes[48], bytes[56], bytes[62], &bytes[64..70]), (3, 2, 4 + 2, &b"rs:4+2"[..]));
-        assert_eq!(crc64(&bytes), 0, "{:#x}", crc64(&bytes));
+        assert_eq!((bytes[48], bytes[56], bytes[62], &bytes[64..70]), (3, 2, 6, &b"rs:4+2"[..]));
+        assert_eq!(crc64(&bytes), 0x0cef_cfc4_d490_91bd, "{:#x}", crc64(&bytes));
     }
 
     #[test]

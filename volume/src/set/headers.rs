@@ -38,7 +38,7 @@ impl Shard {
 
 impl Headers {
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        let number = (key.1 as usize ^ key.2 as usize / 64 ^ usize::from(key.3)) % SHARDS;
+        let number = (key.1 as usize ^ (key.2 as usize / 64) ^ usize::from(key.3)) % SHARDS;
         self.0[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

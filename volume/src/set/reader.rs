@@ -50,6 +50,8 @@ pub(super) struct StripeAt<'a> {
     pub layout: &'a SetLayout,
     pub record: u32,
     pub block: u32,
+    /// Headers that are remembered are not believed: for who looks whether all is well.
+    pub fresh: bool,
 }
 
 /// What is to be read of a chunk.
@@ -124,9 +126,13 @@ impl<'a> StripeAt<'a> {
         Ok(header)
     }
 
+    fn remembered(&self, position: usize) -> Option<Arc<StripeHeader>> {
+        if self.fresh { None } else { self.targets.headers.get(&self.key(position)) }
+    }
+
     /// The record header of a position, if no device must be asked for it.
     fn header_at_hand(&self, position: usize) -> Option<Arc<StripeHeader>> {
-        if let Some(header) = self.targets.headers.get(&self.key(position)) {
+        if let Some(header) = self.remembered(position) {
             return Some(header);
         }
         let target = self.targets.get(self.layout.places[position]?)?;
@@ -171,7 +177,12 @@ impl<'a> StripeAt<'a> {
     }
 
     /// Has granules read by the threads of their targets. Returns what did not fit a header that was remembered.
-    fn ask(&self, asked: Vec<(usize, Range<usize>)>, remembered: bool, found: &mut Found) -> Vec<(usize, Range<usize>)> {
+    fn ask(
+        &self,
+        asked: Vec<(usize, Range<usize>)>,
+        remembered: bool,
+        found: &mut Found,
+    ) -> Vec<(usize, Range<usize>)> {
         let mut doubted = Vec::new();
         let mut sent = BTreeMap::new();
         let mut batch = Batch::new();
@@ -184,7 +195,7 @@ impl<'a> StripeAt<'a> {
                 found.insert(position, Err(BlockState::Unreachable(format!("target {} is not there", id.0))));
                 continue;
             }
-            let header = if remembered { self.targets.headers.get(&self.key(position)) } else { None };
+            let header = if remembered { self.remembered(position) } else { None };
             let ask = Ask {
                 file: self.layout.file(position),
                 record: u64::from(self.record),
@@ -317,8 +328,9 @@ impl<'a> StripeAt<'a> {
         let wanted: Vec<usize> = parts.iter().map(|part| part.block).collect();
         let mut found = Found::new();
         loop {
-            let usable =
-                |position: &usize| !bad.contains_key(position) && !(code.systematic() && wanted.contains(position));
+            // What is wanted of a systematic code is not among the sources, whether it is sound or not.
+            let is_wanted = |position: &usize| code.systematic() && wanted.contains(position);
+            let usable = |position: &usize| !bad.contains_key(position) && !is_wanted(position);
             let have: Vec<usize> = (0..self.layout.blocks()).filter(usable).collect();
             let repair = if code.systematic() { code.repair(&wanted, &have) } else { code.read(&wanted, &have) };
             let repair = repair.map_err(|why| self.too_degraded(why))?;
@@ -326,7 +338,8 @@ impl<'a> StripeAt<'a> {
             let new: Vec<usize> = needed.iter().copied().filter(|position| !found.contains_key(position)).collect();
             found.extend(self.granules(&new, &range));
             self.outvote(&mut found);
-            let failed = found.iter().filter_map(|(&position, block)| Some((position, block.as_ref().err()?.to_string())));
+            let failed =
+                found.iter().filter_map(|(&position, block)| Some((position, block.as_ref().err()?.to_string())));
             bad.extend(failed);
             let sources = needed.iter().map(|position| found[position].as_ref().ok().map(|block| &block.bytes[..]));
             let Some(sources) = sources.collect::<Option<Vec<&[u8]>>>() else { continue };
@@ -353,7 +366,7 @@ fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
 /// # Errors
 /// `TooDegraded` when too little is left to make it; nothing unverified is handed up.
 pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -> Result<ReadReport> {
-    let stripe = StripeAt { targets, layout, record: span.record, block: span.block };
+    let stripe = StripeAt { targets, layout, record: span.record, block: span.block, fresh: false };
     let begin = span.start as usize;
     if begin + out.len() > span.block as usize * layout.code.shape().k || layout.places.len() != layout.blocks() {
         return Err(Error::Invalid(format!("a span of chunk set {} is longer than its stripe", span.set)));
@@ -374,7 +387,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
 /// # Errors
 /// `TooDegraded` when too little is left to read it.
 pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> Result<Vec<u8>> {
-    let stripe = StripeAt { targets, layout, record, block };
+    let stripe = StripeAt { targets, layout, record, block, fresh: false };
     let all: Vec<usize> = (0..layout.blocks()).collect();
     let mut found = stripe.granules(&all, &(0..0));
     stripe.outvote(&mut found);

@@ -3,9 +3,9 @@
 use super::SetLayout;
 use super::reader::{Found, StripeAt};
 use super::writer::chunk_headers;
-use crate::format::{GRANULE_BYTES, StripeHeader};
+use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, StripeHeader, Timestamp};
 use crate::target::TargetFile;
-use crate::targets::Targets;
+use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ fn make(
         Error::io(operation, std::path::Path::new(&format!("a chunk on target {}", id.0)))(why)
     };
     let target = |id: TargetId| targets.get(id).ok_or_else(|| Error::NotFound(format!("target {} is not there", id.0)));
-    let headers = chunk_headers(layout);
+    let headers = chunk_headers(layout, created(targets, layout));
     for &(position, id) in wanted {
         let (target, file) = (target(id)?, new_chunk(layout, position));
         target.remove(file).map_err(|why| failed(id, "remove", why))?;
@@ -72,7 +72,7 @@ fn make(
     let mut report = RebuildReport::default();
     for &(record, block) in stripes {
         control.check()?;
-        let stripe = StripeAt { targets, layout, record, block };
+        let stripe = StripeAt { targets, layout, record, block, fresh: true };
         for (&(position, id), (header, bytes)) in wanted.iter().zip(blocks(&stripe, wanted, &mut report)?) {
             let padding = vec![0; bytes.len().next_multiple_of(64) - bytes.len()];
             let header = header.encode();
@@ -93,6 +93,22 @@ fn make(
             .map_err(|why| failed(id, "rename", why))?;
     }
     Ok(report)
+}
+
+/// When the set was begun, as its chunks say.
+fn created(targets: &Targets, layout: &SetLayout) -> Timestamp {
+    let mut batch = Batch::new();
+    for (position, id) in layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?))) {
+        let (volume, file) = (layout.volume, layout.file(position));
+        batch.run(targets, position, id, move |target| {
+            let mut bytes = vec![0; CHUNK_HEADER_BYTES];
+            let length = target.read(file, 0, &mut bytes).unwrap_or(0);
+            let header = ChunkHeader::decode(&bytes[..length]).ok().filter(|header| header.volume == volume);
+            Ok(header.map(|header| header.created))
+        });
+    }
+    let found = batch.wait(targets).into_iter().filter_map(|(_, _, created)| created.ok().flatten());
+    found.min().unwrap_or_else(Timestamp::now)
 }
 
 /// The wanted blocks of a stripe with their record headers.
@@ -118,11 +134,8 @@ fn blocks(stripe: &StripeAt, wanted: &[Wanted], report: &mut RebuildReport) -> R
         let mut outputs = vec![vec![0; length]; lost.len()];
         repair.run(&sources, &mut outputs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
         made.extend(lost.iter().copied().zip(outputs));
-        let count = if witness(stripe, &needed, &mut found, &made)? {
-            &mut report.witnessed
-        } else {
-            &mut report.unwitnessed
-        };
+        let count =
+            if witness(stripe, &needed, &mut found, &made)? { &mut report.witnessed } else { &mut report.unwitnessed };
         *count += lost.len() as u64;
         break;
     }

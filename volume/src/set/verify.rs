@@ -44,7 +44,7 @@ pub struct StripeReport {
 
 /// Reads all of a stripe and checks every block against its checksums and all against each other.
 pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> StripeReport {
-    let stripe = StripeAt { targets, layout, record, block };
+    let stripe = StripeAt { targets, layout, record, block, fresh: true };
     let length = block as usize;
     let all: Vec<usize> = (0..layout.places.len()).collect();
     let mut found = stripe.granules(&all, &(0..length));

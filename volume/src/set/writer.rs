@@ -1,10 +1,12 @@
 //! Writing stripes: coded and checksummed in one pass, sent to all targets at once.
 
 use super::{SetLayout, geometry};
-use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, StripeHeader, Timestamp};
+use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
+use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use ec::Code;
+use plan::TargetId;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
 const SLACK: usize = 64 << 10;
+/// Shorter blocks are written by one thread, one after the other; longer ones by all targets at the same time.
+const SMALL_BLOCK: usize = 16 << 10;
 
 /// Room for a stripe: the user data first, then what is made of it.
 #[derive(Debug)]
@@ -129,6 +133,25 @@ impl Encoded {
             None => &self.buffer.data[position * self.block..(position + 1) * self.block],
         }
     }
+
+    /// Writes the record of a position, and the chunk's header if it is the first.
+    fn write(
+        &self,
+        position: usize,
+        first_coded: usize,
+        target: &dyn Target,
+        file: TargetFile,
+        record: u32,
+    ) -> io::Result<()> {
+        const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
+        let block = self.block(position, first_coded);
+        let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
+        let (chunk, offset) = match &self.chunk_headers {
+            Some(headers) => (&headers[position][..], 0),
+            None => (&[][..], u64::from(record)),
+        };
+        target.write(file, offset, &[chunk, &self.headers[position], block, padding].map(IoSlice::new))
+    }
 }
 
 impl SetWriter {
@@ -153,6 +176,20 @@ impl SetWriter {
             appended: AtomicU64::new(0),
             synced: Mutex::new(0),
         }
+    }
+
+    /// Goes on with a chunk set that has stripes, behind the last of which `next_record` is. What is written there is lost.
+    pub fn resume(
+        targets: Arc<Targets>,
+        pool: Arc<BufferPool>,
+        layout: SetLayout,
+        chunk_bytes: u32,
+        spare: usize,
+        next_record: u32,
+    ) -> Self {
+        let mut writer = Self::create(targets, pool, layout, chunk_bytes, spare);
+        writer.next = Mutex::new(next_record.max(CHUNK_HEADER_BYTES as u32).next_multiple_of(RECORD_ALIGNMENT as u32));
+        writer
     }
 
     /// Where its chunks are.
@@ -254,31 +291,44 @@ impl SetWriter {
         let headers = headers.collect();
         // The first stripe brings the headers of the chunks along.
         let first = record as usize == CHUNK_HEADER_BYTES;
-        Encoded { chunk_headers: first.then(|| chunk_headers(&self.layout)), headers, buffer, block }
+        Encoded { chunk_headers: first.then(|| chunk_headers(&self.layout, Timestamp::now())), headers, buffer, block }
     }
 
     /// Writes to all positions; returns those that do not have it.
     fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Vec<usize>> {
         let first_coded = self.layout.code.coded().start;
         let mut missing = self.failed().clone();
-        let mut batch = Batch::new();
-        for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
-            let Some(target) = self.layout.places[position] else { continue };
-            let (encoded, file) = (encoded.clone(), self.layout.file(position));
-            batch.run(&self.targets, position, target, move |target| {
-                const ZEROES: [u8; 64] = [0; 64];
-                let block = encoded.block(position, first_coded);
-                let padding = &ZEROES[..block.len().next_multiple_of(64) - block.len()];
-                let (chunk, offset) = match &encoded.chunk_headers {
-                    Some(headers) => (&headers[position][..], 0),
-                    None => (&[][..], u64::from(record)),
-                };
-                let parts = [chunk, &encoded.headers[position], block, padding].map(IoSlice::new);
-                target.write(file, offset, &parts)
-            });
-        }
+        let layout = &self.layout;
+        let there =
+            |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
+        let places: Vec<(usize, TargetId)> = (0..layout.blocks()).filter_map(there).collect();
+        let done = if encoded.block <= SMALL_BLOCK {
+            let (encoded, set) = (encoded.clone(), layout.set);
+            let write = move |position, target: &dyn Target| {
+                encoded.write(
+                    position,
+                    first_coded,
+                    target,
+                    TargetFile::Chunk { set, position: position as u16 },
+                    record,
+                )
+            };
+            self.targets.one_by_one(&places, write)
+        } else {
+            let mut batch = Batch::new();
+            for (position, id) in places {
+                let (encoded, file) = (encoded.clone(), layout.file(position));
+                batch.run(&self.targets, position, id, move |target| {
+                    encoded.write(position, first_coded, target, file, record)
+                });
+            }
+            batch.wait(&self.targets)
+        };
         let mut full = false;
-        for (position, _, result) in batch.wait(&self.targets) {
+        for (position, id, result) in done {
+            if result.is_ok() {
+                self.targets.count_written(id, encoded.headers[position].len() + encoded.block);
+            }
             if let Err(error) = result {
                 full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
                 missing.insert(position);
@@ -302,7 +352,7 @@ impl SetWriter {
     /// Returns when all stripes that were written before are durable; says which positions are not.
     ///
     /// # Errors
-    /// When they are durable on too few targets.
+    /// When they are durable on fewer targets than it takes to read them.
     pub fn sync(&self) -> Result<Vec<usize>> {
         let wanted = self.appended.load(Ordering::Acquire);
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -323,7 +373,8 @@ impl SetWriter {
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);
-        if have < self.need {
+        // Unlike an append, which can go to other targets, this cannot be done elsewhere: what can be read is not given up.
+        if have < self.layout.code.shape().k {
             return Err(self.too_few(have, false));
         }
         *synced = wanted;
@@ -332,7 +383,7 @@ impl SetWriter {
 }
 
 /// The headers of the chunks of a set, by position.
-pub(super) fn chunk_headers(layout: &SetLayout) -> Vec<Vec<u8>> {
+pub(super) fn chunk_headers(layout: &SetLayout, created: Timestamp) -> Vec<Vec<u8>> {
     let shape = layout.code.shape();
     let header = |position: usize| ChunkHeader {
         volume: layout.volume,
@@ -341,7 +392,7 @@ pub(super) fn chunk_headers(layout: &SetLayout) -> Vec<Vec<u8>> {
         shape: (shape.k as u16, shape.m as u16),
         code: layout.code.spec().to_string(),
         unit: layout.code.unit() as u32,
-        created: Timestamp::now(),
+        created,
     };
     (0..shape.blocks()).map(|position| header(position).encode()).collect()
 }

@@ -46,7 +46,8 @@ pub fn conformance(target: &dyn Target) {
 
 fn missing_files(target: &dyn Target, file: TargetFile) {
     assert_eq!(target.list().expect("list"), [], "the target is empty");
-    let missing = |result: std::io::Result<()>| result.expect_err("there is no such file").kind() == ErrorKind::NotFound;
+    let missing =
+        |result: std::io::Result<()>| result.expect_err("there is no such file").kind() == ErrorKind::NotFound;
     assert!(missing(target.read(file, 0, &mut [0; 9]).map(|_| ())));
     assert!(missing(target.read(file, 0, &mut []).map(|_| ())));
     assert!(target.read_cached(file, 0, &mut [0; 9]).is_none());
@@ -166,7 +167,10 @@ mod tests {
         let disk = Disk::format(&place.0).unwrap();
         disk.write(TargetFile::Label, 0, &[IoSlice::new(b"label")]).unwrap();
         let refused = Disk::format(&place.0).unwrap_err();
-        assert!(matches!(&refused, Error::Conflict { what, .. } if what.contains("target of a volume already")), "{refused}");
+        assert!(
+            matches!(&refused, Error::Conflict { what, .. } if what.contains("target of a volume already")),
+            "{refused}"
+        );
         let other = Temporary::new();
         std::fs::create_dir_all(other.0.join("lost+found")).unwrap();
         std::fs::write(other.0.join("letter.txt"), "x").unwrap();

@@ -209,10 +209,12 @@ impl Target for Disk {
     }
 
     fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        let open = self.files().get(&file).cloned()?;
+        // Whoever has the lock may be waiting for a directory that hangs.
+        let open = self.open.try_lock().ok()?.get(&file).cloned()?;
         open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let wanted = into.len();
-        let read = rustix::io::preadv2(&open.file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT).ok()?;
+        let read =
+            rustix::io::preadv2(&open.file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT).ok()?;
         // Less may be the end of the file, or of what is in memory.
         (read == wanted).then_some(read)
     }
@@ -285,6 +287,13 @@ impl Target for Disk {
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         let mut found = Vec::new();
+        for file in [TargetFile::Label, TargetFile::NewLabel] {
+            match rustix::fs::statat(&self.directory, name_of(file), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => found.push((file, stat.st_size as u64)),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         let below = (0..=u8::MAX).map(|number| format!("{CHUNKS}/{number:02x}"));
         for directory in below.chain([JOURNAL.into(), SNAPSHOTS.into()]) {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -81,6 +81,13 @@ impl Target for Faulty {
         Ok(length)
     }
 
+    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
+        let faults = self.faults();
+        let faulty = faults.dead || !faults.delay.is_zero() || !faults.flipped.is_empty();
+        drop(faults);
+        if faulty { None } else { self.inner.read_cached(file, offset, into) }
+    }
+
     fn sync(&self, file: TargetFile) -> io::Result<()> {
         if self.pass()?.unsynced {
             return Err(Errno::IO.into());

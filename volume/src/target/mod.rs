@@ -25,6 +25,6 @@ pub use names::{FileName, fragment_file_name, stem};
 pub use port::{Space, Target, TargetFile};
 pub(crate) use regular::open_regular;
 pub use temporary::Temporary;
-pub use traced::{Cost, Trace, Traced};
 pub(crate) use temporary::rename_new;
+pub use traced::{Cost, Trace, Traced};
 pub(crate) use vectored::{read_at, write_at};

@@ -1,0 +1,137 @@
+//! Compaction: what is left of sparse chunk sets is written anew, so that the sets can be deleted and their room is really given back.
+//!
+//! Punching holes gives most of the room back at once; compaction is for the rest: what holes cannot give back, and the chunks themselves, of which there
+//! would be ever more.
+
+use crate::manifest;
+use crate::{Error, FileSystem, Result};
+use meta::{ContentEdit, Resize};
+use plan::{Extent, Place};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A sealed set of which less than this share is referred to, in percent, is worth writing anew.
+const SPARSE: u64 = 40;
+
+/// Sets that lost stripes and may be sparse by now, and sets that cannot be compacted.
+#[derive(Debug, Default)]
+pub(crate) struct Compactor {
+    suspects: Mutex<BTreeSet<u64>>,
+    stuck: Mutex<BTreeSet<u64>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Compactor {
+    /// A set lost stripes.
+    pub fn suspect(&self, set: u64) {
+        if !lock(&self.stuck).contains(&set) {
+            lock(&self.suspects).insert(set);
+        }
+    }
+
+    fn next(&self) -> Option<u64> {
+        lock(&self.suspects).pop_first()
+    }
+}
+
+impl FileSystem {
+    /// Compacts one of the sets that need it, if any does. Returns whether it did.
+    pub(crate) fn compact_one(&self) -> Result<bool> {
+        while let Some(set) = self.compactor.next() {
+            match self.meta.set(set) {
+                Ok(record) if record.sealed && !self.store.is_in_use(set) => {}
+                Ok(_) | Err(meta::Error::NotFound) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if !self.is_sparse(set)? {
+                continue;
+            }
+            self.compact(set)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Compacts all sets that need it: for who asks for room now, and does not want to wait.
+    ///
+    /// # Errors
+    /// When something cannot be read or written; what was done stays done.
+    pub fn compact_all(&self) -> Result<()> {
+        self.writable()?;
+        self.store.seal_open()?;
+        self.sync_all()?;
+        self.collect(true)?;
+        let mut sets = Vec::new();
+        self.each_set(|set, _| {
+            sets.push(set);
+            Ok(())
+        })?;
+        sets.into_iter().for_each(|set| self.compactor.suspect(set));
+        while self.compact_one()? {}
+        self.collect(true)
+    }
+
+    /// Whether little of a set is referred to.
+    fn is_sparse(&self, set: u64) -> Result<bool> {
+        let record = self.meta.set(set)?;
+        let layout = self.store.layout(set)?;
+        let header = volume::format::CHUNK_HEADER_BYTES as u64;
+        let length = u64::from(record.length).saturating_sub(header) * layout.code.shape().k as u64;
+        let live: i64 = self.meta.stripes(set)?.iter().map(|(_, stripe)| stripe.live).sum();
+        Ok(u64::try_from(live).unwrap_or(0) * 100 < length * SPARSE)
+    }
+
+    /// Writes what is referred to of a set into other sets. When nothing refers to it any more, the collector deletes it.
+    fn compact(&self, set: u64) -> Result<()> {
+        let layout = self.store.layout(set)?;
+        let mut files = BTreeSet::new();
+        for (record, stripe) in self.meta.stripes(set)?.into_iter().filter(|(_, stripe)| stripe.live > 0) {
+            let manifest = volume::read_manifest(&self.store.targets, &layout, record, stripe.block)?;
+            files.extend(manifest::decode(&manifest).into_iter().flatten().map(|piece| piece.ino));
+            files.extend(self.meta.shared_by(set, record)?);
+        }
+        for ino in files {
+            match self.move_out(ino, set) {
+                Ok(()) | Err(Error::Stale | Error::Meta(meta::Error::NotFound)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0) {
+            // Somebody refers to it whom its manifests do not name; it stays as it is.
+            lock(&self.compactor.stuck).insert(set);
+        }
+        Ok(())
+    }
+
+    /// Writes what a file has in a set into other sets.
+    fn move_out(&self, ino: u64, set: u64) -> Result<()> {
+        let in_set = |extent: &Extent| matches!(extent.place, Place::Stripe(span) if span.set == set);
+        self.restripe(ino, in_set)
+    }
+
+    /// Writes some of the extents of a file into new stripes.
+    pub(crate) fn restripe(&self, ino: u64, which: impl Fn(&Extent) -> bool) -> Result<()> {
+        let file = self.table.enter(ino);
+        let result = (|| {
+            let _one_at_a_time = file.content();
+            let size = self.sized(&file)?.buffer.size.unwrap_or(0);
+            let mut extents = self.meta.extents(ino, 0..size)?;
+            extents.retain(which);
+            let moved = self.store_extents(ino, &extents)?;
+            if moved.is_empty() {
+                return Ok(());
+            }
+            self.store.sync()?;
+            let ranges = moved.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
+            let edit = ContentEdit { ranges, resize: Resize::Keep, modified: None };
+            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+            self.collector.add(dead, seq);
+            Ok(())
+        })();
+        self.table.leave(file);
+        result
+    }
+}
