@@ -85,7 +85,13 @@ impl Background {
 fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
     loop {
         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let (Ok((file, taken)), Some(fs)) = (job, fs.upgrade()) else { return };
+        let Ok((file, taken)) = job else { return };
+        let Some(fs) = fs.upgrade() else {
+            // It is being dropped, and commits what is dirty then.
+            taken.iter().for_each(|piece| file.state().buffer.written(piece, None));
+            file.arrived();
+            continue;
+        };
         if let Err(error) = fs.store_pieces(&file, taken) {
             file.state().failed = Some(error.to_string());
         }
@@ -125,6 +131,7 @@ impl FileSystem {
             let files = self.table.all();
             let done = self.flush(&files);
             files.into_iter().for_each(|file| self.table.leave(file));
+            self.memory.note(&done);
             self.warn(done);
         }
         let done = self.commit_all(Instant::now().checked_sub(COMMIT_AFTER));

@@ -214,6 +214,11 @@ impl Buffer {
         self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_))).cloned().collect()
     }
 
+    /// The stripes that have pending extents.
+    pub fn stripes(&self) -> impl Iterator<Item = Span> {
+        self.pending.iter().filter_map(|extent| if let Place::Stripe(span) = extent.place { Some(span) } else { None })
+    }
+
     /// Forgets pending extents that a transaction names now, as far as they are still the same.
     pub fn committed(&mut self, extents: &[Extent]) {
         for extent in extents {

@@ -2,11 +2,11 @@
 //! dropped, and data that waits in the metadata is moved into stripes.
 
 use crate::manifest::{self, Piece};
-use crate::store::Stored;
+use crate::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
-use meta::{ContentEdit, DeadStripe, Resize, Seq};
+use meta::{DeadStripe, Seq};
 use plan::{Extent, Place, Span};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use volume::target::TargetFile;
@@ -23,6 +23,8 @@ const INLINE_ENOUGH: u64 = 4 << 20;
 pub(crate) struct Collector {
     dead: Mutex<VecDeque<(Instant, Seq, DeadStripe)>>,
     orphans: Mutex<Vec<u64>>,
+    /// Sets that were in use when they were looked at: they are empty, maybe, when they no longer are.
+    busy: Mutex<BTreeSet<u64>>,
 }
 
 /// Files with data in the metadata that belongs in stripes.
@@ -95,12 +97,26 @@ impl FileSystem {
             let (dead, seq) = self.meta.drop_orphan(ino)?;
             self.collector.add(dead, seq);
         }
+        // What was written to a set and given up before its commit is in no transaction: it is looked at when it is full.
+        let mut busy = std::mem::take(&mut *lock(&self.collector.busy));
+        busy.extend(self.store.take_sealed());
+        for set in busy {
+            if !self.delete_if_empty(set)? {
+                self.compactor.suspect(set);
+            }
+        }
         let due = self.collector.due(all);
         let Some(last) = due.iter().map(|(seq, _)| *seq).max() else { return Ok(()) };
         // What is given back must not be referred to by what a crash brings back.
         self.meta.sync(last)?;
         let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
-        for (_, dead) in due {
+        // A stripe may have pieces of other files that are not committed yet.
+        let uncommitted = self.table.uncommitted();
+        for (seq, dead) in due {
+            if uncommitted.contains_key(&(dead.set, dead.record)) {
+                self.collector.add(vec![dead], seq);
+                continue;
+            }
             let (forgotten, _) = self.meta.forget_stripe(dead)?;
             if forgotten {
                 sets.entry(dead.set).or_default().push(dead);
@@ -116,7 +132,7 @@ impl FileSystem {
     /// Punches stripes out of the chunks of a set, or deletes the chunks when the set has no others.
     fn give_back(&self, set: u64, mut dead: Vec<DeadStripe>) -> Result<()> {
         let layout = self.store.layout(set)?;
-        if self.meta.set(set)?.sealed && self.delete_if_empty(set)? {
+        if self.delete_if_empty(set)? {
             return Ok(());
         }
         dead.sort_unstable();
@@ -146,7 +162,8 @@ impl FileSystem {
             layout => layout?,
         };
         // A stripe on its way to the metadata has no record there yet.
-        if self.store.is_in_use(set) {
+        if self.store.is_in_use(set) || self.table.uncommitted().keys().any(|(used, _)| *used == set) {
+            lock(&self.collector.busy).insert(set);
             return Ok(false);
         }
         let (forgotten, seq) = self.meta.forget_set(set)?;
@@ -188,8 +205,9 @@ impl FileSystem {
 
 impl FileSystem {
     /// Writes the bytes of some extents of a file into new stripes; returns the extents as they are there. The caller holds the file's content.
-    pub(crate) fn store_extents(&self, ino: u64, extents: &[Extent]) -> Result<Vec<Extent>> {
-        let mut moved = Vec::with_capacity(extents.len());
+    /// The pins keep these until they are committed.
+    pub(crate) fn store_extents(&self, ino: u64, extents: &[Extent]) -> Result<(Vec<Extent>, Vec<Pin<'_>>)> {
+        let (mut moved, mut pins) = (Vec::with_capacity(extents.len()), Vec::new());
         let mut from = 0;
         while from < extents.len() {
             let mut buffer = self.store.pool.take();
@@ -209,12 +227,13 @@ impl FileSystem {
                 inside.push((extent, start));
                 from += 1;
             }
-            let Stored { set, record, block } = self.store.append(buffer, &manifest::encode(&pieces))?;
+            let (Stored { set, record, block }, pin) = self.store.append(buffer, &manifest::encode(&pieces))?;
+            pins.push(pin);
             moved.extend(inside.into_iter().map(|(extent, start)| Extent {
                 place: Place::Stripe(Span { set, record, block, start }),
                 ..extent.clone()
             }));
         }
-        Ok(moved)
+        Ok((moved, pins))
     }
 }

@@ -120,7 +120,7 @@ impl FileSystem {
             let size = self.sized(&file)?.buffer.size.unwrap_or(0);
             let mut extents = self.meta.extents(ino, 0..size)?;
             extents.retain(which);
-            let moved = self.store_extents(ino, &extents)?;
+            let (moved, _pins) = self.store_extents(ino, &extents)?;
             if moved.is_empty() {
                 return Ok(());
             }

@@ -27,6 +27,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there was no room.
+    pub(crate) fn is_no_space(&self) -> bool {
+        self.errno() == Errno::NOSPC.raw_os_error()
+    }
+
     /// The number that a system call answers with.
     pub fn errno(&self) -> i32 {
         use meta::Error as M;

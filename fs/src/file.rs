@@ -1,7 +1,7 @@
 //! Files that are open or have uncommitted content.
 
 use crate::buffer::Buffer;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Files are found by their number in one of so many tables, each with its own lock.
@@ -83,16 +83,34 @@ impl Table {
     pub fn leave(&self, file: Arc<File>) {
         let mut shard = self.shard(file.ino);
         // This one and the table's: nobody can get another while the shard is locked.
-        if Arc::strong_count(&file) > 2 {
-            return;
-        }
-        let idle = {
+        let last = Arc::strong_count(&file) <= 2;
+        let idle = last && {
             let state = file.state();
             state.openers == 0 && state.failed.is_none() && (state.gone || state.buffer.is_clean())
         };
         if idle {
             shard.remove(&file.ino);
         }
+        // Before the shard is unlocked, so that of two who leave the second one sees that it is the last.
+        drop(file);
+    }
+
+    /// The stripes that buffers refer to and no transaction names yet: set and record, each with the length of its blocks.
+    pub fn uncommitted(&self) -> BTreeMap<(u64, u32), u32> {
+        let mut found = BTreeMap::new();
+        for shard in &self.0 {
+            // Without handles of their own on the files, so that none is kept from leaving.
+            for file in shard.lock().unwrap_or_else(PoisonError::into_inner).values() {
+                found.extend(file.state().buffer.stripes().map(|span| (span.stripe(), span.block)));
+            }
+        }
+        found
+    }
+
+    /// Those of one set.
+    pub fn uncommitted_in(&self, set: u64) -> BTreeMap<u32, u32> {
+        let all = self.uncommitted().into_iter();
+        all.filter(|((of, _), _)| *of == set).map(|((_, record), block)| (record, block)).collect()
     }
 
     /// All files.

@@ -11,11 +11,13 @@ pub(crate) struct Memory {
     used: AtomicU64,
     waiting: Mutex<u32>,
     less: Condvar,
+    /// Why nothing can be written at the moment; whether that is for lack of room.
+    stuck: Mutex<Option<(bool, String)>>,
 }
 
 impl Memory {
     pub fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0), waiting: Mutex::new(0), less: Condvar::new() }
+        Self { limit, used: AtomicU64::new(0), waiting: Mutex::new(0), less: Condvar::new(), stuck: Mutex::default() }
     }
 
     pub fn used(&self) -> u64 {
@@ -44,19 +46,37 @@ impl Memory {
         if after >= before { self.add(after - before) } else { self.subtract(before - after) }
     }
 
+    /// Notes whether dirty data could be written.
+    pub fn note(&self, done: &crate::Result<()>) {
+        let why = done.as_ref().err().map(|error| (error.is_no_space(), error.to_string()));
+        *self.stuck.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
     /// Waits while the limit is exceeded; `hurry` is called now and then to have something written.
-    pub fn wait_for_room(&self, hurry: impl Fn()) {
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub fn wait_for_room(&self, hurry: impl Fn()) -> crate::Result<()> {
         if self.used() <= self.limit {
-            return;
+            return Ok(());
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         *waiting += 1;
         while self.used() > self.limit {
             hurry();
+            let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some((no_space, why)) = stuck {
+                *waiting -= 1;
+                return Err(match no_space {
+                    true => crate::Error::Volume(volume::Error::NoSpace("the volume".into())),
+                    false => crate::Error::Meta(meta::Error::Unavailable(why)),
+                });
+            }
             (waiting, _) =
                 self.less.wait_timeout(waiting, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner);
         }
         *waiting -= 1;
+        Ok(())
     }
 }
 

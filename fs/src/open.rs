@@ -48,14 +48,15 @@ pub struct OpenOptions {
 
 /// What is known of an open volume.
 pub(crate) struct Opened {
-    pub directory: PathBuf,
+    /// The volume directory; None for one on given targets.
+    pub directory: Option<PathBuf>,
     pub label: Mutex<Label>,
     pub read_only: bool,
     pub warn: Option<Box<dyn Fn(&str) + Send + Sync>>,
     /// Targets that were not found, and why.
     pub missing: Mutex<HashMap<TargetId, String>>,
     /// Keeps others from opening it.
-    pub _lock: std::fs::File,
+    pub _lock: Option<std::fs::File>,
 }
 
 impl Opened {
@@ -258,7 +259,7 @@ impl FileSystem {
         let found = find(pointer)?;
         let index: Box<dyn Index> =
             if options.read_only { Box::new(MemoryIndex::default()) } else { Self::index(&directory.join(INDEX))? };
-        Self::open_with(directory, found, index, options, guard)
+        Self::open_with(Some((absolute(directory)?, guard)), found, index, options)
     }
 
     /// The index of the metadata; one that is damaged is made again.
@@ -272,13 +273,38 @@ impl FileSystem {
         }
     }
 
+    /// Makes a volume on targets that the caller has, without a volume directory: for simulators and tests. The labels are not written.
+    ///
+    /// # Errors
+    /// When the label is none, or the metadata cannot be written.
+    pub fn create_on(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) -> Result<()> {
+        begin(label, targets)
+    }
+
+    /// Opens a volume on targets that the caller has, without a volume directory: for simulators and tests. `index` may be empty. Members of the
+    /// label that are not among the targets are missing.
+    ///
+    /// # Errors
+    /// When too few of its targets are there.
+    pub fn open_on(
+        label: Label,
+        targets: Vec<(TargetId, Arc<dyn Target>)>,
+        index: Box<dyn Index>,
+        options: OpenOptions,
+    ) -> Result<Arc<Self>> {
+        let disks: BTreeMap<TargetId, Arc<dyn Target>> = targets.into_iter().collect();
+        let missing = label.members().map(|member| member.id).filter(|id| !disks.contains_key(id));
+        let missing = missing.map(|id| (id, "it was not given".into())).collect();
+        Self::open_with(None, Found { label, disks, missing }, index, options)
+    }
+
     fn open_with(
-        directory: &Path,
+        place: Option<(PathBuf, std::fs::File)>,
         found: Found,
         index: Box<dyn Index>,
         options: OpenOptions,
-        lock: std::fs::File,
     ) -> Result<Arc<Self>> {
+        let (directory, lock) = place.unzip();
         let Found { label, disks, missing } = found;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
@@ -305,7 +331,7 @@ impl FileSystem {
             store.close_target(member.id, true);
         }
         let opened = Opened {
-            directory: absolute(directory)?,
+            directory,
             label: Mutex::new(label),
             read_only: options.read_only,
             warn: options.warn,
@@ -403,6 +429,13 @@ impl FileSystem {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// Drops everything that is not committed, as the death of the process would: for tests. Stripes that were queued for writing may still be written.
+    pub fn abandon(&self) {
+        if !self.closed.swap(true, Ordering::Relaxed) {
+            self.background.stop();
+        }
+    }
+
     /// Commits everything and closes the volume. Whoever still holds it gets errors.
     ///
     /// # Errors
@@ -415,7 +448,11 @@ impl FileSystem {
         let done = if self.volume.read_only {
             Ok(())
         } else {
-            self.sync_all().and_then(|()| self.collect(true)).and_then(|()| self.store.seal_open())
+            self.sync_all()
+                .and_then(|()| self.store.seal_open())
+                .and_then(|()| self.store.sync())
+                .and_then(|()| self.collect(true))
+                .and_then(|()| self.collect(true))
         };
         let closed = self.journal.close().map_err(Error::from);
         done.and(closed)

@@ -39,6 +39,8 @@ impl FileSystem {
         which: impl Fn(&SetRecord, &[u16]) -> Vec<usize>,
     ) -> Result<Repaired> {
         self.writable()?;
+        // What failed once may be whole again; what fails again will be noticed again.
+        self.store.targets.ids().into_iter().for_each(|id| self.store.targets.forgive(id));
         // The open set goes on changing: it is sealed, so that nothing is left out.
         self.store.seal_open()?;
         self.sync_all()?;
@@ -79,7 +81,13 @@ impl FileSystem {
         if self.meta.stripes(set)?.is_empty() && self.delete_if_empty(set)? {
             return Ok(());
         }
-        let stripes: Vec<(u32, u32)> = self.meta.stripes(set)?.iter().map(|(r, s)| (*r, s.block)).collect();
+        // What is being written stays in the queue; a set that is full or given up has what is not committed yet, too.
+        if self.store.is_being_written(set) {
+            return Ok(());
+        }
+        let mut stripes: BTreeMap<u32, u32> = self.table.uncommitted_in(set);
+        stripes.extend(self.meta.stripes(set)?.iter().map(|(record, stripe)| (*record, stripe.block)));
+        let stripes: Vec<(u32, u32)> = stripes.into_iter().collect();
         let need = stripes.last().map_or(0, |&(record, block)| volume::record_range(record, block).end);
         let destinations = destinations(degraded, &self.store.candidates(), need);
         let (mut wanted, mut homeless) = (Vec::new(), 0);

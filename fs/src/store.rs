@@ -39,6 +39,24 @@ pub(crate) fn block_bytes(k: usize) -> usize {
     (STRIPE_BYTES / k).clamp(64 << 10, 1 << 20).next_multiple_of(4096)
 }
 
+/// Keeps a set while a stripe of it is on its way to a buffer or to the metadata, and neither tells of it yet.
+pub(crate) struct Pin<'a> {
+    store: &'a Store,
+    set: u64,
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let mut pinned = lock(&self.store.pinned);
+        if let Some(count) = pinned.get_mut(&self.set) {
+            *count -= 1;
+            if *count == 0 {
+                pinned.remove(&self.set);
+            }
+        }
+    }
+}
+
 /// The chunk sets of a volume.
 pub(crate) struct Store {
     pub targets: Arc<Targets>,
@@ -49,6 +67,10 @@ pub(crate) struct Store {
     open: Mutex<Option<Arc<SetWriter>>>,
     /// Sets that may have stripes that are not durable.
     unsynced: Mutex<Vec<Arc<SetWriter>>>,
+    /// Sets that were sealed since the last call of `take_sealed`.
+    sealed: Mutex<Vec<u64>>,
+    /// Sets that stripes are being written to, and how many.
+    pinned: Mutex<HashMap<u64, usize>>,
     layouts: RwLock<HashMap<u64, Arc<SetLayout>>>,
     codes: Mutex<HashMap<String, Arc<dyn Code>>>,
     /// Targets that new sets do not go to.
@@ -72,6 +94,8 @@ impl Store {
             options,
             open: Mutex::default(),
             unsynced: Mutex::default(),
+            sealed: Mutex::default(),
+            pinned: Mutex::default(),
             layouts: RwLock::default(),
             codes: Mutex::default(),
             closed: Mutex::default(),
@@ -143,12 +167,12 @@ impl Store {
         let _ = self.seal_open();
     }
 
-    /// Writes a stripe; `buffer` has its data. Not durable before `sync`.
-    pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<Stored> {
+    /// Writes a stripe; `buffer` has its data. Not durable before `sync`. The pin is held until a buffer or the metadata has the stripe.
+    pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         // A set that fails under way is given up for a new one on other targets; as often as there are targets.
         for attempt in 0.. {
-            let writer = self.writer()?;
+            let (writer, pin) = self.writer()?;
             match writer.append(buffer, sequence, manifest) {
                 Ok(done) => {
                     let set = writer.layout().set;
@@ -156,7 +180,7 @@ impl Store {
                         self.lacks(set, &done.missing)?;
                         self.give_up(&writer)?;
                     }
-                    return Ok(Stored { set, record: done.record, block: done.block });
+                    return Ok((Stored { set, record: done.record, block: done.block }, pin));
                 }
                 Err((error, back)) => {
                     self.give_up(&writer)?;
@@ -171,11 +195,11 @@ impl Store {
     }
 
     /// The open set, or a new one when there is none or it is full.
-    fn writer(&self) -> Result<Arc<SetWriter>> {
+    fn writer(&self) -> Result<(Arc<SetWriter>, Pin<'_>)> {
         let mut open = lock(&self.open);
         if let Some(writer) = &*open {
             if !writer.full() {
-                return Ok(writer.clone());
+                return Ok((writer.clone(), self.pin(writer.layout().set)));
             }
         }
         if let Some(full) = open.take() {
@@ -213,7 +237,13 @@ impl Store {
         ));
         lock(&self.unsynced).push(writer.clone());
         *open = Some(writer.clone());
-        Ok(writer)
+        Ok((writer, self.pin(set)))
+    }
+
+    /// Taken while the set is open, so that whoever finds it closed finds the pin.
+    fn pin(&self, set: u64) -> Pin<'_> {
+        *lock(&self.pinned).entry(set).or_default() += 1;
+        Pin { store: self, set }
     }
 
     /// Queues positions of a set for repair.
@@ -235,6 +265,7 @@ impl Store {
 
     fn seal(&self, writer: &SetWriter) -> Result<()> {
         let length = writer.next_record();
+        lock(&self.sealed).push(writer.layout().set);
         self.meta.change_set(writer.layout().set, |record| (record.sealed, record.length) = (true, length))?;
         Ok(())
     }
@@ -243,6 +274,11 @@ impl Store {
     pub fn seal_open(&self) -> Result<()> {
         let open = lock(&self.open).take();
         open.map_or(Ok(()), |writer| self.seal(&writer))
+    }
+
+    /// Sets that get no more stripes since the last call.
+    pub fn take_sealed(&self) -> Vec<u64> {
+        std::mem::take(&mut *lock(&self.sealed))
     }
 
     /// The set that is written to, if any.
@@ -270,9 +306,14 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a set may get stripes that the metadata does not know yet.
+    /// Whether a set may get more stripes, or one is on its way to it. Stripes that are in buffers only are not looked for.
     pub fn is_in_use(&self, set: u64) -> bool {
-        lock(&self.unsynced).iter().any(|writer| writer.layout().set == set) || self.open_set() == Some(set)
+        self.is_being_written(set) || lock(&self.unsynced).iter().any(|writer| writer.layout().set == set)
+    }
+
+    /// Whether a set may get more stripes, or one is on its way to it or to a buffer.
+    pub fn is_being_written(&self, set: u64) -> bool {
+        self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
     }
 
     /// Reads what is at a span.

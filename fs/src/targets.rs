@@ -35,9 +35,10 @@ impl FileSystem {
                 self.volume.warn(&format!("cannot write the label of {}: {why}", volume::Shown(&member.path)));
             }
         }
-        new.write_pointer(&self.volume.directory).map_err(|why| {
-            Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(&self.volume.directory)))
-        })?;
+        if let Some(directory) = &self.volume.directory {
+            let written = new.write_pointer(directory);
+            written.map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
+        }
         *label = new;
         Ok(())
     }

@@ -75,7 +75,7 @@ impl FileSystem {
         if data.is_empty() {
             return Ok(());
         }
-        self.memory.wait_for_room(|| self.background.hurry());
+        self.memory.wait_for_room(|| self.background.hurry())?;
         if self.room.now().1 < self.memory.used() + data.len() as u64 {
             return Err(Error::Volume(volume::Error::NoSpace("the volume".into())));
         }

@@ -14,6 +14,10 @@ pub const GRANULE_BYTES: usize = 4096;
 /// Records begin at multiples of it.
 pub const RECORD_ALIGNMENT: usize = 64;
 
+/// Blocks from this length on, if they are whole pages, stand at whole pages.
+const LONG_BLOCK: usize = 256 << 10;
+const PAGE: usize = 4096;
+
 const HEADER_MAGIC: [u8; 8] = *b"\x89WFTC\r\n\x1a";
 const RECORD_MAGIC: [u8; 8] = *b"WEFTSTR\n";
 const CODE_ROOM: usize = 100;
@@ -145,9 +149,15 @@ pub struct StripeHeader {
 }
 
 impl StripeHeader {
+    /// The record of a block of so many bytes begins at a multiple of this, and so does its block: at whole pages where blocks are long, so that a page of a file is a
+    /// page on the disk, and can go there without a copy.
+    pub fn alignment(block: usize) -> usize {
+        if block >= LONG_BLOCK && block.is_multiple_of(PAGE) { PAGE } else { RECORD_ALIGNMENT }
+    }
+
     /// The length of a record header before a block of so many bytes.
     pub fn encoded_bytes(block: usize) -> usize {
-        (FIXED_BYTES + block.div_ceil(GRANULE_BYTES) * 8).next_multiple_of(RECORD_ALIGNMENT)
+        (FIXED_BYTES + block.div_ceil(GRANULE_BYTES) * 8).next_multiple_of(Self::alignment(block))
     }
 
     /// The length of a record with a block of so many bytes.

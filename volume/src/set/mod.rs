@@ -3,6 +3,7 @@
 //! A stripe is written to all its chunks at the same offset, its record; so where a stripe is, is one number.
 
 mod headers;
+mod pages;
 mod reader;
 mod rebuild;
 mod verify;

@@ -1,5 +1,6 @@
 //! Writing stripes: coded and checksummed in one pass, sent to all targets at once.
 
+use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
 use crate::target::{Target, TargetFile};
@@ -20,8 +21,8 @@ const SMALL_BLOCK: usize = 16 << 10;
 /// Room for a stripe: the user data first, then what is made of it.
 #[derive(Debug)]
 pub struct StripeBuffer {
-    data: Vec<u8>,
-    coded: Vec<u8>,
+    data: Pages,
+    coded: Pages,
     length: usize,
     capacity: usize,
 }
@@ -75,8 +76,8 @@ impl BufferPool {
     pub fn take(&self) -> StripeBuffer {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.unwrap_or_else(|| StripeBuffer {
-            data: vec![0; self.data],
-            coded: vec![0; self.coded],
+            data: Pages::new(self.data),
+            coded: Pages::new(self.coded),
             length: 0,
             capacity: self.capacity,
         })
@@ -122,8 +123,10 @@ pub struct SetWriter {
 struct Encoded {
     buffer: StripeBuffer,
     block: usize,
-    chunk_headers: Option<Vec<Vec<u8>>>,
-    headers: Vec<Vec<u8>>,
+    /// Of each position, the header of its chunk, if this is the first stripe, and that of the record.
+    headers: Pages,
+    header_bytes: usize,
+    first: bool,
 }
 
 impl Encoded {
@@ -146,11 +149,9 @@ impl Encoded {
         const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
         let block = self.block(position, first_coded);
         let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
-        let (chunk, offset) = match &self.chunk_headers {
-            Some(headers) => (&headers[position][..], 0),
-            None => (&[][..], u64::from(record)),
-        };
-        target.write(file, offset, &[chunk, &self.headers[position], block, padding].map(IoSlice::new))
+        let header = &self.headers[position * self.header_bytes..(position + 1) * self.header_bytes];
+        let offset = if self.first { 0 } else { u64::from(record) };
+        target.write(file, offset, &[header, block, padding].map(IoSlice::new))
     }
 }
 
@@ -205,7 +206,8 @@ impl SetWriter {
     /// Whether a full stripe may not fit any more.
     pub fn full(&self) -> bool {
         let longest = geometry(&*self.layout.code).block_bytes(self.pool.capacity);
-        self.next_record() as usize + StripeHeader::record_bytes(longest) > self.chunk_bytes as usize
+        let begin = (self.next_record() as usize).next_multiple_of(StripeHeader::alignment(longest));
+        begin + StripeHeader::record_bytes(longest) > self.chunk_bytes as usize
     }
 
     /// Whether something was written that is not durable.
@@ -233,12 +235,14 @@ impl SetWriter {
         let block = geometry(code).block_bytes(total);
         let record = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            let end = *next as usize + StripeHeader::record_bytes(block);
+            let begin = (*next as usize).next_multiple_of(StripeHeader::alignment(block));
+            let end = begin + StripeHeader::record_bytes(block);
             if end > self.chunk_bytes as usize || block * code.shape().k > buffer.data.len() {
                 let what = format!("a stripe of {total} bytes does not fit chunk set {}", self.layout.set);
                 return Err((Error::Invalid(what), buffer));
             }
-            std::mem::replace(&mut *next, end as u32)
+            *next = end as u32;
+            begin as u32
         };
         buffer.data[buffer.length..total].copy_from_slice(manifest);
         buffer.data[total..block * code.shape().k].fill(0);
@@ -274,8 +278,14 @@ impl SetWriter {
         let data: Vec<&[u8]> = buffer.data[..k * block].chunks_exact(block).collect();
         let mut made: Vec<&mut [u8]> = buffer.coded[..coded.len() * block].chunks_exact_mut(block).collect();
         let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
-        let headers = sums.into_iter().enumerate().map(|(position, checksums)| {
-            StripeHeader {
+        // The first stripe brings the headers of the chunks along.
+        let first = record as usize == CHUNK_HEADER_BYTES;
+        let chunks = if first { chunk_headers(&self.layout, Timestamp::now()) } else { Vec::new() };
+        let before = if first { CHUNK_HEADER_BYTES } else { 0 };
+        let header_bytes = before + StripeHeader::encoded_bytes(block);
+        let mut headers = Pages::new(header_bytes * sums.len());
+        for ((position, checksums), into) in sums.into_iter().enumerate().zip(headers.chunks_exact_mut(header_bytes)) {
+            let header = StripeHeader {
                 volume: self.layout.volume,
                 set: self.layout.set,
                 position: position as u16,
@@ -285,13 +295,13 @@ impl SetWriter {
                 manifest_bytes: manifest as u32,
                 block_bytes: block as u32,
                 checksums,
+            };
+            if let Some(chunk) = chunks.get(position) {
+                into[..before].copy_from_slice(chunk);
             }
-            .encode()
-        });
-        let headers = headers.collect();
-        // The first stripe brings the headers of the chunks along.
-        let first = record as usize == CHUNK_HEADER_BYTES;
-        Encoded { chunk_headers: first.then(|| chunk_headers(&self.layout, Timestamp::now())), headers, buffer, block }
+            into[before..].copy_from_slice(&header.encode());
+        }
+        Encoded { headers, header_bytes, first, buffer, block }
     }
 
     /// Writes to all positions; returns those that do not have it.
@@ -327,7 +337,7 @@ impl SetWriter {
         let mut full = false;
         for (position, id, result) in done {
             if result.is_ok() {
-                self.targets.count_written(id, encoded.headers[position].len() + encoded.block);
+                self.targets.count_written(id, encoded.header_bytes + encoded.block);
             }
             if let Err(error) = result {
                 full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

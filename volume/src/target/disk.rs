@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Files that are kept open.
 const OPEN_FILES: usize = 512;
@@ -39,6 +39,8 @@ pub struct Disk {
 #[derive(Debug)]
 struct Open {
     file: File,
+    /// The same file, for writing past the system's cache; None where that is not possible.
+    direct: OnceLock<Option<File>>,
     used: AtomicU64,
     /// Its name is durable. Not known of a file that was there already: who made it may have died before that.
     named: AtomicBool,
@@ -75,6 +77,17 @@ fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
     };
     // Only the name that it would be given, so that no file has two.
     (name_of(file) == format!("{directory}/{name}")).then_some(file)
+}
+
+/// Shorter writes go through the system's cache, which gathers them.
+const DIRECT_BYTES: usize = 256 << 10;
+
+/// Whether a write is long, and of whole pages in memory and in the file.
+fn is_whole_pages(offset: u64, parts: &[&[u8]]) -> bool {
+    const PAGE: usize = 4096;
+    offset.is_multiple_of(PAGE as u64)
+        && parts.iter().all(|part| part.len().is_multiple_of(PAGE) && (part.as_ptr() as usize).is_multiple_of(PAGE))
+        && parts.iter().map(|part| part.len()).sum::<usize>() >= DIRECT_BYTES
 }
 
 impl Disk {
@@ -166,6 +179,7 @@ impl Disk {
         };
         let open = Arc::new(Open {
             file: opened.into(),
+            direct: OnceLock::new(),
             used: AtomicU64::new(now),
             named: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
@@ -181,6 +195,18 @@ impl Disk {
         }
         files.insert(file, open.clone());
         Ok(open)
+    }
+
+    /// The handle for writing past the system's cache. What is written whole and is not read soon costs half the time so, and leaves the cache to
+    /// others.
+    fn direct<'a>(&self, file: TargetFile, open: &'a Open) -> Option<&'a File> {
+        let direct = open.direct.get_or_init(|| {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECT;
+            let direct = File::from(rustix::fs::openat(&self.directory, name_of(file), flags, Mode::empty()).ok()?);
+            let same = direct.metadata().ok()?.ino() == open.file.metadata().ok()?.ino();
+            same.then_some(direct)
+        });
+        direct.as_ref()
     }
 
     /// Makes the names in the directory of a file durable.
@@ -200,7 +226,16 @@ impl Disk {
 impl Target for Disk {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let open = self.file(file, true)?;
-        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
+        if is_whole_pages(offset, &parts)
+            && let Some(direct) = self.direct(file, &open)
+        {
+            match super::write_at(direct, offset, &parts) {
+                // Some file systems say only now that they cannot.
+                Err(why) if why.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                done => return done,
+            }
+        }
         super::write_at(&open.file, offset, &parts)
     }
 

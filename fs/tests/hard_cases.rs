@@ -1,0 +1,368 @@
+//! Races and failures that were thought of one by one.
+
+mod lab;
+
+use fs::{Allocate, FileSystem, Kind, ROOT, RenameMode, SetAttributes};
+use lab::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use volume::Control;
+
+/// A stripe is left alone for three seconds when nothing refers to it any more; then the collector comes five times a second.
+const COLLECTED: Duration = Duration::from_millis(3600);
+
+/// Stripes that no transaction names yet keep their chunk set when everything else in it is deleted.
+#[test]
+fn uncommitted_stripes_keep_their_chunk_set() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let (small, big, other) = (make(&fs, "small"), make(&fs, "big"), make(&fs, "other"));
+    fs.write(small, 0, &pattern(1, 100_000)).unwrap();
+    fs.sync(small).unwrap();
+    let data = pattern(2, 12 << 20);
+    data.chunks(100_000).enumerate().for_each(|(n, part)| fs.write(big, n as u64 * 100_000, part).unwrap());
+    // The set of both is full, and synced with what comes after it.
+    fs.write(other, 0, &pattern(3, 6 << 20)).unwrap();
+    fs.sync(other).unwrap();
+    fs.unlink(ROOT, b"small").unwrap();
+    std::thread::sleep(COLLECTED);
+    assert!(content(&fs, big).unwrap() == data, "before the commit");
+    fs.sync(big).unwrap();
+    assert!(content(&fs, big).unwrap() == data, "after the commit");
+    assert_sound(&fs);
+}
+
+/// A stripe has pieces of several files; when those that are committed are deleted, the others still need it.
+#[test]
+fn uncommitted_pieces_keep_their_stripe() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    // Enough for half of the memory, so that it is put into stripes without a transaction.
+    let files: Vec<u64> = (0..280).map(|n| make(&fs, &format!("f{n}"))).collect();
+    let data = |n: usize| pattern(n as u64, 250_000);
+    files.iter().enumerate().for_each(|(n, &ino)| fs.write(ino, 0, &data(n)).unwrap());
+    std::thread::sleep(Duration::from_millis(1100));
+    for n in (0..files.len()).step_by(2) {
+        fs.sync(files[n]).unwrap();
+        fs.unlink(ROOT, format!("f{n}").as_bytes()).unwrap();
+    }
+    std::thread::sleep(COLLECTED);
+    let lost: Vec<usize> =
+        (0..files.len()).filter(|n| n % 2 == 1 && !content(&fs, files[*n]).is_ok_and(|c| c == data(*n))).collect();
+    assert!(lost.is_empty(), "lost: {lost:?}");
+    fs.sync_all().unwrap();
+    assert_sound(&fs);
+}
+
+/// A commit that meets a rename of the same file commits all the same.
+#[test]
+fn a_commit_that_races_with_renames_loses_nothing() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let ino = make(&fs, "a");
+    let stop = Arc::new(AtomicBool::new(false));
+    let renames = {
+        let (fs, stop) = (fs.clone(), stop.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                fs.rename((ROOT, b"a"), (ROOT, b"b"), RenameMode::Replace).unwrap();
+                fs.rename((ROOT, b"b"), (ROOT, b"a"), RenameMode::Replace).unwrap();
+            }
+        })
+    };
+    let begun = Instant::now();
+    for round in 0.. {
+        // Short ones go into the metadata, long ones into stripes.
+        let data = pattern(round, if round % 2 == 0 { 40_000 } else { 1_000 });
+        fs.write(ino, 0, &data).unwrap();
+        fs.sync(ino).unwrap();
+        let mut found = vec![0; data.len()];
+        fs.read(ino, 0, &mut found).unwrap();
+        assert!(found == data, "round {round}");
+        if begun.elapsed() > Duration::from_secs(2) {
+            break;
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    renames.join().unwrap();
+    assert_sound(&fs);
+}
+
+/// Writes until it fails; says how much was written and the error's number.
+fn write_until_error(fs: &FileSystem, ino: u64, most: u64) -> (u64, i32) {
+    let part = pattern(9, 1 << 20);
+    for n in 0..most {
+        if let Err(error) = fs.write(ino, n << 20, &part) {
+            return (n << 20, error.errno());
+        }
+    }
+    (most << 20, 0)
+}
+
+#[test]
+fn a_full_volume_says_so_and_goes_on_when_there_is_room() {
+    let mut lab = Lab::new("rs:4+2", 6);
+    let fs = lab.open();
+    let old = make(&fs, "old");
+    fs.write(old, 0, &pattern(1, 3_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    lab.fault_all(full);
+    let ino = make(&fs, "new");
+    let (written, errno) = {
+        let fs = fs.clone();
+        within(30, move || write_until_error(&fs, ino, 1000))
+    };
+    assert_eq!(errno, 28, "ENOSPC after {written} bytes");
+    assert!(content(&fs, old).unwrap() == pattern(1, 3_000_000));
+    fs.unlink(ROOT, b"new").unwrap();
+    lab.fault_all(Default::default);
+    std::thread::sleep(Duration::from_millis(1200));
+    fs.write(old, 0, &pattern(2, 3_000_000)).unwrap();
+    fs.sync(old).unwrap();
+    assert!(content(&fs, old).unwrap() == pattern(2, 3_000_000));
+    assert_sound(&fs);
+}
+
+#[test]
+fn more_lost_targets_than_allowed_are_errors_and_no_hang() {
+    let mut lab = Lab::new("rs:4+2", 6);
+    let fs = lab.open();
+    let old = make(&fs, "old");
+    fs.write(old, 0, &pattern(1, 3_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    (0..3).for_each(|number| lab.fault(number, dead()));
+    let error = content(&fs, old).unwrap_err();
+    assert_eq!(error.errno(), 5, "{error}");
+    let two = fs.clone();
+    let (written, errno) = within(40, move || {
+        let ino = make(&two, "new");
+        write_until_error(&two, ino, 1000)
+    });
+    assert_ne!(errno, 0, "after {written} bytes");
+    let two = fs.clone();
+    within(30, move || _ = two.close_volume());
+    let fs = lab.open();
+    assert!(content(&fs, old).unwrap() == pattern(1, 3_000_000));
+}
+
+#[test]
+fn a_target_that_comes_back_is_used_again_after_a_repair() {
+    let mut lab = Lab::new("rs:4+2", 6);
+    let fs = lab.open();
+    let ino = make(&fs, "file");
+    fs.write(ino, 0, &pattern(1, 3_000_000)).unwrap();
+    lab.fault(1, dead());
+    fs.sync_all().unwrap();
+    fs.write(ino, 3_000_000, &pattern(2, 3_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    lab.fault(1, Default::default());
+    let done = fs.repair(&Control::default()).unwrap();
+    assert!(done.failed.is_empty(), "{:?}", done.failed);
+    let status = fs.status().unwrap();
+    assert!(status.is_healthy(), "{status:#?}");
+    assert_sound(&fs);
+}
+
+/// What a removed file had on a target that was away is gone when the target is back and the volume is opened.
+#[test]
+fn chunks_that_were_deleted_while_their_target_was_away_do_not_stay() {
+    let mut lab = Lab::new("rs:4+2", 6);
+    let fs = lab.open();
+    let ino = make(&fs, "file");
+    fs.write(ino, 0, &pattern(1, 3_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    lab.fault(1, dead());
+    fs.unlink(ROOT, b"file").unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let fs = lab.open();
+    fs.repair(&Control::default()).unwrap();
+    fs.close_volume().unwrap();
+    assert_eq!(lab.chunks(), []);
+}
+
+#[test]
+fn deleting_everything_gives_all_room_back() {
+    let mut lab = Lab::new("rs:4+2", 7);
+    let fs = lab.open();
+    for n in 0..40 {
+        let ino = make(&fs, &format!("f{n}"));
+        fs.write(ino, n * 1000, &pattern(n, 10_000 * n as usize)).unwrap();
+        if n % 3 == 0 {
+            fs.sync(ino).unwrap();
+        }
+        fs.copy_range((ino, 0), (ino, 1 << 30), 1 << 20).unwrap();
+    }
+    fs.sync_all().unwrap();
+    assert_sound(&fs);
+    (0..40).for_each(|n| fs.unlink(ROOT, format!("f{n}").as_bytes()).unwrap());
+    fs.close_volume().unwrap();
+    drop(fs);
+    assert_eq!(lab.chunks(), []);
+    let fs = lab.open();
+    assert_eq!((fs.usage().unwrap().files, fs.status().unwrap().bytes), (1, 0));
+}
+
+/// Many files from many threads, and one that all of them write.
+#[test]
+fn fifty_threads() {
+    let mut lab = Lab::new("rs:4+2", 6);
+    let fs = lab.open();
+    let shared = make(&fs, "shared");
+    let threads: Vec<_> = (0..50u64)
+        .map(|n| {
+            let fs = fs.clone();
+            std::thread::spawn(move || {
+                let ino = make(&fs, &format!("own{n}"));
+                for round in 0..10 {
+                    fs.write(ino, round * 30_000, &pattern(n * 100 + round, 30_000)).unwrap();
+                    fs.write(shared, (round * 50 + n) * 5_000, &pattern(n * 100 + round, 5_000)).unwrap();
+                    if (n + round) % 4 == 0 {
+                        fs.sync(if n % 2 == 0 { shared } else { ino }).unwrap();
+                    }
+                }
+                ino
+            })
+        })
+        .collect();
+    let files: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let check = |fs: &FileSystem| {
+        let all = content(fs, shared).unwrap();
+        for (n, &ino) in (0u64..).zip(&files) {
+            let own = content(fs, ino).unwrap();
+            for round in 0..10u64 {
+                let want = pattern(n * 100 + round, 30_000);
+                assert!(own[round as usize * 30_000..][..30_000] == want, "own{n} round {round}");
+                let want = pattern(n * 100 + round, 5_000);
+                assert!(all[((round * 50 + n) * 5_000) as usize..][..5_000] == want, "shared {n} round {round}");
+            }
+        }
+    };
+    check(&fs);
+    fs.sync_all().unwrap();
+    lab.lose_power(fs, 7);
+    let fs = lab.open();
+    check(&fs);
+    assert_sound(&fs);
+}
+
+/// Names come and go under several threads; every file has exactly one name in the end, or none and no room.
+#[test]
+fn names_under_several_threads() {
+    let mut lab = Lab::new("none:2", 2);
+    let fs = lab.open();
+    let threads: Vec<_> = (0..4)
+        .map(|seed| {
+            let fs = fs.clone();
+            std::thread::spawn(move || {
+                let mut dice = fastrand::Rng::with_seed(seed);
+                for _ in 0..400 {
+                    let (a, b) = (format!("n{}", dice.u8(..6)), format!("n{}", dice.u8(..6)));
+                    let (a, b) = ((ROOT, a.as_bytes()), (ROOT, b.as_bytes()));
+                    match dice.u8(..8) {
+                        0..=1 => _ = fs.make(a.0, a.1, &new(Kind::File)),
+                        2 => _ = fs.make(a.0, a.1, &new(Kind::Directory)),
+                        3 => _ = fs.rename(a, b, RenameMode::Replace),
+                        4 => _ = fs.rename(a, b, RenameMode::Exchange),
+                        5 => _ = fs.unlink(a.0, a.1),
+                        6 => _ = fs.remove_directory(a.0, a.1),
+                        _ => {
+                            if let Ok(found) = fs.lookup(a.0, a.1)
+                                && fs.open(found.ino).is_ok()
+                            {
+                                let _ = fs.write(found.ino, 0, &[1; 3000]);
+                                let _ = fs.link(found.ino, b.0, b.1);
+                                fs.close(found.ino);
+                            }
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let left = fs.list(ROOT, 0, 100).unwrap();
+    for entry in &left {
+        if entry.attributes.kind == Kind::Directory {
+            fs.remove_directory(ROOT, &entry.name).unwrap();
+        } else {
+            fs.unlink(ROOT, &entry.name).unwrap();
+        }
+    }
+    fs.close_volume().unwrap();
+    drop(fs);
+    assert_eq!(lab.chunks(), []);
+    let fs = lab.open();
+    let root = fs.attributes(ROOT).unwrap();
+    assert_eq!((fs.usage().unwrap().files, root.links, root.size), (1, 2, 4096));
+}
+
+/// Commits race with truncation: the file is then as one of the two left it, and metadata and stripes agree.
+#[test]
+fn commits_race_with_truncation() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let ino = make(&fs, "file");
+    let cut = {
+        let fs = fs.clone();
+        std::thread::spawn(move || {
+            for n in 0..150u64 {
+                let size = Some((n * 7919) % 200_000);
+                fs.set_attributes(ino, SetAttributes { size, ..SetAttributes::default() }).unwrap();
+                fs.allocate(ino, Allocate::PunchHole, n * 100, 5_000).unwrap();
+            }
+        })
+    };
+    let sync = {
+        let fs = fs.clone();
+        std::thread::spawn(move || (0..150).for_each(|_| fs.sync(ino).unwrap()))
+    };
+    for n in 0..150u64 {
+        fs.write(ino, (n * 6007) % 150_000, &vec![7; 40_000]).unwrap();
+        fs.sync(ino).unwrap();
+    }
+    cut.join().unwrap();
+    sync.join().unwrap();
+    fs.sync_all().unwrap();
+    let before = content(&fs, ino).unwrap();
+    assert!(before.iter().all(|byte| matches!(byte, 0 | 7)));
+    assert_sound(&fs);
+    fs.close_volume().unwrap();
+    let fs = lab.open();
+    assert!(content(&fs, ino).unwrap() == before);
+}
+
+/// What was written and removed before it was committed is in no transaction; its room is given back all the same.
+#[test]
+fn what_is_removed_before_its_commit_leaves_nothing() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let ino = make(&fs, "temporary");
+    (0..40).for_each(|n| fs.write(ino, n << 20, &pattern(n, 1 << 20)).unwrap());
+    fs.unlink(ROOT, b"temporary").unwrap();
+    // One set may be open, another not be synced.
+    std::thread::sleep(COLLECTED);
+    make(&fs, "other");
+    fs.sync_all().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(lab.chunks().len() <= 6, "{:?}", lab.chunks());
+    fs.close_volume().unwrap();
+    assert_eq!(lab.chunks(), []);
+}
+
+/// Whoever drops a file system without closing it gets everything committed, and does not wait for ever.
+#[test]
+fn a_busy_file_system_can_be_dropped() {
+    for round in 0..10 {
+        let mut lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let ino = make(&fs, "file");
+        (0..20).for_each(|n| fs.write(ino, n << 20, &pattern(n + round, 1 << 20)).unwrap());
+        within(20, move || drop(fs));
+        let fs = lab.open();
+        let found = content(&fs, ino).unwrap();
+        (0..20).for_each(|n| assert!(found[n << 20..(n + 1) << 20] == pattern(n as u64 + round, 1 << 20)));
+        assert_sound(&fs);
+    }
+}

@@ -1,0 +1,147 @@
+//! Volumes on targets in memory that fail, lose power and come back.
+#![allow(dead_code, reason = "every test uses some of it")]
+
+use fs::label::{Label, Member, Role};
+use fs::{FileSystem, Kind, New, OpenOptions, ROOT};
+use meta::kv::MemoryIndex;
+use plan::TargetId;
+use std::path::PathBuf;
+use std::sync::Arc;
+use volume::Control;
+use volume::target::{Crash, Faults, Faulty, Memory, Target, TargetFile};
+
+/// The shortest chunks that a volume may have, so that there are many chunk sets.
+pub const CHUNK: u32 = 3 << 20;
+
+/// Disks with a volume, which may be open.
+pub struct Lab {
+    pub label: Label,
+    pub disks: Vec<Arc<Crash>>,
+    /// What the open file system sees of the disks. Each opening has its own: what is left of an old one can be cut off.
+    pub seen: Vec<Arc<Faulty>>,
+}
+
+impl Lab {
+    /// A new volume.
+    pub fn new(code: &str, targets: usize) -> Self {
+        let shape = ec::parse(code).unwrap().shape();
+        let member = |number: usize| Member { id: TargetId(number as u16), path: PathBuf::new(), role: Role::Active };
+        let label = Label {
+            format: 1,
+            volume: format!("{:032x}", 0x7e57),
+            name: "test".into(),
+            code: code.into(),
+            chunk_bytes: CHUNK,
+            durability: shape.k + usize::from(shape.m > 0),
+            generation: 1,
+            target: None,
+            targets: (0..targets).map(member).collect(),
+        };
+        let disks: Vec<Arc<Crash>> =
+            (0..targets).map(|_| Arc::new(Crash::new(Arc::new(Memory::default())))).collect();
+        let all = disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>));
+        FileSystem::create_on(&label, all.collect()).unwrap();
+        Self { label, disks, seen: Vec::new() }
+    }
+
+    /// Opens the volume, with these targets missing.
+    pub fn try_open(&mut self, missing: &[usize]) -> fs::Result<Arc<FileSystem>> {
+        self.seen = self.disks.iter().map(|disk| Arc::new(Faulty::new(disk.clone()))).collect();
+        let all = self.seen.iter().enumerate().filter(|(number, _)| !missing.contains(number));
+        let all = all.map(|(number, disk)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>)).collect();
+        let warn = std::env::var_os("WEFT_SOAK_LOUD").map(|_| -> Box<dyn Fn(&str) + Send + Sync> {
+            Box::new(|what| eprintln!("  warning: {what}"))
+        });
+        let options = OpenOptions { warn, ..OpenOptions::default() };
+        FileSystem::open_on(self.label.clone(), all, Box::new(MemoryIndex::default()), options)
+    }
+
+    pub fn open(&mut self) -> Arc<FileSystem> {
+        self.try_open(&[]).unwrap()
+    }
+
+    /// The process dies: what it wrote is there, and it writes no more.
+    pub fn kill(&self, fs: Arc<FileSystem>) {
+        self.fault_all(|| Faults { dead: true, ..Faults::default() });
+        fs.abandon();
+    }
+
+    /// The machine loses power: what was not synced is there, torn or gone.
+    pub fn lose_power(&self, fs: Arc<FileSystem>, seed: u64) {
+        self.kill(fs);
+        self.disks.iter().enumerate().for_each(|(number, disk)| disk.crash(seed ^ number as u64).unwrap());
+    }
+
+    pub fn fault(&self, number: usize, faults: Faults) {
+        self.seen[number].set(faults);
+    }
+
+    pub fn fault_all(&self, faults: impl Fn() -> Faults) {
+        self.seen.iter().for_each(|disk| disk.set(faults()));
+    }
+
+    /// All chunks on all disks, with their lengths.
+    pub fn chunks(&self) -> Vec<(usize, TargetFile, u64)> {
+        let of = |(number, disk): (usize, &Arc<Crash>)| {
+            let files = disk.list().unwrap().into_iter();
+            let chunk = |file| matches!(file, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. });
+            files.filter(|(file, _)| chunk(*file)).map(|(f, len)| (number, f, len)).collect::<Vec<_>>()
+        };
+        self.disks.iter().enumerate().flat_map(of).collect()
+    }
+}
+
+pub fn dead() -> Faults {
+    Faults { dead: true, ..Faults::default() }
+}
+
+pub fn full() -> Faults {
+    Faults { full: true, ..Faults::default() }
+}
+
+pub fn new(kind: Kind) -> New {
+    New { kind, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() }
+}
+
+/// A new file in the root directory.
+pub fn make(fs: &FileSystem, name: &str) -> u64 {
+    fs.make(ROOT, name.as_bytes(), &new(Kind::File)).unwrap().ino
+}
+
+/// Bytes that tell where they belong.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+/// All of a file.
+pub fn content(fs: &FileSystem, ino: u64) -> fs::Result<Vec<u8>> {
+    let mut bytes = vec![0; fs.attributes(ino)?.size as usize];
+    let read = fs.read(ino, 0, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Files, references and chunks agree, and every block is as it was written.
+#[track_caller]
+pub fn assert_sound(fs: &FileSystem) {
+    let checked = fs.check().unwrap();
+    assert!(checked.problems.is_empty(), "{:#?}", checked.problems);
+    let verified = fs.verify(&Control::default()).unwrap();
+    assert!(verified.is_sound(), "{:#?}", verified.problems);
+}
+
+/// Runs something that must end in time.
+#[track_caller]
+pub fn within<T: Send + 'static>(seconds: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, wait) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || _ = done.send(work()));
+    match wait.recv_timeout(std::time::Duration::from_secs(seconds)) {
+        Ok(result) => result,
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("it ended without a result"))
+        }
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+    }
+}
