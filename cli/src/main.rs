@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 use failure::{Failure, Outcome};
 use std::process::ExitCode;
 
-/// Erasure-coded files: any few fragments may be lost, the file is not.
+/// Erasure-coded files and volumes: any few disks may be lost, the data is not.
 #[derive(Parser)]
 #[command(name = "weft", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Arguments {
@@ -32,6 +32,11 @@ struct Arguments {
 }
 
 const EXAMPLES: &str = "Examples:
+  weft create /srv/films --code rs:4+2 /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
+  weft mount /srv/films /mnt
+  weft status /srv/films
+  weft target replace /srv/films /disk3 /newdisk
+
   weft encode film.mkv --code rs:4+2 --to /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
   weft verify film.mkv --from /disk*
   weft decode film.mkv --from /disk* --out film.mkv
@@ -112,11 +117,11 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Create(arguments) => volumes::create::create(&arguments, json),
         Command::Reopen(arguments) => volumes::create::reopen(&arguments, json),
         Command::Mount(arguments) => volumes::mount::mount(&arguments, json),
-        Command::Unmount(arguments) => volumes::mount::unmount(&arguments),
+        Command::Unmount(arguments) => volumes::mount::unmount(&arguments, json),
         Command::Ls(arguments) => volumes::files::list(&arguments, json),
         Command::Cat(arguments) => volumes::files::cat(&arguments),
-        Command::Cp(arguments) => volumes::files::copy(&arguments),
-        Command::Rm(arguments) => volumes::files::remove(&arguments),
+        Command::Cp(arguments) => volumes::files::copy(&arguments, json),
+        Command::Rm(arguments) => volumes::files::remove(&arguments, json),
         Command::Stat(arguments) => volumes::files::stat(&arguments, json),
         Command::Status(arguments) => volumes::status::run(&arguments, json),
         Command::Target(arguments) => volumes::target::run(&arguments, json),

@@ -100,9 +100,15 @@ impl FileSystem {
         // What was written to a set and given up before its commit is in no transaction: it is looked at when it is full.
         let mut busy = std::mem::take(&mut *lock(&self.collector.busy));
         busy.extend(self.store.take_sealed());
-        for set in busy {
-            if !self.delete_if_empty(set)? {
-                self.compactor.suspect(set);
+        while let Some(set) = busy.pop_first() {
+            match self.delete_if_empty(set) {
+                Ok(true) => {}
+                Ok(false) => self.compactor.suspect(set),
+                Err(error) => {
+                    busy.insert(set);
+                    lock(&self.collector.busy).append(&mut busy);
+                    return Err(error);
+                }
             }
         }
         let due = self.collector.due(all);
@@ -162,7 +168,12 @@ impl FileSystem {
             layout => layout?,
         };
         // A stripe on its way to the metadata has no record there yet.
-        if self.store.is_in_use(set) || self.table.uncommitted().keys().any(|(used, _)| *used == set) {
+        let busy = self.store.is_being_written(set) || !self.table.uncommitted_in(set).is_empty();
+        if !busy && self.store.is_in_use(set) {
+            // It gets no more; who syncs next must not look for its chunks.
+            self.store.sync()?;
+        }
+        if busy || self.store.is_in_use(set) {
             lock(&self.collector.busy).insert(set);
             return Ok(false);
         }

@@ -85,7 +85,8 @@ impl<'a> Packer<'a> {
         let written = self.fs.store.append(buffer, &manifest::encode(&self.pieces));
         let mut start = 0;
         for (file, taken) in self.inside.drain(..) {
-            let span = written.as_ref().ok().map(|&(Stored { set, record, block }, _)| Span { set, record, block, start });
+            let span =
+                written.as_ref().ok().map(|&(Stored { set, record, block }, _)| Span { set, record, block, start });
             start += taken.bytes.len() as u32;
             self.fs.landed(&file, &taken, span);
         }

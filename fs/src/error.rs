@@ -53,7 +53,7 @@ impl Error {
             Self::Stale => Errno::STALE,
             Self::NoData => Errno::NXIO,
             Self::Unsupported(_) => Errno::OPNOTSUPP,
-            Self::Conflict(_) => Errno::BUSY,
+            Self::Conflict(_) | Self::Volume(V::Conflict { .. }) => Errno::BUSY,
             Self::Meta(_) | Self::Volume(_) => Errno::IO,
         };
         errno.raw_os_error()

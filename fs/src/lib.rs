@@ -35,7 +35,7 @@ pub use error::Error;
 pub use fsck::{Checked, Rebuilt, rebuild};
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time};
 pub use names::SetAttributes;
-pub use open::{Create, OpenOptions};
+pub use open::{Create, OpenOptions, Warn};
 pub use read::Seek;
 pub use repair::Repaired;
 pub use status::{AtRisk, Status, TargetStatus};

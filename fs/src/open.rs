@@ -37,13 +37,16 @@ pub struct Create {
     pub targets: Vec<PathBuf>,
 }
 
+/// Hears of what goes wrong without being an error to anybody, a line each.
+pub type Warn = Box<dyn Fn(&str) + Send + Sync>;
+
 /// How a volume is opened.
 #[derive(Default)]
 pub struct OpenOptions {
     /// Nothing is changed, neither in the volume nor on its targets.
     pub read_only: bool,
     /// Hears of what goes wrong without being an error to anybody.
-    pub warn: Option<Box<dyn Fn(&str) + Send + Sync>>,
+    pub warn: Option<Warn>,
 }
 
 /// What is known of an open volume.
@@ -52,7 +55,7 @@ pub(crate) struct Opened {
     pub directory: Option<PathBuf>,
     pub label: Mutex<Label>,
     pub read_only: bool,
-    pub warn: Option<Box<dyn Fn(&str) + Send + Sync>>,
+    pub warn: Option<Warn>,
     /// Targets that were not found, and why.
     pub missing: Mutex<HashMap<TargetId, String>>,
     /// Keeps others from opening it.
@@ -211,7 +214,7 @@ pub(crate) fn find(pointer: Label) -> Result<Found> {
                 disks.insert(member.id, disk);
             }
             // Somebody else works on it: going on without it would harm it.
-            Err(error @ Error::Conflict(_)) => return Err(error),
+            Err(error @ (Error::Conflict(_) | Error::Volume(volume::Error::Conflict { .. }))) => return Err(error),
             Err(error) => _ = missing.insert(member.id, error.to_string()),
         }
     }

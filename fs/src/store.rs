@@ -172,7 +172,7 @@ impl Store {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         // A set that fails under way is given up for a new one on other targets; as often as there are targets.
         for attempt in 0.. {
-            let (writer, pin) = self.writer()?;
+            let (writer, pin) = self.writer(attempt > 0)?;
             match writer.append(buffer, sequence, manifest) {
                 Ok(done) => {
                     let set = writer.layout().set;
@@ -194,13 +194,12 @@ impl Store {
         unreachable!("the loop returns")
     }
 
-    /// The open set, or a new one when there is none or it is full.
-    fn writer(&self) -> Result<(Arc<SetWriter>, Pin<'_>)> {
+    /// The open set, or a new one when there is none or it is full. In `distress`, when writing just failed, a new one takes what it can get: a target
+    /// may refuse data though it says that there is room.
+    fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
         let mut open = lock(&self.open);
-        if let Some(writer) = &*open {
-            if !writer.full() {
-                return Ok((writer.clone(), self.pin(writer.layout().set)));
-            }
+        if let Some(writer) = open.as_ref().filter(|writer| !writer.full()) {
+            return Ok((writer.clone(), self.pin(writer.layout().set)));
         }
         if let Some(full) = open.take() {
             self.seal(&full)?;
@@ -227,7 +226,7 @@ impl Store {
             self.lacks(set, &lost)?;
         }
         // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
-        let spare = self.options.durability.min(found) - shape.k;
+        let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
         let writer = Arc::new(SetWriter::create(
             self.targets.clone(),
             self.pool.clone(),

@@ -39,7 +39,7 @@ fn now() -> Time {
 
 impl Memory {
     pub fn new() -> Self {
-        let meta = Meta::open(Arc::new(Direct::<MemoryIndex>::new(meta::MERGE)), now()).unwrap();
+        let meta = Meta::open(Arc::new(Direct::<MemoryIndex>::new(meta::MERGE)), (0, 0), now()).unwrap();
         let owner = Change { uid: Some(rustix::process::geteuid().as_raw()), ..Change::default() };
         meta.set_attributes(meta::ROOT, owner, now()).unwrap();
         Self {

@@ -42,7 +42,12 @@ pub(crate) fn run<T>(kv: &dyn Kv, mut work: impl FnMut(&mut Transaction) -> Resu
             stripes: BTreeMap::new(),
             totals: Totals::default(),
         };
-        let result = work(&mut transaction)?;
+        let result = match work(&mut transaction) {
+            Ok(result) => result,
+            // What it found wrong may be that somebody changed something between two of its reads.
+            Err(_) if !transaction.is_current()? => continue,
+            Err(error) => return Err(error),
+        };
         let stripes: Vec<(u64, u32)> = transaction.stripes.keys().copied().collect();
         match kv.commit(transaction.into_batch()) {
             Ok(Committed { seq, merged }) => {
@@ -128,6 +133,16 @@ impl Transaction<'_> {
     /// Nothing may be in the range at the commit.
     pub fn must_be_empty(&mut self, range: Range<Vec<u8>>) {
         self.empty.push(range);
+    }
+
+    /// Whether everything that was read is still so.
+    fn is_current(&self) -> Result<bool> {
+        for (key, value) in &self.read {
+            if self.kv.get(key)? != *value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn into_batch(self) -> Batch {

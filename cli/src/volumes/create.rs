@@ -1,6 +1,7 @@
 //! `weft create` and `weft reopen`: making volumes, and finding one again by its targets.
 
-use crate::failure::Outcome;
+use super::new_target;
+use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use serde_json::json;
@@ -36,15 +37,19 @@ pub struct CreateArguments {
 }
 
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
+    let code = ec::parse(&arguments.code)?;
+    let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
+    check(&arguments.targets)?;
     let name = arguments.name.clone().unwrap_or_else(|| {
-        arguments.volume.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        let plain = std::path::absolute(&arguments.volume).unwrap_or_else(|_| arguments.volume.clone());
+        plain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     });
     fs::Create {
         name: name.clone(),
-        code: arguments.code.clone(),
+        code: code.spec().to_string(),
         chunk_bytes: arguments.chunk_bytes,
         durability: arguments.durability,
-        targets: arguments.targets.clone(),
+        targets,
     }
     .run(&arguments.volume)?;
     if as_json {
@@ -59,6 +64,25 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         show::count(arguments.targets.len(), "target"),
         Shown(&arguments.volume)
     ))
+}
+
+/// Refuses directories that cannot be targets before the first of them is changed.
+fn check(targets: &[PathBuf]) -> Outcome {
+    let mut seen = std::collections::HashMap::new();
+    for target in targets {
+        let plain = target.canonicalize().or_else(|_| std::path::absolute(target)).unwrap_or_else(|_| target.clone());
+        if let Some(other) = seen.insert(plain, target) {
+            return Err(Failure::Usage(format!("{} and {} are one directory", Shown(other), Shown(target))));
+        }
+        let Ok(mut entries) = std::fs::read_dir(target) else { continue };
+        if target.join("weft.label").exists() {
+            return Err(Failure::Other(format!("{} is a target of a volume already", Shown(target))));
+        }
+        if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found")) {
+            return Err(Failure::Other(format!("{} is not empty; give an empty directory", Shown(target))));
+        }
+    }
+    Ok(())
 }
 
 /// Make a lost volume directory again from its targets
@@ -76,7 +100,8 @@ pub struct ReopenArguments {
 }
 
 pub fn reopen(arguments: &ReopenArguments, as_json: bool) -> Outcome {
-    let label = fs::reopen(&arguments.volume, &arguments.targets)?;
+    let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
+    let label = fs::reopen(&arguments.volume, &targets)?;
     if as_json {
         return show::json(
             &json!({ "volume": show::path(&arguments.volume), "name": label.name, "code": label.code, "targets": label.members().count() }),

@@ -2,17 +2,21 @@
 
 use super::{Address, Open, open};
 use crate::failure::{Failure, Outcome};
-use crate::show;
+use crate::{interrupt, progress, show};
 use clap::Args;
-use fs::{Attributes, Kind, New, ROOT, SetAttributes, SetTime, Time};
+use fs::{Attributes, Kind, New, ROOT, RenameMode, SetAttributes, SetTime, Time};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use volume::Shown;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
+use volume::{Control, Shown};
 
 /// What is copied at a time.
 const PIECE: usize = 1 << 20;
@@ -46,7 +50,11 @@ pub struct CatArguments {
 #[command(after_help = "Examples:
   weft cp film.mkv /srv/films:/
   weft cp -r photos /srv/films:/2024
-  weft cp /srv/films:/film.mkv .")]
+  weft cp /srv/films:/film.mkv .
+
+An existing file is replaced when its copy is complete, and directories are merged. It stops at the first failure; what was copied before
+stays. Into a volume, owners, permissions and times are kept; out of it, permissions and the time of the last change; extended attributes
+and hard links are not.")]
 pub struct CopyArguments {
     /// What, and where to; one of both is VOLUME:/path
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
@@ -233,212 +241,321 @@ fn read_out(volume: &Open, ino: u64, to: &mut dyn Write) -> Result<(), ReadOut> 
     }
 }
 
-pub fn remove(arguments: &RemoveArguments) -> Outcome {
-    for given in &arguments.addresses {
-        let address = Address::required(given)?;
-        let volume = open(&address.volume, false)?;
-        let found = find(&volume, &address)?;
-        let Some(name) = address.names().last().map(<[u8]>::to_vec) else {
-            return Err(Failure::Usage("the root of a volume cannot be removed".into()));
-        };
-        let parent = Address { path: parent_path(&address.path), ..address.clone() };
-        let parent = find(&volume, &parent)?.ino;
-        if found.kind == Kind::Directory && !arguments.recursive {
-            return Err(Failure::Usage(format!(
-                "{} is a directory; give -r to remove it with all in it",
-                address.shown()
-            )));
-        }
-        remove_tree(&volume, parent, &name, &found).map_err(at(&address))?;
-        volume.finish()?;
+pub fn remove(arguments: &RemoveArguments, as_json: bool) -> Outcome {
+    let addresses: Vec<Address> =
+        arguments.addresses.iter().map(|given| Address::required(given)).collect::<Result<_, _>>()?;
+    let mut removed = 0;
+    for of_volume in addresses.chunk_by(|a, b| a.volume == b.volume) {
+        let volume = open(&of_volume[0].volume, false)?;
+        let done =
+            of_volume.iter().try_for_each(|address| remove_one(&volume, address, arguments.recursive, &mut removed));
+        // Also what was removed before a failure is.
+        let finished = volume.finish();
+        done?;
+        finished?;
     }
-    Ok(())
+    if as_json { show::json(&json!({ "removed": removed })) } else { Ok(()) }
+}
+
+fn remove_one(volume: &Open, address: &Address, recursive: bool, removed: &mut usize) -> Outcome {
+    let Some(name) = address.names().last().map(<[u8]>::to_vec) else {
+        return Err(Failure::Usage("the root of a volume cannot be removed".into()));
+    };
+    let found = find(volume, address)?;
+    let parent = Address { path: parent_path(&address.path), ..address.clone() };
+    let parent = find(volume, &parent)?.ino;
+    if found.kind == Kind::Directory && !recursive {
+        let what = format!("{} is a directory; give -r to remove it with all in it", address.shown());
+        return Err(Failure::Usage(what));
+    }
+    remove_tree(volume, parent, &name, &found, removed).map_err(at(address))
 }
 
 fn parent_path(path: &[u8]) -> Vec<u8> {
     path.iter().rposition(|&byte| byte == b'/').map_or_else(Vec::new, |at| path[..at].to_vec())
 }
 
-fn remove_tree(volume: &Open, parent: u64, name: &[u8], found: &Attributes) -> Result<(), fs::Error> {
-    if found.kind != Kind::Directory {
-        return volume.unlink(parent, name);
-    }
-    for (name, inside) in entries(volume, found.ino)? {
-        remove_tree(volume, found.ino, &name, &inside)?;
-    }
-    volume.remove_directory(parent, name)
-}
-
-pub fn copy(arguments: &CopyArguments) -> Outcome {
-    let Some((to, from)) = arguments.paths.split_last() else {
-        return Err(Failure::Usage("what is to be copied, and where to?".into()));
-    };
-    match Address::parse(to) {
-        Some(to) => {
-            let volume = open(&to.volume, false)?;
-            for given in from {
-                if Address::parse(given).is_some() {
-                    return Err(Failure::Usage(
-                        "one of both must be a path of this machine; to copy within a volume, mount it".into(),
-                    ));
-                }
-                copy_in(&volume, Path::new(given), &to, arguments.recursive, from.len() > 1)?;
-            }
-            volume.finish()
+fn remove_tree(
+    volume: &Open,
+    parent: u64,
+    name: &[u8],
+    found: &Attributes,
+    removed: &mut usize,
+) -> Result<(), fs::Error> {
+    if found.kind == Kind::Directory {
+        for (name, inside) in entries(volume, found.ino)? {
+            remove_tree(volume, found.ino, &name, &inside, removed)?;
         }
-        None => {
-            for given in from {
-                let address = Address::required(given)?;
-                let volume = open(&address.volume, true)?;
-                let found = find(&volume, &address)?;
-                let mut target = PathBuf::from(to);
-                if target.is_dir() {
-                    target.push(OsStr::from_bytes(address.names().last().unwrap_or(b".")));
-                } else if from.len() > 1 {
-                    return Err(Failure::Usage(format!("{} is not a directory", Shown(&target))));
-                }
-                copy_out(&volume, &address, &found, &target, arguments.recursive)?;
-            }
-            Ok(())
-        }
-    }
-}
-
-fn copy_in(volume: &Open, from: &Path, to: &Address, recursive: bool, into: bool) -> Outcome {
-    let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
-    let found = find(volume, to);
-    let (parent, name) = match &found {
-        Ok(found) if found.kind == Kind::Directory => {
-            let name = from.file_name().ok_or_else(|| failed(&"it has no name to copy it under"))?;
-            (found.ino, name.as_bytes().to_vec())
-        }
-        _ if into => return Err(Failure::Usage(format!("{} is not a directory", to.shown()))),
-        _ => {
-            let name = to.names().last().ok_or_else(|| failed(&"no name to copy it to"))?.to_vec();
-            (find(volume, &Address { path: parent_path(&to.path), ..to.clone() })?.ino, name)
-        }
-    };
-    put_in(volume, from, parent, &name, recursive)
-}
-
-/// Copies a file or a tree under a name.
-fn put_in(volume: &Open, from: &Path, parent: u64, name: &[u8], recursive: bool) -> Outcome {
-    let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
-    let source = from.symlink_metadata().map_err(|why| failed(&why))?;
-    let kind = if source.is_dir() {
-        Kind::Directory
-    } else if source.is_symlink() {
-        Kind::Symlink
-    } else if source.is_file() {
-        Kind::File
+        volume.remove_directory(parent, name)?;
     } else {
-        show::warning(format_args!("{} is no file, directory or link; it was not copied", Shown(from)));
-        return Ok(());
-    };
-    if kind == Kind::Directory && !recursive {
-        return Err(Failure::Usage(format!("{} is a directory; give -r to copy it with all in it", Shown(from))));
+        volume.unlink(parent, name)?;
     }
-    let link = if kind == Kind::Symlink {
-        std::fs::read_link(from).map_err(|why| failed(&why))?.as_os_str().as_bytes().to_vec()
-    } else {
-        Vec::new()
-    };
-    let new = New { kind, mode: source.mode() & 0o7777, uid: source.uid(), gid: source.gid(), device: 0, link };
-    let ino = match volume.make(parent, name, &new) {
-        Ok(made) => made.ino,
-        Err(error) => {
-            let there = volume.lookup(parent, name).ok();
-            let there =
-                there.filter(|there| there.kind == kind && kind != Kind::Symlink).ok_or_else(|| failed(&error))?;
-            if kind == Kind::File {
-                let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
-                volume.set_attributes(there.ino, cut).map_err(|why| failed(&why))?;
-            }
-            there.ino
-        }
-    };
-    match kind {
-        Kind::Directory => {
-            let entries = std::fs::read_dir(from).map_err(|why| failed(&why))?;
-            for entry in entries {
-                let entry = entry.map_err(|why| failed(&why))?;
-                put_in(volume, &entry.path(), ino, entry.file_name().as_bytes(), true)?;
-            }
-        }
-        Kind::File => {
-            let mut file = File::open(from).map_err(|why| failed(&why))?;
-            let (mut piece, mut offset) = (vec![0; PIECE], 0);
-            loop {
-                let length = file.read(&mut piece).map_err(|why| failed(&why))?;
-                if length == 0 {
-                    break;
-                }
-                volume.write(ino, offset, &piece[..length]).map_err(|why| failed(&why))?;
-                offset += length as u64;
-            }
-        }
-        _ => {}
-    }
-    let time = |seconds, nanoseconds| SetTime::To(Time { seconds, nanoseconds });
-    let times = SetAttributes {
-        accessed: Some(time(source.atime(), source.atime_nsec() as u32)),
-        modified: Some(time(source.mtime(), source.mtime_nsec() as u32)),
-        ..SetAttributes::default()
-    };
-    volume.set_attributes(ino, times).map_err(|why| failed(&why))?;
+    *removed += 1;
     Ok(())
 }
 
-/// Copies a file or a tree out of a volume. An existing file is replaced only when the whole copy is there.
-fn copy_out(volume: &Open, address: &Address, found: &Attributes, to: &Path, recursive: bool) -> Outcome {
-    let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(to)));
-    match found.kind {
-        Kind::Directory if !recursive => {
-            return Err(Failure::Usage(format!(
-                "{} is a directory; give -r to copy it with all in it",
-                address.shown()
-            )));
+/// A copy that is being made: what it counts, and what stops it.
+struct Copying<'a> {
+    volume: &'a Open,
+    control: Arc<Control>,
+    recursive: bool,
+    files: Cell<usize>,
+    bytes: Cell<u64>,
+}
+
+pub fn copy(arguments: &CopyArguments, as_json: bool) -> Outcome {
+    let Some((to, from)) = arguments.paths.split_last() else {
+        return Err(Failure::Usage("what is to be copied, and where to?".into()));
+    };
+    let control = interrupt::control(false);
+    let (mut files, mut bytes) = (0, 0);
+    let mut with = |volume: &Open, work: &dyn Fn(&Copying) -> Outcome| {
+        let (control, recursive) = (control.clone(), arguments.recursive);
+        let copying = Copying { volume, control: control.clone(), recursive, files: Cell::new(0), bytes: Cell::new(0) };
+        let done = progress::shown("copying", &control, || work(&copying));
+        files += copying.files.get();
+        bytes += copying.bytes.get();
+        done
+    };
+    if let Some(to) = Address::parse(to) {
+        if from.iter().any(|given| Address::parse(given).is_some()) {
+            let what = "one of both must be a path of this machine; to copy within a volume, mount it";
+            return Err(Failure::Usage(what.into()));
         }
-        Kind::Directory => {
-            if !to.is_dir() {
-                std::fs::DirBuilder::new().mode(0o700).create(to).map_err(|why| failed(&why))?;
+        let volume = open(&to.volume, false)?;
+        let done = with(&volume, &|copying| {
+            from.iter().try_for_each(|given| copying.take_in(Path::new(given), &to, from.len() > 1))
+        });
+        // Also what was copied before a failure stays.
+        let finished = progress::shown("committing", &control, || volume.finish());
+        done?;
+        finished?;
+    } else {
+        let addresses: Vec<Address> = from.iter().map(|given| Address::required(given)).collect::<Result<_, _>>()?;
+        for of_volume in addresses.chunk_by(|a, b| a.volume == b.volume) {
+            let volume = open(&of_volume[0].volume, true)?;
+            with(&volume, &|copying| {
+                of_volume.iter().try_for_each(|address| copying.take_out(address, Path::new(to), from.len() > 1))
+            })?;
+        }
+    }
+    if as_json { show::json(&json!({ "files": files, "bytes": bytes })) } else { Ok(()) }
+}
+
+/// A name for what is not complete yet, which no other copy uses.
+fn temporary_name() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!(".weft-part-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Copying<'_> {
+    fn take_in(&self, from: &Path, to: &Address, into: bool) -> Outcome {
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
+        let (parent, name) = match find(self.volume, to) {
+            Ok(found) if found.kind == Kind::Directory => {
+                // The plain path of `.` or `..` has a name.
+                let plain = if from.file_name().is_some() { Ok(from.to_path_buf()) } else { from.canonicalize() };
+                let plain = plain.map_err(|why| failed(&why))?;
+                let name = plain.file_name().ok_or_else(|| failed(&"it has no name to copy it under"))?;
+                (found.ino, name.as_bytes().to_vec())
             }
-            for (name, inside) in entries(volume, found.ino).map_err(at(address))? {
-                let path = [&address.path[..], &name].join(&b'/');
-                let inside_address = Address { path, ..address.clone() };
-                copy_out(volume, &inside_address, &inside, &to.join(OsStr::from_bytes(&name)), true)?;
+            _ if into => return Err(Failure::Usage(format!("{} is not a directory", to.shown()))),
+            _ => {
+                let name = to.names().last().ok_or_else(|| failed(&"no name to copy it to"))?.to_vec();
+                let above = Address { path: parent_path(&to.path), ..to.clone() };
+                let parent = find(self.volume, &above)?;
+                if parent.kind != Kind::Directory {
+                    return Err(Failure::Other(format!("{} is not a directory", above.shown())));
+                }
+                (parent.ino, name)
             }
-            std::fs::set_permissions(to, std::fs::Permissions::from_mode(found.mode)).map_err(|why| failed(&why))
+        };
+        self.put_in(from, parent, &name)
+    }
+
+    /// Copies a file or a tree under a name. What has that name already is replaced only when the whole copy is there; directories are merged.
+    fn put_in(&self, from: &Path, parent: u64, name: &[u8]) -> Outcome {
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
+        let volume = self.volume;
+        self.control.go_on()?;
+        let source = from.symlink_metadata().map_err(|why| failed(&why))?;
+        let kind = if source.is_dir() {
+            Kind::Directory
+        } else if source.is_symlink() {
+            Kind::Symlink
+        } else if source.is_file() {
+            Kind::File
+        } else {
+            show::warning(format_args!("{} is no file, directory or link; it was not copied", Shown(from)));
+            return Ok(());
+        };
+        if kind == Kind::Directory && !self.recursive {
+            return Err(Failure::Usage(format!("{} is a directory; give -r to copy it with all in it", Shown(from))));
         }
-        Kind::Symlink => {
-            let target = volume.read_link(found.ino).map_err(at(address))?;
-            std::os::unix::fs::symlink(OsStr::from_bytes(&target), to).map_err(|why| failed(&why))
-        }
-        Kind::File => {
-            let mut name = to.file_name().ok_or_else(|| failed(&"not a name for a file"))?.to_os_string();
-            name.push(".weft-part");
-            let part = to.with_file_name(name);
-            let made = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part);
-            let mut file = made.map_err(|why| failed(&why))?;
-            let done = read_out(volume, found.ino, &mut file).map_err(|why| match why {
-                ReadOut::Read(error) => at(address)(error),
-                ReadOut::Write(why) => failed(&why),
-            });
-            let done = done.and_then(|()| {
-                let modified = std::time::UNIX_EPOCH
-                    + std::time::Duration::new(found.modified.seconds.max(0) as u64, found.modified.nanoseconds);
-                file.set_permissions(std::fs::Permissions::from_mode(found.mode)).map_err(|why| failed(&why))?;
-                file.set_modified(modified).map_err(|why| failed(&why))?;
-                std::fs::rename(&part, to).map_err(|why| failed(&why))
-            });
-            if done.is_err() {
-                let _ = std::fs::remove_file(&part);
+        let link = if kind == Kind::Symlink {
+            std::fs::read_link(from).map_err(|why| failed(&why))?.as_os_str().as_bytes().to_vec()
+        } else {
+            Vec::new()
+        };
+        let new = New { kind, mode: source.mode() & 0o7777, uid: source.uid(), gid: source.gid(), device: 0, link };
+        if kind == Kind::Directory {
+            let ino = match volume.make(parent, name, &new) {
+                Ok(made) => made.ino,
+                Err(error) => match volume.lookup(parent, name) {
+                    Ok(there) if there.kind == Kind::Directory => there.ino,
+                    Ok(_) => return Err(failed(&"there is something in the volume that is no directory")),
+                    Err(_) => return Err(failed(&error)),
+                },
+            };
+            for entry in std::fs::read_dir(from).map_err(|why| failed(&why))? {
+                let entry = entry.map_err(|why| failed(&why))?;
+                self.put_in(&entry.path(), ino, entry.file_name().as_bytes())?;
             }
-            done
+            return self.put_times(ino, &source).map_err(|why| failed(&why));
         }
-        _ => {
-            show::warning(format_args!("{} is no file, directory or link; it was not copied", address.shown()));
+        let there = volume.lookup(parent, name).ok();
+        if there.is_some_and(|there| there.kind == Kind::Directory) {
+            return Err(failed(&"there is a directory of that name in the volume"));
+        }
+        let temporary = temporary_name();
+        let under = if there.is_some() { temporary.as_bytes() } else { name };
+        let made = volume.make(parent, under, &new).map_err(|why| failed(&why))?;
+        let filled = || -> Outcome {
+            if kind == Kind::File {
+                self.put_content(from, made.ino)?;
+            }
+            self.put_times(made.ino, &source).map_err(|why| failed(&why))?;
+            if there.is_some() {
+                volume.rename((parent, under), (parent, name), RenameMode::Replace).map_err(|why| failed(&why))?;
+            }
             Ok(())
+        };
+        filled().inspect_err(|_| _ = volume.unlink(parent, under))?;
+        self.files.update(|files| files + 1);
+        Ok(())
+    }
+
+    /// Copies the bytes of a file; its holes stay holes.
+    fn put_content(&self, from: &Path, ino: u64) -> Outcome {
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
+        let file = File::open(from).map_err(|why| failed(&why))?;
+        let (mut piece, mut offset) = (vec![0; PIECE], 0);
+        loop {
+            self.control.go_on()?;
+            let length = file.read_at(&mut piece, offset).map_err(|why| failed(&why))?;
+            if length == 0 {
+                break;
+            }
+            if piece[..length].iter().any(|&byte| byte != 0) {
+                self.volume.write(ino, offset, &piece[..length]).map_err(|why| failed(&why))?;
+            }
+            offset += length as u64;
+            self.count(length);
         }
+        // Zeroes at the end were not written.
+        let size = SetAttributes { size: Some(offset), ..SetAttributes::default() };
+        self.volume.set_attributes(ino, size).map_err(|why| failed(&why))?;
+        Ok(())
+    }
+
+    fn put_times(&self, ino: u64, source: &std::fs::Metadata) -> Result<(), fs::Error> {
+        let time = |seconds, nanoseconds| SetTime::To(Time { seconds, nanoseconds });
+        let times = SetAttributes {
+            accessed: Some(time(source.atime(), source.atime_nsec() as u32)),
+            modified: Some(time(source.mtime(), source.mtime_nsec() as u32)),
+            ..SetAttributes::default()
+        };
+        self.volume.set_attributes(ino, times).map(drop)
+    }
+
+    fn count(&self, bytes: usize) {
+        self.bytes.update(|sum| sum + bytes as u64);
+        self.control.count(bytes);
+    }
+
+    fn take_out(&self, address: &Address, to: &Path, into: bool) -> Outcome {
+        let found = find(self.volume, address)?;
+        let mut target = to.to_path_buf();
+        if target.is_dir() {
+            target.push(OsStr::from_bytes(address.names().last().unwrap_or(b".")));
+        } else if into {
+            return Err(Failure::Usage(format!("{} is not a directory", Shown(&target))));
+        }
+        self.put_out(address, &found, &target)
+    }
+
+    /// Copies a file or a tree out of a volume. What is there already is replaced only when the whole copy is there; directories are merged.
+    fn put_out(&self, address: &Address, found: &Attributes, to: &Path) -> Outcome {
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(to)));
+        self.control.go_on()?;
+        match found.kind {
+            Kind::Directory if !self.recursive => {
+                let what = format!("{} is a directory; give -r to copy it with all in it", address.shown());
+                return Err(Failure::Usage(what));
+            }
+            Kind::Directory => {
+                if !to.is_dir() {
+                    std::fs::DirBuilder::new().mode(0o700).create(to).map_err(|why| failed(&why))?;
+                }
+                for (name, inside) in entries(self.volume, found.ino).map_err(at(address))? {
+                    let path = [&address.path[..], &name].join(&b'/');
+                    let inside_address = Address { path, ..address.clone() };
+                    self.put_out(&inside_address, &inside, &to.join(OsStr::from_bytes(&name)))?;
+                }
+                let permissions = std::fs::Permissions::from_mode(found.mode);
+                return std::fs::set_permissions(to, permissions).map_err(|why| failed(&why));
+            }
+            Kind::File | Kind::Symlink => {}
+            _ => {
+                show::warning(format_args!("{} is no file, directory or link; it was not copied", address.shown()));
+                return Ok(());
+            }
+        }
+        if to.symlink_metadata().is_ok_and(|there| there.is_dir()) {
+            return Err(failed(&"is a directory, which is not replaced"));
+        }
+        let part = to.with_file_name(temporary_name());
+        let filled = || -> Outcome {
+            if found.kind == Kind::File {
+                self.put_file(address, found, &part, to)?;
+            } else {
+                let target = self.volume.read_link(found.ino).map_err(at(address))?;
+                std::os::unix::fs::symlink(OsStr::from_bytes(&target), &part).map_err(|why| failed(&why))?;
+            }
+            std::fs::rename(&part, to).map_err(|why| failed(&why))
+        };
+        filled().inspect_err(|_| _ = std::fs::remove_file(&part))?;
+        self.files.update(|files| files + 1);
+        Ok(())
+    }
+
+    /// Copies the bytes of a file; its holes stay holes.
+    fn put_file(&self, address: &Address, found: &Attributes, part: &Path, to: &Path) -> Outcome {
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(to)));
+        let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
+        let file = made.map_err(|why| failed(&why))?;
+        let (mut piece, mut offset) = (vec![0; PIECE], 0);
+        loop {
+            self.control.go_on()?;
+            let length = self.volume.read(found.ino, offset, &mut piece).map_err(at(address))?;
+            if piece[..length].iter().any(|&byte| byte != 0) {
+                file.write_all_at(&piece[..length], offset).map_err(|why| failed(&why))?;
+            }
+            offset += length as u64;
+            self.count(length);
+            if length < piece.len() {
+                break;
+            }
+        }
+        file.set_len(offset).map_err(|why| failed(&why))?;
+        file.set_permissions(std::fs::Permissions::from_mode(found.mode)).map_err(|why| failed(&why))?;
+        let since = std::time::Duration::new(found.modified.seconds.unsigned_abs(), 0);
+        let second =
+            if found.modified.seconds < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
+        let nanoseconds = std::time::Duration::from_nanos(found.modified.nanoseconds.into());
+        if let Some(modified) = second.and_then(|second| second.checked_add(nanoseconds)) {
+            file.set_modified(modified).map_err(|why| failed(&why))?;
+        }
+        Ok(())
     }
 }

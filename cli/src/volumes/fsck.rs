@@ -1,11 +1,12 @@
 //! `weft fsck`: metadata against chunks, and metadata from chunks.
 
-use super::open;
+use super::{open, patiently};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use volume::Shown;
 
 /// Check the metadata of a volume against its chunks; with --rebuild, make it again from the chunks alone
 #[derive(Args)]
@@ -15,13 +16,17 @@ use std::path::PathBuf;
 
 --rebuild is the last resort, for when the metadata is lost on all of its m+1 targets: files come back under the names
 that they had when they were written last. Files that were removed since may come back too; empty files, empty
-directories, links and what was too small for a stripe do not.")]
+directories, links, extended attributes, and small data that was not in a stripe yet do not. So it is refused where the
+metadata can be read; --force does it there, too.")]
 pub struct Arguments {
     /// The volume
     volume: PathBuf,
     /// Make the metadata again from the chunks
     #[arg(long)]
     rebuild: bool,
+    /// With --rebuild: though the metadata can be read
+    #[arg(long, requires = "rebuild")]
+    force: bool,
 }
 
 impl Arguments {
@@ -31,9 +36,25 @@ impl Arguments {
     }
 }
 
+/// What is made from chunks alone is less than what there is.
+fn refuse_if_readable(volume: &Path) -> Outcome {
+    match open(volume, true) {
+        Ok(_) => Err(Failure::Other(format!(
+            "the metadata of {} can be read, and what is made from chunks alone is less; give --force to do it all the same",
+            Shown(volume)
+        ))),
+        Err(busy @ Failure::Busy(..)) => Err(busy),
+        Err(_) => Ok(()),
+    }
+}
+
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if arguments.rebuild {
-        let done = fs::rebuild(&arguments.volume)?;
+        if !arguments.force {
+            refuse_if_readable(&arguments.volume)?;
+        }
+        // What opened its targets a moment ago may not have let go of all yet.
+        let done = patiently(&arguments.volume, || fs::rebuild(&arguments.volume))?;
         if as_json {
             return show::json(
                 &json!({ "files": done.files, "bytes": done.bytes, "chunk_sets": done.sets, "unnamed": done.unnamed }),

@@ -20,9 +20,21 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A volume that is mounted by this process.
+pub struct Serving {
+    fs: Arc<FileSystem>,
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+}
+
+static SERVED: OnceLock<Serving> = OnceLock::new();
 
 /// The volume that this process serves, if it is a mount.
-static SERVED: OnceLock<Arc<FileSystem>> = OnceLock::new();
+pub fn served() -> Option<&'static Serving> {
+    SERVED.get()
+}
 
 /// A volume that a command works on.
 pub struct Open {
@@ -45,17 +57,59 @@ impl Open {
     }
 }
 
+/// How long to wait for who is about to close a volume.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// Does something again for a while when a volume or a target is in use: the end of a command, or of a mount, cannot be far. A mount that
+/// answers does not end, and can be asked instead.
+pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error>) -> Result<T, Failure> {
+    let begun = Instant::now();
+    loop {
+        let error = match work() {
+            Ok(done) => return Ok(done),
+            Err(error @ (fs::Error::Conflict(_) | fs::Error::Volume(volume::Error::Conflict { .. }))) => error,
+            Err(error) => return Err(error.into()),
+        };
+        if remote::answers(volume) || begun.elapsed() > CLOSING {
+            return Err(Failure::Busy(volume.to_path_buf(), error.to_string()));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// Opens a volume, or uses it if this process serves it.
 pub fn open(directory: &Path, read_only: bool) -> Result<Open, Failure> {
-    if let Some(fs) = SERVED.get() {
-        return Ok(Open { fs: fs.clone(), served: true });
+    if let Some(serving) = served() {
+        return Ok(Open { fs: serving.fs.clone(), served: true });
     }
-    let warn = Box::new(|what: &str| show::warning(what));
-    let fs = FileSystem::open_volume(directory, OpenOptions { read_only, warn: Some(warn) });
-    match fs {
-        Ok(fs) => Ok(Open { fs, served: false }),
-        Err(error @ fs::Error::Conflict(_)) => Err(Failure::Busy(directory.to_path_buf(), error.to_string())),
-        Err(error) => Err(error.into()),
+    let fs = patiently(directory, || {
+        let warn = Box::new(|what: &str| show::warning(what));
+        FileSystem::open_volume(directory, OpenOptions { read_only, warn: Some(warn) })
+    })?;
+    Ok(Open { fs, served: false })
+}
+
+/// The path of a target as it is stored: absolute and without `..`, but with symbolic links, which may be what names the disk.
+pub fn plain(path: &Path) -> PathBuf {
+    let path = remote::resolve(path);
+    let absolute = std::path::absolute(&path).unwrap_or(path);
+    if !absolute.components().any(|part| part == std::path::Component::ParentDir) {
+        return absolute;
+    }
+    let above = absolute.parent().and_then(|above| above.canonicalize().ok());
+    match (absolute.canonicalize(), above, absolute.file_name()) {
+        (Ok(path), ..) => path,
+        (_, Some(above), Some(name)) => above.join(name),
+        _ => absolute,
+    }
+}
+
+/// The plain path of what is to be a target. Labels are text, so that it must be, too.
+pub fn new_target(path: &Path) -> Result<PathBuf, Failure> {
+    let path = plain(path);
+    match path.to_str() {
+        Some(_) => Ok(path),
+        None => Err(Failure::Usage(format!("{}: the path of a target must be UTF-8", volume::Shown(&path)))),
     }
 }
 

@@ -1,13 +1,17 @@
 //! `weft mount` and `weft unmount`.
 
-use super::{SERVED, open, remote};
+use super::{SERVED, Serving, open, remote};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use volume::Shown;
 
 /// Mount a volume: its files appear under a directory
@@ -18,7 +22,10 @@ use volume::Shown;
   weft mount /srv/films /mnt --foreground
 
 It goes on in the background, and writes what goes wrong to mount.log in the volume directory, until weft unmount, umount or SIGTERM,
-which commit everything first.")]
+which commit everything first. fsync makes a file durable at once; what is not synced is
+committed 5 seconds after the kernel has written its pages back.
+
+While it is mounted, weft status, verify, repair, target, fsck, ls and stat are carried out by the mount.")]
 pub struct MountArguments {
     /// The volume
     volume: PathBuf,
@@ -42,57 +49,120 @@ pub fn mount(arguments: &MountArguments, as_json: bool) -> Outcome {
     if arguments.foreground { in_foreground(arguments) } else { in_background(arguments, as_json) }
 }
 
+/// An error of a mount as a line.
+fn failed(why: impl std::fmt::Display) -> Failure {
+    let line: String = why
+        .to_string()
+        .chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect();
+    Failure::Other(line)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|why| Failure::Other(format!("{}: {why}", Shown(path))))
+}
+
 fn in_foreground(arguments: &MountArguments) -> Outcome {
     let mut options = fuse::parse_options(&arguments.options.join(",")).map_err(Failure::Usage)?;
-    options.fs_name = arguments.volume.to_string_lossy().into_owned();
-    let opened = open(&arguments.volume, options.read_only)?;
+    let directory = absolute(&arguments.volume)?;
+    if options.fs_name == fuse::Options::default().fs_name {
+        options.fs_name = directory.to_string_lossy().into_owned();
+    }
+    let opened = open(&directory, options.read_only)?;
     let fs = opened.fs.clone();
     // Handlers of signals come first, so that none ends the process between the mount and them.
     let (signal, signalled) = std::sync::mpsc::channel();
     ctrlc::set_handler(move || _ = signal.send(()))
         .map_err(|why| Failure::Other(format!("cannot handle signals: {why}")))?;
-    let mounted = std::sync::Arc::new(
-        fuse::mount(fs.clone(), &arguments.mountpoint, &options).map_err(|why| Failure::Other(why.to_string()))?,
-    );
-    let _ = SERVED.set(fs.clone());
-    let socket = remote::serve(&arguments.volume);
+    let mounted = Arc::new(fuse::mount(fs.clone(), &arguments.mountpoint, &options).map_err(failed)?);
+    let _ = SERVED.set(Serving { fs: fs.clone(), mountpoint: mounted.path().to_path_buf() });
+    let desk = remote::serve(&directory);
     if arguments.tell {
+        // A file system that it would be in the way of otherwise can be unmounted.
+        let _ = std::env::set_current_dir("/");
         println!("{READY}");
         let _ = std::io::stdout().flush();
     }
     let unmounter = mounted.clone();
+    let signalled_fs = fs.clone();
     std::thread::spawn(move || {
         while signalled.recv().is_ok() {
             // Programs may still use it: then it goes from the tree now, and ends when they do.
             if let Err(why) = unmounter.unmount(false) {
-                show::warning(format_args!("{why}; files are still open, so it ends when they are closed"));
+                show::warning(format_args!("{}; it ends when it is no longer used", failed(why)));
                 let _ = unmounter.unmount(true);
+                // What the programs have given away until now need not wait for them.
+                if let Err(why) = signalled_fs.sync_all() {
+                    show::warning(why);
+                }
             }
         }
     });
-    let waited = mounted.wait().map_err(|why| Failure::Other(why.to_string()));
-    drop(socket);
-    let closed = fs.close_volume();
-    waited?;
-    Ok(closed?)
+    let waited = mounted.wait().map_err(failed);
+    if let Some(desk) = &desk {
+        desk.stop();
+    }
+    let outcome = fs.close_volume().map_err(Failure::from).and(waited);
+    if let Some(desk) = &desk {
+        desk.ended(&outcome);
+    }
+    outcome
 }
 
-/// Starts this program again in the foreground of a session of its own, and waits until it says that the mount is there.
+/// The end of the log of a mount: opened for appending, and where it ended before.
+struct Log {
+    path: PathBuf,
+    file: File,
+    begin: u64,
+}
+
+impl Log {
+    /// In the volume directory; of a volume that cannot be written, in a file that is removed as soon as the mount is there.
+    fn open(volume: &Path) -> Result<Self, Failure> {
+        let open = |path: PathBuf| {
+            let file = File::options().create(true).append(true).open(&path)?;
+            Ok(Self { begin: file.metadata()?.len(), path, file })
+        };
+        open(volume.join("mount.log")).or_else(|why: std::io::Error| {
+            let elsewhere = std::env::temp_dir().join(format!("weft-mount-{}.log", std::process::id()));
+            let read_only = why.kind() == std::io::ErrorKind::ReadOnlyFilesystem;
+            let opened = if read_only { open(elsewhere) } else { Err(why) };
+            opened.map_err(|why| Failure::Other(format!("cannot write to mount.log in {}: {why}", Shown(volume))))
+        })
+    }
+
+    /// The last line that was written since.
+    fn last(&self) -> Option<String> {
+        let log = std::fs::read(&self.path).ok()?;
+        let said = String::from_utf8_lossy(log.get(self.begin as usize..)?).into_owned();
+        Some(said.lines().last()?.trim_start_matches("weft: ").to_string())
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if self.path.file_name() != Some("mount.log".as_ref()) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Starts this program again in the foreground of a process group of its own, and waits until it says that the mount is there.
 fn in_background(arguments: &MountArguments, as_json: bool) -> Outcome {
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
     fuse::parse_options(&arguments.options.join(",")).map_err(Failure::Usage)?;
     // A volume that is none is refused before there is a log in it.
     fs::label::Label::read_pointer(&arguments.volume)?;
-    let log_path = arguments.volume.join("mount.log");
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(&log_path);
-    let log = log.map_err(|why| failed(&format!("write to {}", Shown(&log_path)), &why))?;
-    let begin = log.metadata().map_or(0, |log| log.len());
+    let (directory, mountpoint) = (absolute(&arguments.volume)?, absolute(&arguments.mountpoint)?);
+    let log = Log::open(&directory)?;
     let program = std::env::current_exe().map_err(|why| failed("find this program", &why))?;
     let mut command = Command::new(program);
     command.args(["mount", "--foreground", "--tell"]).args(arguments.options.iter().flat_map(|o| ["-o", o]));
-    command.arg("--").arg(&arguments.volume).arg(&arguments.mountpoint);
+    command.arg("--").arg(directory).arg(mountpoint);
+    let errors = log.file.try_clone().map_err(|why| failed("write a log", &why))?;
     // A group of its own, so that Ctrl-C in the terminal does not reach it.
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
     let mut child = command.spawn().map_err(|why| failed("start the mount", &why))?;
     let mut line = String::new();
     if let Some(output) = child.stdout.take() {
@@ -100,10 +170,7 @@ fn in_background(arguments: &MountArguments, as_json: bool) -> Outcome {
     }
     if line.trim() != READY {
         let _ = child.wait();
-        let log = std::fs::read(&log_path).unwrap_or_default();
-        let said = String::from_utf8_lossy(log.get(begin as usize..).unwrap_or_default()).into_owned();
-        let last = said.lines().last().unwrap_or("the mount ended without a word");
-        return Err(Failure::Other(last.trim_start_matches("weft: ").to_string()));
+        return Err(Failure::Other(log.last().unwrap_or_else(|| "the mount ended without a word".into())));
     }
     if as_json {
         return show::json(&serde_json::json!({
@@ -119,7 +186,9 @@ fn in_background(arguments: &MountArguments, as_json: bool) -> Outcome {
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft unmount /mnt
-  weft unmount /mnt --lazy")]
+  weft unmount /mnt --lazy
+
+It returns when everything is committed and the volume can be opened again; umount and --lazy return before that.")]
 pub struct UnmountArguments {
     /// Where it is mounted
     mountpoint: PathBuf,
@@ -128,24 +197,52 @@ pub struct UnmountArguments {
     lazy: bool,
 }
 
-pub fn unmount(arguments: &UnmountArguments) -> Outcome {
-    let source = mounted_volume(&arguments.mountpoint);
-    fuse::unmount(&arguments.mountpoint, arguments.lazy).map_err(|why| Failure::Other(why.to_string()))?;
+pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
+    let volume = mounted_volume(&arguments.mountpoint);
+    let end = volume.as_deref().filter(|_| !arguments.lazy).and_then(remote::end_of);
+    fuse::unmount(&arguments.mountpoint, arguments.lazy).map_err(failed)?;
     // The process of the mount commits and closes the volume before it ends; then its lock is free.
-    if let Some(volume) = source.filter(|_| !arguments.lazy) {
+    if let Some(end) = end {
+        end.wait()?;
+    }
+    if let Some(volume) = volume.filter(|volume| !arguments.lazy && volume.is_dir()) {
         fs::wait_until_closed(&volume);
+    }
+    if as_json {
+        show::json(&serde_json::json!({ "mountpoint": show::path(&arguments.mountpoint) }))?;
     }
     Ok(())
 }
 
 /// The volume directory that is mounted there, as the mount says.
-fn mounted_volume(mountpoint: &std::path::Path) -> Option<PathBuf> {
+fn mounted_volume(mountpoint: &Path) -> Option<PathBuf> {
     let mountpoint = mountpoint.canonicalize().ok()?;
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let line = mounts.lines().rfind(|line| {
-        let mut words = line.split(' ').skip(1);
-        words.next().is_some_and(|at| std::path::Path::new(at) == mountpoint)
-            && words.next().is_some_and(|kind| kind == "fuse.weft")
-    })?;
-    line.split(' ').next().map(PathBuf::from)
+    let mounts = std::fs::read("/proc/self/mounts").ok()?;
+    let found = mounts.split(|&byte| byte == b'\n').rev().find_map(|line| {
+        let mut words = line.split(|&byte| byte == b' ').map(unescaped);
+        let (source, at, kind) = (words.next()?, words.next()?, words.next()?);
+        (Path::new(&at) == mountpoint).then_some((source, kind))
+    });
+    found.filter(|(_, kind)| kind == "fuse.weft").map(|(source, _)| source.into())
+}
+
+/// A word of that list, in which blanks and backslashes are three octal digits.
+fn unescaped(word: &[u8]) -> OsString {
+    let (mut bytes, mut rest) = (Vec::new(), word);
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.filter(|_| first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &behind[3..] } else { behind };
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn words_of_the_list_of_mounts_are_read() {
+        assert_eq!(super::unescaped(br"/srv/a\040b\134c\012"), "/srv/a b\\c\n");
+        assert_eq!(super::unescaped(br"plain\9"), r"plain\9");
+    }
 }

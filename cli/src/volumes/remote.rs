@@ -1,20 +1,40 @@
 //! Commands for a volume that is mounted are carried out by the process of the mount.
 //!
-//! A request is one line of JSON, the list of the command's arguments; the answer is one JSON document with what it printed and its exit status. The socket
-//! is in the volume directory, which only its owner may enter.
+//! A request is one line of JSON; the answer is one JSON document with what was printed and the exit status. The socket is in the volume
+//! directory, which only its owner may enter. Whoever hangs up cancels his command.
 
-use crate::{Arguments, show};
+use super::served;
+use crate::failure::{Failure, Outcome};
+use crate::{Arguments, interrupt, show};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use volume::{Control, Shown};
 
 /// The socket in the volume directory.
 const SOCKET: &str = "mount.sock";
 /// No request is longer.
-const MAX_REQUEST: u64 = 1 << 20;
+const MAX_REQUEST: u64 = 4 << 20;
+
+#[derive(Serialize, Deserialize)]
+enum Request {
+    /// Carry out a command.
+    Command {
+        /// Where it was given: relative paths begin there.
+        directory: OsString,
+        /// All its arguments.
+        arguments: Vec<OsString>,
+    },
+    /// Answer when the mount has ended, with how it ended.
+    End,
+}
 
 #[derive(Serialize, Deserialize)]
 struct Answer {
@@ -23,12 +43,64 @@ struct Answer {
     errors: String,
 }
 
-/// Serves until it is dropped.
-pub struct Served(PathBuf);
+thread_local! {
+    /// Where the command that this thread carries out was given.
+    static DIRECTORY: RefCell<PathBuf> = RefCell::default();
+}
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+/// A path of the command line, which does not depend on the directory of this process.
+pub fn resolve(path: &Path) -> PathBuf {
+    DIRECTORY.with_borrow(|directory| directory.join(path))
+}
+
+/// Who is being answered.
+#[derive(Default)]
+struct Clients {
+    working: Vec<Arc<Control>>,
+    waiting: Vec<UnixStream>,
+    ending: bool,
+}
+
+#[derive(Default)]
+struct Desk {
+    clients: Mutex<Clients>,
+    idle: Condvar,
+}
+
+impl Desk {
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves until it is dropped.
+pub struct Served {
+    path: PathBuf,
+    desk: Arc<Desk>,
+}
+
+impl Served {
+    /// Takes no more commands, has those that are being carried out stop, and waits until they have.
+    pub fn stop(&self) {
+        let _ = std::fs::remove_file(&self.path);
+        let mut clients = self.desk.clients();
+        clients.ending = true;
+        clients.working.iter().for_each(|control| control.cancel());
+        while !clients.working.is_empty() {
+            clients = self.desk.idle.wait(clients).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Tells those who wait for the end how it was.
+    pub fn ended(&self, outcome: &Outcome) {
+        let (status, errors) = match outcome {
+            Ok(()) => (0, String::new()),
+            Err(why) => (1, format!("weft: {why}\n")),
+        };
+        for stream in std::mem::take(&mut self.desk.clients().waiting) {
+            // Whoever does not listen any more need not know.
+            let _ = send(&stream, &Answer { status, output: String::new(), errors: errors.clone() });
+        }
     }
 }
 
@@ -40,61 +112,136 @@ pub fn serve(volume: &Path) -> Option<Served> {
     let listener = match UnixListener::bind(&path) {
         Ok(listener) => listener,
         Err(why) => {
-            show::warning(format_args!("commands cannot reach this mount: {}: {why}", volume::Shown(&path)));
+            show::warning(format_args!("commands cannot reach this mount: {}: {why}", Shown(&path)));
             return None;
         }
     };
+    let desk = Arc::<Desk>::default();
+    let served = Served { path, desk: desk.clone() };
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || _ = answer(stream));
+            let desk = desk.clone();
+            std::thread::spawn(move || _ = answer(stream, &desk));
         }
     });
-    Some(Served(path))
+    Some(served)
 }
 
-fn answer(mut stream: UnixStream) -> std::io::Result<()> {
+fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
     let mut line = String::new();
-    BufReader::new(stream.try_clone()?.take(MAX_REQUEST)).read_line(&mut line)?;
-    let arguments: Vec<String> = serde_json::from_str(&line)?;
-    let (status, output, errors) = show::captured(|| match Arguments::try_parse_from(arguments) {
-        Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
-        Ok(_) => {
-            show::error("the volume is mounted; use the mount point, or unmount it first");
-            1
+    BufReader::new((&stream).take(MAX_REQUEST)).read_line(&mut line)?;
+    let (directory, arguments) = match serde_json::from_str(&line)? {
+        Request::Command { directory, arguments } => (directory, arguments),
+        Request::End => {
+            desk.clients().waiting.push(stream);
+            return Ok(());
         }
-        Err(why) => {
-            show::error(why);
-            2
+    };
+    let control = Arc::<Control>::default();
+    {
+        let mut clients = desk.clients();
+        if clients.ending {
+            let errors = "weft: the volume is being unmounted\n".into();
+            return send(&stream, &Answer { status: 1, output: String::new(), errors });
         }
+        clients.working.push(control.clone());
+    }
+    let watched = stream.try_clone()?;
+    let cancelled = control.clone();
+    std::thread::spawn(move || {
+        // Nothing more comes from a client; this returns when it is gone.
+        let _ = (&watched).read(&mut [0]);
+        cancelled.cancel();
     });
-    stream.write_all(&serde_json::to_vec(&Answer { status, output, errors })?)
+    DIRECTORY.set(directory.into());
+    // Also after a panic the client gets an answer, and the mount goes on.
+    let work = || interrupt::under(control.clone(), || show::captured(|| carry_out(arguments)));
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    let (status, output, errors) = done
+        .unwrap_or_else(|_| (1, String::new(), "weft: a defect in the process of the mount, see mount.log\n".into()));
+    let sent = send(&stream, &Answer { status, output, errors });
+    desk.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
+    desk.idle.notify_all();
+    sent
+}
+
+fn carry_out(arguments: Vec<OsString>) -> u8 {
+    match Arguments::try_parse_from(arguments) {
+        Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
+        Ok(arguments) => {
+            let place = served().map_or_else(String::new, |served| format!(" on {}", Shown(&served.mountpoint)));
+            let what = format!("the volume is mounted{place}; use its files there, or unmount it first");
+            Failure::Other(what).report(arguments.json)
+        }
+        // Only a client of another version gives arguments that cannot be read here.
+        Err(why) => {
+            let why = why.to_string();
+            Failure::Usage(format!("the mount does not understand: {}", why.lines().next().unwrap_or_default()))
+                .report(false)
+        }
+    }
+}
+
+fn send(mut stream: &UnixStream, answer: &Answer) -> std::io::Result<()> {
+    let sent = stream.write_all(&serde_json::to_vec(answer)?);
+    let _ = stream.shutdown(Shutdown::Both);
+    sent
+}
+
+/// Whether there is a mount of a volume that answers.
+pub fn answers(volume: &Path) -> bool {
+    UnixStream::connect(volume.join(SOCKET)).is_ok()
+}
+
+/// Sends a request to the mount of a volume; None when there is none that answers.
+fn ask(volume: &Path, request: &Request) -> Option<UnixStream> {
+    let mut stream = UnixStream::connect(volume.join(SOCKET)).ok()?;
+    let mut bytes = serde_json::to_vec(request).ok()?;
+    bytes.push(b'\n');
+    stream.write_all(&bytes).ok()?;
+    Some(stream)
+}
+
+/// Prints what the mount answers, and returns the exit status.
+fn receive(mut stream: UnixStream) -> Option<u8> {
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let answer: Answer = serde_json::from_slice(&answer).ok()?;
+    let _ = std::io::stderr().write_all(answer.errors.as_bytes());
+    match std::io::stdout().write_all(answer.output.as_bytes()).and_then(|()| std::io::stdout().flush()) {
+        Ok(()) => Some(answer.status),
+        Err(_) => Some(1),
+    }
 }
 
 /// Has this process's command carried out by the mount of a volume. None when there is none that answers.
 pub fn forward(volume: &Path) -> Option<ExitCode> {
-    let mut stream = UnixStream::connect(volume.join(SOCKET)).ok()?;
-    let arguments: Vec<String> = std::env::args_os().map(|a| a.into_string().ok()).collect::<Option<_>>()?;
-    let mut request = serde_json::to_vec(&absolute(arguments)).ok()?;
-    request.push(b'\n');
-    stream.write_all(&request).ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    let answer: Answer = serde_json::from_slice(&answer).ok()?;
-    let _ = std::io::stdout().write_all(answer.output.as_bytes());
-    let _ = std::io::stderr().write_all(answer.errors.as_bytes());
-    Some(ExitCode::from(answer.status))
+    let directory = std::env::current_dir().ok()?.into_os_string();
+    let stream = ask(volume, &Request::Command { directory, arguments: std::env::args_os().collect() })?;
+    // The mount notices that this process is gone, and cleans up.
+    interrupt::control(true);
+    let status = receive(stream).unwrap_or_else(|| {
+        show::error("the mount of the volume ended before the command was done");
+        1
+    });
+    Some(ExitCode::from(status))
 }
 
-/// The arguments with paths that do not depend on this process's directory.
-fn absolute(arguments: Vec<String>) -> Vec<String> {
-    let mut arguments = arguments.into_iter();
-    let program = arguments.next();
-    let rest = arguments.map(|argument| {
-        if argument.starts_with('-') || !Path::new(&argument).exists() {
-            return argument;
+/// The end of a mount, for which one can wait.
+pub struct End(UnixStream);
+
+/// Has oneself told of the end of the mount of a volume. None when there is none that answers.
+pub fn end_of(volume: &Path) -> Option<End> {
+    ask(volume, &Request::End).map(End)
+}
+
+impl End {
+    /// Waits until the mount has committed everything and ended.
+    pub fn wait(self) -> Outcome {
+        match receive(self.0) {
+            Some(0) => Ok(()),
+            Some(_) => Err(Failure::Found),
+            None => Err(Failure::Other("the mount ended without a word; what was not synced may be lost".into())),
         }
-        let path = std::path::absolute(&argument).ok();
-        path.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(argument)
-    });
-    program.into_iter().chain(rest).collect()
+    }
 }

@@ -38,7 +38,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if as_json {
         show::json(&document(&status))?
     } else {
-        print(&status)?
+        print(&status, &arguments.volume)?
     }
     if status.is_healthy() { Ok(()) } else { Err(Failure::Found) }
 }
@@ -55,19 +55,25 @@ fn list(files: &[AtRisk], as_json: bool) -> Outcome {
         let path = Shown(Path::new(OsStr::from_bytes(&file.path))).to_string();
         match file.survives {
             None => show::text(format_args!("lost in part        {path}"))?,
+            Some(1) => show::text(format_args!("survives 1 loss     {path}"))?,
             Some(more) => show::text(format_args!("survives {more} losses   {path}"))?,
         }
     }
     if files.is_empty() { Ok(()) } else { Err(Failure::Found) }
 }
 
-fn print(status: &Status) -> Outcome {
+/// Files of any kind but the root, which nobody made.
+fn files(status: &Status) -> u64 {
+    status.usage.files.saturating_sub(1)
+}
+
+fn print(status: &Status, volume: &Path) -> Outcome {
     show::text(format_args!(
-        "{}: {} of {} free for data, {} files with {}, code {}",
+        "{}: {} of {} free for data, {} with {}, code {}",
         status.name,
         show::bytes(status.usage.free),
         show::bytes(status.usage.total),
-        status.usage.files,
+        show::count(files(status) as usize, "file"),
         show::bytes(status.bytes),
         status.code
     ))?;
@@ -95,13 +101,18 @@ fn print(status: &Status) -> Outcome {
     }
     for (more, &sets) in status.survive.iter().enumerate().rev().filter(|(_, sets)| **sets > 0) {
         let survives = if more == 1 { "1 more loss".into() } else { format!("{more} more losses") };
-        show::text(format_args!("  {} survive {survives}", show::count(sets, "chunk set")))?;
+        let survive = if sets == 1 { "survives" } else { "survive" };
+        show::text(format_args!("  {} {survive} {survives}", show::count(sets, "chunk set")))?;
     }
     if status.lost > 0 {
         show::text(format_args!("  {} LOST: too few blocks are left", show::count(status.lost, "chunk set")))?;
     }
     if status.to_repair > 0 {
-        show::text(format_args!("  {} to repair: weft repair VOLUME", show::count(status.to_repair, "chunk set")))?;
+        show::text(format_args!(
+            "  {} to repair: weft repair {}",
+            show::count(status.to_repair, "chunk set"),
+            Shown(volume)
+        ))?;
     }
     show::text(if status.is_healthy() { "healthy" } else { "needs attention" })
 }
@@ -124,7 +135,7 @@ fn document(status: &Status) -> Value {
         "healthy": status.is_healthy(),
         "total": status.usage.total,
         "free": status.usage.free,
-        "files": status.usage.files,
+        "files": files(status),
         "bytes": status.bytes,
         "targets": targets.collect::<Vec<_>>(),
         "chunk_sets": status.sets,

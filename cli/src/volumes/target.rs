@@ -1,11 +1,12 @@
 //! `weft target`: growing a volume, emptying a disk, replacing a dead one.
 
-use super::{open, verify};
+use super::remote::resolve;
+use super::{new_target, open, plain, verify};
 use crate::failure::Outcome;
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use volume::Shown;
 
@@ -56,13 +57,27 @@ impl Arguments {
     }
 }
 
+/// The path of a target as the volume knows it, however it is given: through links, too, and when it is gone.
+fn known(volume: &Path, target: &Path) -> PathBuf {
+    let place = |path: &Path| {
+        let above = path.parent().and_then(|above| above.canonicalize().ok());
+        path.canonicalize().ok().or_else(|| Some(above?.join(path.file_name()?)))
+    };
+    let target = plain(target);
+    let members = fs::label::Label::read_pointer(&resolve(volume)).map(|label| label.targets).unwrap_or_default();
+    let found = members.into_iter().map(|member| member.path).find(|path| {
+        *path == target || place(path).is_some_and(|path| place(&target).is_some_and(|target| target == path))
+    });
+    found.unwrap_or(target)
+}
+
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let volume = open(arguments.volume(), false)?;
     let control = interrupt::control(false);
     let begun = Instant::now();
     match &arguments.command {
         Command::Add { target, .. } => {
-            let id = volume.add_target(target)?;
+            let id = volume.add_target(&new_target(target)?)?;
             if as_json {
                 show::json(&json!({ "target": id.0, "path": show::path(target) }))?;
             } else {
@@ -70,18 +85,29 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
             }
         }
         Command::Drain { target, .. } => {
-            let done = progress::shown("draining", &control, || volume.drain_target(target, &control))?;
+            let done = progress::shown("draining", &control, || {
+                volume.drain_target(&known(arguments.volume(), target), &control)
+            })?;
             verify::print(&done, begun, as_json)?;
             if !as_json {
                 show::text(format_args!("{} is empty and no target any more", Shown(target)))?;
             }
         }
         Command::Replace { target, new, .. } => {
-            let done = progress::shown("replacing", &control, || volume.replace_target(target, new, &control))?;
+            let (old, place) = (known(arguments.volume(), target), new_target(new)?);
+            let done = progress::shown("replacing", &control, || volume.replace_target(&old, &place, &control))?;
             verify::print(&done, begun, as_json)?;
             if !as_json {
                 show::text(format_args!("{} has taken the place of {}", Shown(new), Shown(target)))?;
             }
+        }
+    }
+    if !as_json {
+        // What was written while a target was missing is on no target yet.
+        let waiting = volume.status()?.to_repair;
+        if waiting > 0 {
+            let sets = show::count(waiting, "chunk set");
+            show::text(format_args!("{sets} still to repair: weft repair {}", Shown(arguments.volume())))?;
         }
     }
     volume.finish()

@@ -79,17 +79,21 @@ pub fn print(done: &Repaired, begun: Instant, as_json: bool) -> Outcome {
     if done.chunks == 0 && done.failed.is_empty() {
         return show::text("nothing to repair");
     }
+    // What was only moved was checked against its checksums.
+    let witnessed = match done.witnessed {
+        0 => String::new(),
+        count => format!("; {} checked against a survivor", show::count(count as usize, "block")),
+    };
     let unwitnessed = match done.unwitnessed {
         0 => String::new(),
-        count => format!(", {count} without a survivor to check them against"),
+        count => format!("; {} without a survivor to check against", show::count(count as usize, "block")),
     };
     show::text(format_args!(
-        "{} with {} made in {}, {}; {} checked against a survivor{unwitnessed}",
+        "{} with {} made in {}, {}{witnessed}{unwitnessed}",
         show::count(done.chunks, "chunk"),
         show::bytes(done.bytes),
         show::time(time),
-        show::rate(done.bytes, time),
-        show::count(done.witnessed as usize, "block")
+        show::rate(done.bytes, time)
     ))
 }
 

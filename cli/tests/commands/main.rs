@@ -3,8 +3,10 @@
 mod damage;
 mod hostile;
 mod limits;
+mod mounts;
 mod overwriting;
 mod refusals;
 mod round_trips;
 mod scratch;
 mod tables;
+mod volumes;

@@ -37,8 +37,7 @@ impl Lab {
             target: None,
             targets: (0..targets).map(member).collect(),
         };
-        let disks: Vec<Arc<Crash>> =
-            (0..targets).map(|_| Arc::new(Crash::new(Arc::new(Memory::default())))).collect();
+        let disks: Vec<Arc<Crash>> = (0..targets).map(|_| Arc::new(Crash::new(Arc::new(Memory::default())))).collect();
         let all = disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>));
         FileSystem::create_on(&label, all.collect()).unwrap();
         Self { label, disks, seen: Vec::new() }
@@ -49,9 +48,8 @@ impl Lab {
         self.seen = self.disks.iter().map(|disk| Arc::new(Faulty::new(disk.clone()))).collect();
         let all = self.seen.iter().enumerate().filter(|(number, _)| !missing.contains(number));
         let all = all.map(|(number, disk)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>)).collect();
-        let warn = std::env::var_os("WEFT_SOAK_LOUD").map(|_| -> Box<dyn Fn(&str) + Send + Sync> {
-            Box::new(|what| eprintln!("  warning: {what}"))
-        });
+        let warn = std::env::var_os("WEFT_SOAK_LOUD")
+            .map(|_| -> Box<dyn Fn(&str) + Send + Sync> { Box::new(|what| eprintln!("  warning: {what}")) });
         let options = OpenOptions { warn, ..OpenOptions::default() };
         FileSystem::open_on(self.label.clone(), all, Box::new(MemoryIndex::default()), options)
     }

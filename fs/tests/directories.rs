@@ -1,0 +1,226 @@
+//! Volumes in directories: opened, lost, found again and made again.
+
+mod lab;
+
+use fs::{Create, Error, FileSystem, Kind, OpenOptions, ROOT};
+use lab::{assert_sound, content, make, new, pattern};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A directory that goes with it.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-fs-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn target(&self, number: usize) -> PathBuf {
+        self.0.join(format!("disk{number}"))
+    }
+
+    fn volume(&self) -> PathBuf {
+        self.0.join("volume")
+    }
+
+    fn create(&self, code: &str, targets: usize) -> Arc<FileSystem> {
+        let create = Create {
+            name: "test".into(),
+            code: code.into(),
+            chunk_bytes: 8 << 20,
+            durability: None,
+            targets: (0..targets).map(|number| self.target(number)).collect(),
+        };
+        create.run(&self.volume()).unwrap();
+        self.open().unwrap()
+    }
+
+    fn open(&self) -> fs::Result<Arc<FileSystem>> {
+        FileSystem::open_volume(&self.volume(), OpenOptions::default())
+    }
+}
+
+/// Bytes that the files below a directory take on the disk.
+fn allocated(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+    let of = |entry: std::fs::DirEntry| match entry.metadata().unwrap() {
+        found if found.is_dir() => allocated(&entry.path()),
+        found => found.blocks() * 512,
+    };
+    entries.map(of).sum()
+}
+
+fn refusal(result: fs::Result<Arc<FileSystem>>) -> Error {
+    result.err().expect("it is refused")
+}
+
+#[test]
+fn a_volume_is_open_once() {
+    let place = Place::new("once");
+    let fs = place.create("rs:2+1", 3);
+    let error = refusal(place.open());
+    assert!(matches!(error, Error::Conflict(_)), "{error}");
+    // Not by way of another volume directory, either.
+    let other = place.0.join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::copy(place.volume().join("volume.json"), other.join("volume.json")).unwrap();
+    let error = refusal(FileSystem::open_volume(&other, OpenOptions::default()));
+    assert_eq!(error.errno(), 16, "{error}");
+    fs.close_volume().unwrap();
+    drop(fs);
+    place.open().unwrap();
+}
+
+#[test]
+fn what_is_no_volume_is_left_alone() {
+    let place = Place::new("foreign");
+    place.create("rs:2+1", 3).close_volume().unwrap();
+    assert!(matches!(refusal(FileSystem::open_volume(&place.0, OpenOptions::default())), Error::NotFound(_)));
+    // A target of another volume in the place of one of ours is not used, and not changed.
+    let other = Place::new("foreign-other");
+    other.create("rs:2+1", 3).close_volume().unwrap();
+    std::fs::remove_dir_all(place.target(1)).unwrap();
+    std::fs::rename(other.target(1), place.target(1)).unwrap();
+    let before = allocated(&place.target(1));
+    let fs = place.open().unwrap();
+    let ino = make(&fs, "file");
+    fs.write(ino, 0, &pattern(1, 1_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    assert_eq!(allocated(&place.target(1)), before);
+    let status = fs.status().unwrap();
+    assert!(status.targets[1].problem.as_ref().is_some_and(|why| why.contains("another volume")), "{status:#?}");
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let place = Place::new("newer");
+    place.create("rs:2+1", 3).close_volume().unwrap();
+    let pointer = place.volume().join("volume.json");
+    let text = std::fs::read_to_string(&pointer).unwrap();
+    assert!(text.contains("\"format\": 1"));
+    std::fs::write(&pointer, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
+    let error = refusal(place.open()).to_string();
+    assert!(error.contains("format 9"), "{error}");
+    std::fs::write(&pointer, text).unwrap();
+    // On a target: a newer weft was here, so this one keeps off.
+    let label = place.target(0).join("weft.label");
+    let text = std::fs::read_to_string(&label).unwrap();
+    std::fs::write(&label, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
+    let fs = place.open();
+    let shown = fs.map(|fs| fs.status().unwrap().targets[0].problem.clone().unwrap_or_default());
+    assert!(shown.as_ref().map_or_else(|error| error.to_string(), Clone::clone).contains("format 9"), "{shown:?}");
+}
+
+/// Some files in directories, short and long, synced into the metadata and not.
+fn fill(fs: &FileSystem) -> Vec<(String, Vec<u8>)> {
+    let inside = fs.make(ROOT, b"inside", &new(Kind::Directory)).unwrap().ino;
+    let mut files = Vec::new();
+    for n in 0..20u64 {
+        let name = format!("file{n}");
+        let ino = fs.make(inside, name.as_bytes(), &new(Kind::File)).unwrap().ino;
+        let data = pattern(n, 50_000 * n as usize + 1000);
+        fs.write(ino, 0, &data).unwrap();
+        // Overwritten later, so that the order of stripes counts.
+        let (at, later) = (data.len() / 2, pattern(n + 100, 300));
+        if n % 2 == 0 {
+            fs.sync(ino).unwrap();
+            fs.write(ino, at as u64, &later).unwrap();
+        }
+        let mut data = data;
+        if n % 2 == 0 {
+            data[at..at + 300].copy_from_slice(&later);
+        }
+        files.push((name, data));
+    }
+    fs.sync_all().unwrap();
+    files
+}
+
+fn assert_has(fs: &FileSystem, files: &[(String, Vec<u8>)]) {
+    let inside = fs.lookup(ROOT, b"inside").unwrap().ino;
+    for (name, data) in files {
+        let ino = fs.lookup(inside, name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}")).ino;
+        assert!(content(fs, ino).unwrap() == *data, "{name}");
+    }
+}
+
+#[test]
+fn the_volume_directory_and_any_two_targets_may_go() {
+    for lost in [[0, 1], [2, 5], [3, 4]] {
+        let place = Place::new(&format!("lost{}{}", lost[0], lost[1]));
+        let fs = place.create("rs:4+2", 6);
+        let files = fill(&fs);
+        fs.close_volume().unwrap();
+        drop(fs);
+        std::fs::remove_dir_all(place.volume()).unwrap();
+        lost.iter().for_each(|&number| std::fs::remove_dir_all(place.target(number)).unwrap());
+        let left: Vec<PathBuf> = (0..6).filter(|n| !lost.contains(n)).map(|n| place.target(n)).collect();
+        fs::reopen(&place.volume(), &left).unwrap();
+        let fs = place.open().unwrap();
+        assert_has(&fs, &files);
+        assert!(fs.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn names_and_contents_come_back_from_chunks_alone() {
+    let place = Place::new("rebuild");
+    let fs = place.create("rs:4+2", 6);
+    let files = fill(&fs);
+    // What is in the metadata only cannot come back: give it time to move into stripes.
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    fs.close_volume().unwrap();
+    drop(fs);
+    for number in 0..6 {
+        for entry in
+            ["journal", "snapshots"].iter().flat_map(|d| std::fs::read_dir(place.target(number).join(d)).unwrap())
+        {
+            std::fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    }
+    std::fs::remove_dir_all(place.target(2)).unwrap();
+    assert!(place.open().is_err());
+    let rebuilt = fs::rebuild(&place.volume()).unwrap();
+    assert_eq!((rebuilt.files, rebuilt.unnamed), (20, 0));
+    let fs = place.open().unwrap();
+    let inside = fs.lookup(ROOT, b"inside").unwrap().ino;
+    // A few bytes that were synced by themselves stay in the metadata for good, and are lost with it.
+    let wrong = files.iter().skip(1).filter(|(name, data)| {
+        let found = fs.lookup(inside, name.as_bytes()).and_then(|found| content(&fs, found.ino));
+        !found.is_ok_and(|found| found == *data)
+    });
+    let wrong: Vec<&str> = wrong.map(|(name, _)| name.as_str()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(fs.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn room_on_disks_is_given_back() {
+    let place = Place::new("room");
+    let fs = place.create("rs:4+2", 6);
+    let files: Vec<u64> = (0..10).map(|n| make(&fs, &format!("f{n}"))).collect();
+    files.iter().for_each(|&ino| fs.write(ino, 0, &pattern(ino, 6_000_000)).unwrap());
+    fs.sync_all().unwrap();
+    let chunks = || (0..6).map(|number| allocated(&place.target(number).join("chunks"))).sum::<u64>();
+    let full = chunks();
+    assert!(full >= 90_000_000, "{full}");
+    // Half of it is punched or moved, all of it is gone.
+    (0..5).for_each(|n| fs.unlink(ROOT, format!("f{}", n * 2).as_bytes()).unwrap());
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let half = chunks();
+    assert!(half < full * 2 / 3, "{half} of {full}");
+    assert_sound(&fs);
+    (0..5).for_each(|n| fs.unlink(ROOT, format!("f{}", n * 2 + 1).as_bytes()).unwrap());
+    fs.close_volume().unwrap();
+    assert_eq!(chunks(), 0);
+}
