@@ -1,7 +1,7 @@
 //! Making a volume, opening and closing it.
 
 use crate::label::{Label, Member, POINTER, Role};
-use crate::store::{Options, RESERVE_BYTES, Store, block_bytes};
+use crate::store::{Options, Store, block_bytes};
 use crate::{Error, FileSystem, Result, background, collect, compact, file, limits, now};
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use volume::Targets;
 use volume::format::VolumeId;
-use volume::target::{Disk, Target};
+use volume::target::{Disk, Shadow, Target};
 
 /// The index of the metadata in the volume directory. It is made again when it is lost.
 pub(crate) const INDEX: &str = "index.redb";
@@ -91,7 +91,10 @@ fn hexadecimal(id: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*id))
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    if path.to_str().is_none() {
+        return Err(Error::Invalid(format!("{}: the path of a target or volume must be UTF-8", volume::Shown(path))));
+    }
     std::path::absolute(path).map_err(|why| Error::Invalid(format!("{}: {why}", volume::Shown(path))))
 }
 
@@ -160,9 +163,12 @@ impl Create {
                 .map(|(number, path)| Member { id: TargetId(number as u16), path: path.clone(), role: Role::Active })
                 .collect(),
         };
-        let disks: Vec<Disk> = targets.iter().map(|path| Disk::format(path)).collect::<std::result::Result<_, _>>()?;
+        // Tried before anything is changed elsewhere.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
+        let probe = directory.join(format!("{POINTER}.new"));
+        std::fs::write(&probe, []).map_err(|why| cannot_write(directory, &why))?;
+        let disks: Vec<Disk> = targets.iter().map(|path| Disk::format(path)).collect::<std::result::Result<_, _>>()?;
         for (disk, member) in disks.iter().zip(&label.targets) {
             label.write(disk, member.id).map_err(|why| cannot_write(&member.path, &why))?;
         }
@@ -247,8 +253,24 @@ pub(crate) fn open_target(path: &Path, volume: &str, id: Option<TargetId>) -> Re
     if label.volume != volume || id.is_some() && label.target != id {
         return Err(Error::Invalid(format!("{shown} is a target of another volume, or another target of this one")));
     }
-    disk.lock()?;
+    lock_target(&disk)?;
     Ok((Arc::new(disk), label))
+}
+
+/// Locks a target. Threads of a volume that this process just closed may have it for a moment.
+fn lock_target(disk: &Disk) -> Result<()> {
+    for _ in 0..100 {
+        match disk.lock() {
+            Err(volume::Error::Conflict { .. }) => std::thread::sleep(std::time::Duration::from_millis(20)),
+            locked => return Ok(locked?),
+        }
+    }
+    Ok(disk.lock()?)
+}
+
+/// A target for the metadata. Opening writes to it, if only that it was opened; for who may only read, that stays in memory.
+fn journal_target(target: &Arc<dyn Target>, read_only: bool) -> Arc<dyn Target> {
+    if read_only { Arc::new(Shadow::new(target.clone())) } else { target.clone() }
 }
 
 impl FileSystem {
@@ -312,13 +334,17 @@ impl FileSystem {
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
         let volume = label.id()?;
+        if disks.is_empty() {
+            let why = missing.first().map_or("it has none", |(_, why)| why);
+            return Err(Error::NotFound(format!("no target of the volume {} can be opened: {why}", label.name)));
+        }
         let targets = Arc::new(Targets::new());
         for (&id, disk) in &disks {
             targets.add(id, disk.clone());
         }
         let journal = Arc::new(Journaled::open(meta::journal::Options {
             volume,
-            targets: disks.iter().map(|(&id, disk)| (id, disk.clone())).collect(),
+            targets: disks.iter().map(|(&id, disk)| (id, journal_target(disk, options.read_only))).collect(),
             mirrors: shape.m + 1,
             index,
             merge: meta::MERGE,
@@ -417,10 +443,8 @@ impl FileSystem {
     pub(crate) fn look_at_room(&self) {
         let shape = self.store.options.code.shape();
         let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for id in self.store.targets.ids() {
-            if let Ok(space) = self.store.targets.space(id) {
-                systems.insert(space.system, (space.total, space.free.saturating_sub(RESERVE_BYTES)));
-            }
+        for (_, space) in self.store.room() {
+            systems.insert(space.system, (space.total, space.free));
         }
         let (total, free) = systems.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let user = |bytes: u64| bytes / shape.blocks() as u64 * shape.k as u64;

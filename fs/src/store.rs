@@ -9,12 +9,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use volume::format::VolumeId;
+use volume::target::Space;
 use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
 
 /// User data of a full stripe, about.
 const STRIPE_BYTES: usize = 4 << 20;
-/// What is left free on every target, so that deleting, repairing and committing are possible on a full volume.
-pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
+/// What is kept free for every target, so that opening, deleting, repairing and committing are possible on a full volume.
+const RESERVE_BYTES: u64 = 64 << 20;
 
 /// What a store is made of.
 pub(crate) struct Options {
@@ -148,12 +149,23 @@ impl Store {
         self.layouts.write().unwrap_or_else(PoisonError::into_inner).remove(&set);
     }
 
+    /// The room on the targets that are there, without what is kept free on their file systems.
+    pub fn room(&self) -> Vec<(TargetId, Space)> {
+        let ids = self.targets.ids().into_iter();
+        let spaces: Vec<(TargetId, Space)> = ids.filter_map(|id| Some((id, self.targets.space(id).ok()?))).collect();
+        let kept = |space: &Space| {
+            let sharing = spaces.iter().filter(|(_, other)| other.system == space.system).count() as u64;
+            (sharing * RESERVE_BYTES).min(space.total / 8)
+        };
+        let left = |space: &Space| Space { free: space.free.saturating_sub(kept(space)), ..*space };
+        spaces.iter().map(|(id, space)| (*id, left(space))).collect()
+    }
+
     /// The targets that new chunks can go to.
     pub fn candidates(&self) -> Vec<Candidate> {
         let closed = lock(&self.closed).clone();
-        let usable = self.targets.ids().into_iter().filter(|id| !closed.contains(id) && self.targets.is_healthy(*id));
-        let room = |id: TargetId| self.targets.space(id).ok().map(|s| s.free.saturating_sub(RESERVE_BYTES));
-        usable.filter_map(|id| Some(Candidate { id, free: room(id)? })).collect()
+        let usable = self.room().into_iter().filter(|(id, _)| !closed.contains(id) && self.targets.is_healthy(*id));
+        usable.map(|(id, space)| Candidate { id, free: space.free }).collect()
     }
 
     /// Puts no more chunks on a target, or does again.

@@ -29,7 +29,7 @@ impl FileSystem {
         change(&mut new);
         new.generation += 1;
         for member in new.members() {
-            if let Some(target) = self.store.targets.get(member.id)
+            if let Some(target) = self.store.targets.get(member.id).filter(|target| target.space().is_ok())
                 && let Err(why) = new.write(&*target, member.id)
             {
                 self.volume.warn(&format!("cannot write the label of {}: {why}", volume::Shown(&member.path)));
@@ -49,7 +49,7 @@ impl FileSystem {
     /// When it is a target already, of this volume or another, or cannot be written.
     pub fn add_target(&self, path: &Path) -> Result<TargetId> {
         self.writable()?;
-        let path: PathBuf = std::path::absolute(path).map_err(|why| Error::Invalid(why.to_string()))?;
+        let path: PathBuf = crate::open::absolute(path)?;
         let label = self.volume.label();
         let number = label.targets.iter().map(|member| member.id.0 + 1).max().unwrap_or(0);
         let id = TargetId(number);
@@ -97,7 +97,10 @@ impl FileSystem {
     pub fn replace_target(&self, old: &Path, new: &Path, control: &Control) -> Result<Repaired> {
         self.writable()?;
         let member = self.member(old)?;
-        self.add_target(new)?;
+        // An earlier call may have been interrupted behind this.
+        if self.member(new).is_err() {
+            self.add_target(new)?;
+        }
         self.set_role(member.id, Role::Draining)?;
         self.store.close_target(member.id, true);
         self.leave(&member, control)
@@ -182,7 +185,7 @@ pub fn reopen(directory: &Path, targets: &[PathBuf]) -> Result<Label> {
     let mut newest: Option<Label> = None;
     let mut places = Vec::new();
     for path in targets {
-        let path = std::path::absolute(path).map_err(|why| Error::Invalid(why.to_string()))?;
+        let path = crate::open::absolute(path)?;
         let shown = volume::Shown(&path).to_string();
         let disk = Disk::open(&path)?;
         let Some(label) = Label::read(&disk, &shown)? else {

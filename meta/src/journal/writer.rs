@@ -6,10 +6,13 @@ use super::inventory::{Found, Owner, take_all};
 use super::options::{Place, unavailable};
 use super::shared::Shared;
 use super::worker::{Job, Worker, all};
-use crate::kv::KvError;
+use crate::kv::{KvError, Seq};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use volume::target::TargetFile;
+
+/// A snapshot is made when there are more segments, however short: every opening begins one.
+const MANY_SEGMENTS: usize = 64;
 
 /// The journal's end on the mirrors.
 pub(super) struct Writer {
@@ -41,6 +44,10 @@ impl Writer {
         while writer.segment.is_none() {
             writer.write(Vec::new())?;
         }
+        // Segments of an engine that was not closed may have room that they will never need.
+        let mut old = writer.shared.files().segments.clone();
+        old.pop();
+        writer.trim(&old);
         Ok(writer)
     }
 
@@ -56,6 +63,23 @@ impl Writer {
                 Err(error) => return self.shared.fail(&error),
             }
         }
+        if let Some((TargetFile::Journal { first }, _)) = self.segment {
+            self.trim(&[first]);
+        }
+    }
+
+    /// Gives back the room that was set aside for segments and is not needed.
+    fn trim(&self, segments: &[Seq]) {
+        let segments: Arc<Vec<Seq>> = Arc::new(segments.to_vec());
+        let job = |_| -> Job {
+            let segments = segments.clone();
+            Box::new(move |target| {
+                // One that is not there, or cannot be changed, takes no more room than before.
+                segments.iter().for_each(|&first| _ = target.trim(TargetFile::Journal { first }));
+                Ok(())
+            })
+        };
+        all(self.mirrors.iter().map(|(_, worker)| worker), job, self.shared.limits.deadline);
     }
 
     /// Makes the records durable on at least one mirror. Returns the emptied buffer.
@@ -123,7 +147,8 @@ impl Writer {
             if files.segments.last() != Some(&first) {
                 files.segments.push(first);
             }
-            if files.written >= files.due {
+            let crowded = files.due < u64::MAX && files.segments.len() > MANY_SEGMENTS;
+            if files.written >= files.due || crowded {
                 files.due = u64::MAX;
                 drop(files);
                 self.shared.task(|tasks| tasks.snapshot = true);

@@ -54,7 +54,7 @@ mod tests {
             let mut pages = Pages::new(length);
             pages.fill(7);
             let copy = pages.clone();
-            assert!(pages.as_ptr() as usize % PAGE == 0 && copy.as_ptr() as usize % PAGE == 0);
+            assert!([&pages, &copy].iter().all(|pages| (pages.as_ptr() as usize).is_multiple_of(PAGE)));
             assert!(copy.len() == length && copy.iter().all(|&byte| byte == 7));
         }
     }

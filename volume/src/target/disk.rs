@@ -293,6 +293,12 @@ impl Target for Disk {
         }
     }
 
+    fn trim(&self, file: TargetFile) -> io::Result<()> {
+        let open = self.file(file, false)?;
+        // To cut a file off where it ends is what gives back the room behind.
+        open.file.set_len(open.file.metadata()?.len())
+    }
+
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
         let open = self.file(file, false)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -100,6 +100,11 @@ impl Target for Faulty {
         self.inner.reserve(file, bytes)
     }
 
+    fn trim(&self, file: TargetFile) -> io::Result<()> {
+        self.pass()?;
+        self.inner.trim(file)
+    }
+
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
         self.pass()?;
         self.inner.punch(file, range)

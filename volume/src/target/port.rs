@@ -42,6 +42,14 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// When there is no room.
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()>;
 
+    /// Gives room back that was set aside behind the end of the file.
+    ///
+    /// # Errors
+    /// When the file is not there or cannot be changed.
+    fn trim(&self, _file: TargetFile) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Gives the room of a range back; it then reads as zeroes or as it was. Does nothing where the file system cannot.
     ///
     /// # Errors

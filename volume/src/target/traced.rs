@@ -111,6 +111,10 @@ impl Target for Traced {
         self.count(|trace| &mut trace.reserve, begun, bytes, self.inner.reserve(file, bytes))
     }
 
+    fn trim(&self, file: TargetFile) -> io::Result<()> {
+        self.inner.trim(file)
+    }
+
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
         let begun = Instant::now();
         let bytes = range.end - range.start;
