@@ -4,7 +4,7 @@
 //! written, so that whatever survives a crash refers only to what survives it too.
 
 use crate::buffer::Taken;
-use crate::file::File;
+use crate::file::{File, State};
 use crate::manifest::{self, Piece};
 use crate::store::Stored;
 use crate::{Error, FileSystem, Result};
@@ -17,6 +17,8 @@ use volume::StripeBuffer;
 /// A sync of no more dirty data than this writes it into the metadata, which is durable with one write per mirror; it is moved into stripes
 /// later.
 const INLINE_BYTES: u64 = 32 << 10;
+/// The data of a file that is no longer than this stays in its dinode.
+const TINY_BYTES: u64 = 2048;
 /// Files whose changes one transaction takes.
 const FILES_PER_COMMIT: usize = 512;
 
@@ -153,94 +155,103 @@ impl FileSystem {
         Ok(last)
     }
 
-    fn commit_group(&self, files: &[Arc<File>], may_be_inline: bool) -> Result<Seq> {
+    /// Commits files in one transaction. `synced` says that somebody waits for it to be durable, and for nothing else.
+    fn commit_group(&self, files: &[Arc<File>], synced: bool) -> Result<Seq> {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
-        if may_be_inline && let Some(seq) = self.commit_inline(&files[0])? {
-            return Ok(seq);
+        let mut parts = Vec::with_capacity(files.len());
+        let mut rest = Vec::with_capacity(files.len());
+        for file in files {
+            match self.take_inline(file, synced) {
+                Some(part) => parts.push(part),
+                None => rest.push(file.clone()),
+            }
         }
+        let done = self.put_in_stripes(&rest, &mut parts).and_then(|()| {
+            if parts.is_empty() {
+                return Ok((Vec::new(), 0));
+            }
+            let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
+            Ok(self.meta.change_contents(&edits)?)
+        });
+        parts.iter().for_each(|part| self.settle(part, done.is_ok()));
+        let (dead, seq) = done?;
+        self.collector.add(dead, seq);
+        Ok(seq)
+    }
+
+    /// Takes a little data of a file for the metadata itself: what is small enough to stay in the dinode, and what somebody waits for. None when there is more,
+    /// or nothing.
+    fn take_inline(&self, file: &Arc<File>, synced: bool) -> Option<Part> {
+        let mut state = file.state();
+        let dirty = state.buffer.dirty_bytes();
+        let is_tiny = state.buffer.size.is_some_and(|size| size <= TINY_BYTES);
+        let little = is_tiny || synced && dirty <= INLINE_BYTES;
+        if state.gone || dirty == 0 || !little || !state.buffer.nothing_pending() {
+            return None;
+        }
+        let taken = self.change_buffer(&mut state, |buffer| buffer.take(1, true));
+        let extent = |piece: &Taken| Extent {
+            offset: piece.offset,
+            length: piece.bytes.len() as u64,
+            place: Place::Bytes(piece.bytes.clone()),
+        };
+        let ranges = taken.iter().map(extent).map(|extent| (extent.range(), vec![extent])).collect();
+        let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified.take() };
+        Some(Part { file: file.clone(), edit, taken })
+    }
+
+    /// Puts all data of files into stripes, and makes these durable.
+    fn put_in_stripes(&self, files: &[Arc<File>], parts: &mut Vec<Part>) -> Result<()> {
         files.iter().for_each(|file| file.state().failed = None);
         self.flush(files)?;
-        let mut edits = Vec::with_capacity(files.len());
         let mut stored_any = false;
         for file in files {
             let mut state = file.wait_for_arrivals();
             if let Some(why) = state.failed.take() {
                 return Err(Error::Meta(meta::Error::Unavailable(why)));
             }
-            if state.gone {
-                continue;
-            }
             let stored = state.buffer.stored();
-            let modified = state.buffer.modified.take();
-            if stored.is_empty() && modified.is_none() {
+            if state.gone || stored.is_empty() && state.buffer.modified.is_none() {
                 continue;
             }
             stored_any |= !stored.is_empty();
             let ranges = stored.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
-            let resize = state.buffer.size.map_or(Resize::Keep, Resize::AtLeast);
-            edits.push((file.clone(), ContentEdit { ranges, resize, modified }));
+            let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified.take() };
+            parts.push(Part { file: file.clone(), edit, taken: Vec::new() });
         }
-        if edits.is_empty() {
-            return Ok(0);
-        }
-        let done = if stored_any { self.store.sync() } else { Ok(()) }.and_then(|()| {
-            let edits: Vec<(u64, ContentEdit)> = edits.iter().map(|(file, edit)| (file.ino, edit.clone())).collect();
-            Ok(self.meta.change_contents(&edits)?)
-        });
-        match done {
-            Ok((dead, seq)) => {
-                for (file, edit) in &edits {
-                    let extents: Vec<Extent> = edit.ranges.iter().flat_map(|(_, new)| new.clone()).collect();
-                    file.state().buffer.committed(&extents);
-                }
-                self.collector.add(dead, seq);
-                Ok(seq)
-            }
-            Err(error) => {
-                for (file, edit) in &edits {
-                    let mut state = file.state();
-                    state.buffer.modified = state.buffer.modified.or(edit.modified);
-                }
-                Err(error)
-            }
-        }
+        if stored_any { self.store.sync() } else { Ok(()) }
     }
 
-    /// Commits a little data by writing it into the metadata. None when there is more, or nothing.
-    fn commit_inline(&self, file: &Arc<File>) -> Result<Option<Seq>> {
+    /// Brings the buffer of a file in line with what became of its part in a commit.
+    fn settle(&self, part: &Part, committed: bool) {
+        let Part { file, edit, taken } = part;
         let mut state = file.state();
-        let dirty = state.buffer.dirty_bytes();
-        if state.gone || dirty == 0 || dirty > INLINE_BYTES || !state.buffer.nothing_pending() {
-            return Ok(None);
-        }
-        let taken = self.change_buffer(&mut state, |buffer| buffer.take(1, true));
-        let modified = state.buffer.modified.take();
-        let resize = state.buffer.size.map_or(Resize::Keep, Resize::AtLeast);
-        drop(state);
-        let extent = |piece: &Taken| Extent {
-            offset: piece.offset,
-            length: piece.bytes.len() as u64,
-            place: Place::Bytes(piece.bytes.clone()),
-        };
-        let extents: Vec<Extent> = taken.iter().map(extent).collect();
-        let ranges = extents.iter().map(|extent| (extent.range(), vec![extent.clone()])).collect();
-        let done = self.meta.change_content(file.ino, &ContentEdit { ranges, resize, modified });
-        let mut state = file.state();
-        match done {
-            Ok((_, dead, seq)) => {
-                self.change_buffer(&mut state, |buffer| buffer.inlined(&taken, &extents));
-                drop(state);
-                file.arrived();
-                self.collector.add(dead, seq);
-                self.inline.add(file.ino, dirty);
-                Ok(Some(seq))
+        if committed {
+            let extents: Vec<Extent> = edit.ranges.iter().flat_map(|(_, new)| new.clone()).collect();
+            let bytes: u64 = taken.iter().map(|piece| piece.bytes.len() as u64).sum();
+            self.change_buffer(&mut state, |buffer| buffer.inlined(taken, &extents));
+            if bytes > 0 {
+                self.inline.add(file.ino, bytes);
             }
-            Err(error) => {
-                state.buffer.modified = state.buffer.modified.or(modified);
-                drop(state);
-                taken.iter().for_each(|piece| self.landed(file, piece, None));
-                Err(Error::from(error))
-            }
+            drop(state);
+            file.arrived();
+        } else {
+            state.buffer.modified = state.buffer.modified.or(edit.modified);
+            drop(state);
+            taken.iter().for_each(|piece| self.landed(file, piece, None));
         }
     }
+}
+
+/// What one file has in a commit.
+struct Part {
+    file: Arc<File>,
+    edit: ContentEdit,
+    /// Data that goes into the metadata itself.
+    taken: Vec<Taken>,
+}
+
+/// What a commit does to the size of a file.
+fn size_of(state: &State) -> Resize {
+    state.buffer.size.map_or(Resize::Keep, Resize::AtLeast)
 }

@@ -68,7 +68,10 @@ impl FileSystem {
                 if matches!(error, crate::Error::Volume(volume::Error::Interrupted)) {
                     return Err(error);
                 }
-                done.failed.push((set.set, error.to_string()));
+                // The collector may have deleted it meanwhile.
+                if !matches!(error, crate::Error::Meta(meta::Error::NotFound)) {
+                    done.failed.push((set.set, error.to_string()));
+                }
             }
         }
         self.forget_drained()?;

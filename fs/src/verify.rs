@@ -1,6 +1,6 @@
 //! Verifying: every block against its checksum, every stripe's parity against its data.
 
-use crate::{FileSystem, Result};
+use crate::{Error, FileSystem, Result};
 use std::collections::BTreeSet;
 use volume::{BlockState, Control};
 
@@ -85,8 +85,12 @@ impl FileSystem {
         found: &mut Verified,
         control: &Control,
     ) -> Result<BTreeSet<u16>> {
-        let layout = self.store.layout(set)?;
         let mut damaged = BTreeSet::new();
+        let layout = match self.store.layout(set) {
+            // The collector deleted it meanwhile.
+            Err(Error::Meta(meta::Error::NotFound)) => return Ok(damaged),
+            layout => layout?,
+        };
         for (record, stripe) in self.meta.stripes(set)? {
             control.go_on()?;
             let report = volume::verify_stripe(&self.store.targets, &layout, record, stripe.block);

@@ -78,7 +78,7 @@ fn flush(shared: &Shared) -> Result<Seq, KvError> {
         frozen
     };
     // The index must never be ahead of the journal: it would know what the other mirrors of the truth do not.
-    shared.sync(frozen.last)?;
+    shared.sync_at_last(frozen.last)?;
     let state = IndexState { owner: shared.volume, epoch: shared.epoch.number, applied: frozen.last };
     shared.index.apply(&mut frozen.iter(), state, true)?;
     shared.layers.write().unwrap_or_else(PoisonError::into_inner).frozen = None;

@@ -52,6 +52,8 @@ pub(super) struct Log {
     pub kick: bool,
     /// Nothing more is committed.
     pub closed: bool,
+    /// All targets are full: what is committed waits for room.
+    pub full: bool,
     pub stop: bool,
     pub failed: Option<KvError>,
 }
@@ -97,6 +99,7 @@ impl Shared {
             since: None,
             kick: false,
             closed: false,
+            full: false,
             stop: false,
             failed: None,
         };
@@ -123,6 +126,9 @@ impl Shared {
     pub fn wait_for_room(&self) -> Result<(), KvError> {
         let mut log = self.log();
         while log.failed.is_none() && !log.stop && !log.closed && log.pending.len() >= self.limits.pending_bytes {
+            if log.full {
+                return Err(KvError::NoSpace);
+            }
             log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner);
         }
         log.check_open()
@@ -158,12 +164,24 @@ impl Shared {
         log.last
     }
 
-    /// Waits until a transaction is durable.
+    /// Waits until a transaction is durable; not while all targets are full.
     pub fn sync(&self, seq: Seq) -> Result<(), KvError> {
+        self.wait_durable(seq, false)
+    }
+
+    /// As `sync`, and waits for room too.
+    pub fn sync_at_last(&self, seq: Seq) -> Result<(), KvError> {
+        self.wait_durable(seq, true)
+    }
+
+    fn wait_durable(&self, seq: Seq, patient: bool) -> Result<(), KvError> {
         let mut log = self.log();
         let seq = seq.min(log.last);
         while log.durable < seq {
             log.check()?;
+            if log.full && !patient {
+                return Err(KvError::NoSpace);
+            }
             if log.wanted < seq {
                 log.wanted = seq;
                 self.work.notify_one();
@@ -199,9 +217,22 @@ impl Shared {
         }
     }
 
+    /// For the journal thread: all targets are full, so those who wait are told, and it is tried again soon. False when it shall end.
+    pub fn wait_while_full(&self) -> bool {
+        let mut log = self.log();
+        log.full = true;
+        self.done.notify_all();
+        let pause = Duration::from_millis(200);
+        let (log, _) =
+            self.work.wait_timeout_while(log, pause, |log| !log.stop).unwrap_or_else(PoisonError::into_inner);
+        !log.stop
+    }
+
     /// Tells everybody that transactions are durable.
     pub fn set_durable(&self, last: Seq) {
-        self.log().durable = last;
+        let mut log = self.log();
+        (log.durable, log.full) = (last, false);
+        drop(log);
         self.done.notify_all();
     }
 

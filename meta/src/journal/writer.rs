@@ -7,6 +7,8 @@ use super::options::{Place, unavailable};
 use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use crate::kv::{KvError, Seq};
+use plan::TargetId;
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use volume::target::TargetFile;
@@ -22,6 +24,16 @@ pub(super) struct Writer {
     segment: Option<(TargetFile, u64)>,
     /// The last of `Files::asked` that was done.
     settled: u64,
+}
+
+/// A writer before a write.
+struct State {
+    mirrors: Vec<Place>,
+    segment: Option<(TargetFile, u64)>,
+    segments: Vec<Seq>,
+    complete: BTreeMap<TargetId, Seq>,
+    failed: Vec<(Place, String)>,
+    written: u64,
 }
 
 impl Writer {
@@ -84,12 +96,33 @@ impl Writer {
 
     /// Makes the records durable on at least one mirror. Returns the emptied buffer.
     fn write(&mut self, records: Vec<u8>) -> Result<Vec<u8>, KvError> {
-        self.settle()?;
+        loop {
+            let before = self.state();
+            match self.settle() {
+                Ok(()) => break,
+                // A snapshot found no room. It is made again when there is some.
+                Err(KvError::NoSpace) if self.shared.wait_while_full() => {
+                    self.restore(before);
+                    self.shared.task(|tasks| tasks.snapshot = true);
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let records = Arc::new(records);
         // Each round of failures leaves fewer targets. What they have of these records is the same as what others get.
-        while let Some(error) = self.put(&records) {
+        loop {
+            let before = self.state();
+            let Some(error) = self.put(&records) else { break };
             let survived = !self.mirrors.is_empty();
-            self.fill();
+            let more = self.fill();
+            if error == KvError::NoSpace && !survived && !more {
+                // A full disk is not a broken one: it is the same again when there is room.
+                if !self.shared.wait_while_full() {
+                    return Err(error);
+                }
+                self.restore(before);
+                continue;
+            }
             self.restart();
             if survived {
                 break;
@@ -103,6 +136,36 @@ impl Writer {
         // A large transaction shall not stay for ever as an empty buffer.
         records.shrink_to(2 * self.shared.limits.group_bytes);
         Ok(records)
+    }
+
+    /// What a write that fails everywhere changes.
+    fn state(&self) -> State {
+        let files = self.shared.files();
+        State {
+            mirrors: self.mirrors.iter().map(|(place, _)| place.clone()).collect(),
+            segment: self.segment,
+            segments: files.segments.clone(),
+            complete: files.complete.clone(),
+            failed: files.failed.clone(),
+            written: files.written,
+        }
+    }
+
+    /// Takes back what a write that failed everywhere changed.
+    fn restore(&mut self, state: State) {
+        {
+            let mut files = self.shared.files();
+            files.segments = state.segments;
+            files.complete = state.complete;
+            files.failed = state.failed;
+            files.written = state.written;
+        }
+        self.segment = state.segment;
+        for place in &state.mirrors {
+            if self.mirrors.iter().all(|(mirror, _)| !same(mirror, place)) {
+                self.add(place);
+            }
+        }
     }
 
     /// Writes records to all mirrors, and drops those that fail. Returns how one failed.
