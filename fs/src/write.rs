@@ -137,6 +137,8 @@ impl FileSystem {
             let mut state = self.sized(&file)?;
             let size = state.buffer.size.unwrap_or(0);
             let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
+            // What made the file so long may be forgotten here, before a commit says how long it is.
+            let resize = if resize == Resize::Keep { Resize::AtLeast(size) } else { resize };
             self.change_buffer(&mut state, |buffer| buffer.forget(range.clone()));
             state.buffer.size = Some(match resize {
                 Resize::Keep => size,

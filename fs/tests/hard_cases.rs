@@ -334,6 +334,21 @@ fn commits_race_with_truncation() {
     assert!(content(&fs, ino).unwrap() == before);
 }
 
+/// The size that a write gave a file stays when what was written is punched out before its commit.
+#[test]
+fn a_size_survives_its_data() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let ino = make(&fs, "file");
+    fs.write(ino, 0, &pattern(1, 50_000)).unwrap();
+    fs.allocate(ino, Allocate::PunchHole, 0, 60_000).unwrap();
+    let modified = Some(fs::SetTime::Now);
+    fs.set_attributes(ino, SetAttributes { modified, ..SetAttributes::default() }).unwrap();
+    assert_eq!(fs.attributes(ino).unwrap().size, 50_000);
+    fs.close_volume().unwrap();
+    assert!(content(&lab.open(), ino).unwrap() == vec![0; 50_000]);
+}
+
 /// What was written and removed before it was committed is in no transaction; its room is given back all the same.
 #[test]
 fn what_is_removed_before_its_commit_leaves_nothing() {

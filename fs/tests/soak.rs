@@ -519,8 +519,9 @@ impl Soak {
         } else {
             self.lab.kill(fs);
         }
-        // One target may be lost on top of it.
-        let missing: Vec<usize> = (0..self.spare.min(1)).map(|_| self.dice.usize(..self.lab.disks.len())).collect();
+        // One target may be lost on top of it, if none was already.
+        let more = if self.bad.is_empty() { self.spare.min(1) } else { 0 };
+        let missing: Vec<usize> = (0..more).map(|_| self.dice.usize(..self.lab.disks.len())).collect();
         self.fs = self.lab.try_open(&missing).unwrap();
         for (ino, node) in &self.nodes {
             let Node::File { since, .. } = node else { continue };
@@ -581,7 +582,11 @@ fn assert_same(found: &[u8], wanted: &[u8], ino: u64) {
     let differs: Vec<usize> = (0..found.len()).filter(|&at| found[at] != wanted[at]).collect();
     if let (Some(first), Some(last)) = (differs.first(), differs.last()) {
         let zero = differs.iter().all(|&at| found[at] == 0);
-        panic!("content of {ino}: {} bytes of {} differ, {first}..={last}; all zero: {zero}", differs.len(), found.len());
+        panic!(
+            "content of {ino}: {} bytes of {} differ, {first}..={last}; all zero: {zero}",
+            differs.len(),
+            found.len()
+        );
     }
 }
 
