@@ -147,15 +147,21 @@ impl FileSystem {
     /// Those of [`meta::Meta::remove_directory`].
     pub fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
         self.writable()?;
-        let ino = self.meta.lookup(parent, name)?.ino;
-        let file = self.table.enter(ino);
-        let done = {
-            let mut state = file.state();
-            let removed = self.meta.remove_directory(parent, name, state.openers > 0, now());
-            removed.map(|removed| self.after_removal(&mut state, removed))
-        };
-        self.table.leave(file);
-        Ok(done?)
+        loop {
+            let ino = self.meta.lookup(parent, name)?.ino;
+            let file = self.table.enter(ino);
+            let removed = {
+                let mut state = file.state();
+                let removed = self.meta.remove_directory(parent, name, ino, state.openers > 0, now());
+                removed.map(|removed| self.after_removal(&mut state, removed))
+            };
+            self.table.leave(file);
+            match removed {
+                // The name has another directory by now.
+                Err(meta::Error::NotFound) => {}
+                removed => return Ok(removed?),
+            }
+        }
     }
 
     /// What a file is after it lost a name.

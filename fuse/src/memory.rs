@@ -118,7 +118,7 @@ impl Files for Memory {
     fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
         let ino = self.meta.lookup(parent, name)?.ino;
         let is_open = self.state().opens.contains_key(&ino);
-        self.meta.remove_directory(parent, name, is_open, now())?;
+        self.meta.remove_directory(parent, name, ino, is_open, now())?;
         Ok(())
     }
     fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {

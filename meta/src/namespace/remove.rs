@@ -78,21 +78,20 @@ impl Meta {
         Ok(Removed { ino, last, orphan, dead: committed.dead, seq: committed.seq })
     }
 
-    /// Removes an empty directory. `keep` keeps its dinode, without a name, until [`Meta::drop_orphan`].
+    /// Removes an empty directory. `ino` is the one that is expected to have the name; `keep` keeps its dinode, without a name, until [`Meta::drop_orphan`].
     ///
     /// # Errors
-    /// `NotFound`, `NotDirectory`, `NotEmpty`.
-    pub fn remove_directory(&self, parent: u64, name: &[u8], keep: bool, now: Time) -> Result<Removed> {
-        let ((ino, orphan), committed) = run(&*self.kv, |t| {
-            let found = entry(t, parent, name)?.ok_or(Error::NotFound)?;
+    /// `NotFound`, also when the name has another directory; `NotDirectory`, `NotEmpty`.
+    pub fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        let (orphan, committed) = run(&*self.kv, |t| {
+            let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
             if found.kind() != Kind::Directory {
                 return Err(Error::NotDirectory);
             }
-            let ino = found.ino();
             must_be_empty(t, ino)?;
             count(t, parent, -1, Kind::Directory, now);
             t.delete(keys::entry(parent, name));
-            Ok((ino, drop_directory(t, found, keep)?))
+            drop_directory(t, found, keep)
         })?;
         Ok(Removed { ino, last: true, orphan, dead: Vec::new(), seq: committed.seq })
     }
