@@ -114,7 +114,11 @@ impl FileSystem {
         let due = self.collector.due(all);
         let Some(last) = due.iter().map(|(seq, _)| *seq).max() else { return Ok(()) };
         // What is given back must not be referred to by what a crash brings back.
-        self.meta.sync(last)?;
+        if let Err(error) = self.meta.sync(last) {
+            // On full targets, of all times, it must not be forgotten.
+            due.into_iter().for_each(|(seq, dead)| self.collector.add(vec![dead], seq));
+            return Err(error.into());
+        }
         let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
         // A stripe may have pieces of other files that are not committed yet.
         let uncommitted = self.table.uncommitted();
@@ -154,9 +158,7 @@ impl FileSystem {
             let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
             let file = TargetFile::Chunk { set, position: position as u16 };
             // A chunk that cannot be punched keeps its room until it is repaired or deleted.
-            if ranges.iter().any(|range| target.punch(file, range.clone()).is_err()) {
-                continue;
-            }
+            let _ = ranges.iter().try_for_each(|range| target.punch(file, range.clone()));
         }
         Ok(())
     }

@@ -404,11 +404,13 @@ impl FileSystem {
             let Some((last, _)) = sets.last() else { return Ok(()) };
             from = last + 1;
             for (set, record) in sets {
-                let dead = self.meta.stripes(set)?.into_iter().filter(|(_, stripe)| stripe.live == 0);
+                let stripes = self.meta.stripes(set)?;
+                let end = stripes.last().map_or(0, |(record, stripe)| volume::record_range(*record, stripe.block).end);
+                let dead = stripes.into_iter().filter(|(_, stripe)| stripe.live == 0);
                 let dead = dead.map(|(record, stripe)| meta::DeadStripe { set, record, block: stripe.block });
                 self.collector.add(dead.collect(), 0);
                 if !record.sealed {
-                    self.meta.change_set(set, |record| record.sealed = true)?;
+                    self.meta.change_set(set, |record| (record.sealed, record.length) = (true, end as u32))?;
                     self.punch_orphans(set)?;
                 }
                 self.delete_if_empty(set)?;
@@ -488,7 +490,7 @@ impl FileSystem {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        // Whoever wants to hear of errors calls `close`.
+        // Whoever wants to hear of errors calls `close_volume`.
         let _ = self.close_volume();
     }
 }

@@ -17,6 +17,11 @@ const STRIPE_BYTES: usize = 4 << 20;
 /// What is kept free for every target, so that opening, deleting, repairing and committing are possible on a full volume.
 const RESERVE_BYTES: u64 = 64 << 20;
 
+/// Sets that a stripe is tried on after one whose targets failed.
+const RETRIES: usize = 2;
+/// Sets that may be filled by others before a stripe finds room in one; more would mean that it fits in none.
+const FULL_SETS: usize = 100;
+
 /// What a store is made of.
 pub(crate) struct Options {
     pub volume: VolumeId,
@@ -182,9 +187,9 @@ impl Store {
     /// Writes a stripe; `buffer` has its data. Not durable before `sync`. The pin is held until a buffer or the metadata has the stripe.
     pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        // A set that fails under way is given up for a new one on other targets; as often as there are targets.
-        for attempt in 0.. {
-            let (writer, pin) = self.writer(attempt > 0)?;
+        let (mut failures, mut full) = (0, 0);
+        loop {
+            let (writer, pin) = self.writer(failures > 0)?;
             match writer.append(buffer, sequence, manifest) {
                 Ok(done) => {
                     let set = writer.layout().set;
@@ -196,14 +201,19 @@ impl Store {
                 }
                 Err((error, back)) => {
                     self.give_up(&writer)?;
-                    if attempt >= 2 {
+                    // That others filled the set first is no failure of its targets.
+                    if matches!(error, volume::Error::Invalid(_)) {
+                        full += 1;
+                    } else {
+                        failures += 1;
+                    }
+                    if failures > RETRIES || full > FULL_SETS {
                         return Err(error.into());
                     }
                     buffer = back;
                 }
             }
         }
-        unreachable!("the loop returns")
     }
 
     /// The open set, or a new one when there is none or it is full. In `distress`, when writing just failed, a new one takes what it can get: a target
