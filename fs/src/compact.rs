@@ -55,25 +55,6 @@ impl FileSystem {
         Ok(false)
     }
 
-    /// Compacts all sets that need it: for who asks for room now, and does not want to wait.
-    ///
-    /// # Errors
-    /// When something cannot be read or written; what was done stays done.
-    pub fn compact_all(&self) -> Result<()> {
-        self.writable()?;
-        self.store.seal_open()?;
-        self.sync_all()?;
-        self.collect(true)?;
-        let mut sets = Vec::new();
-        self.each_set(|set, _| {
-            sets.push(set);
-            Ok(())
-        })?;
-        sets.into_iter().for_each(|set| self.compactor.suspect(set));
-        while self.compact_one()? {}
-        self.collect(true)
-    }
-
     /// Whether little of a set is referred to.
     fn is_sparse(&self, set: u64) -> Result<bool> {
         let record = self.meta.set(set)?;

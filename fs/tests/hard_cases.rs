@@ -392,3 +392,24 @@ fn a_busy_file_system_can_be_dropped() {
         assert_sound(&fs);
     }
 }
+
+/// What is left of a chunk set of which most was removed moves to another one, and the set goes.
+#[test]
+fn sparse_chunk_sets_are_written_anew() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let files: Vec<u64> = (0..20).map(|n| make(&fs, &format!("f{n}"))).collect();
+    files.iter().for_each(|&ino| fs.write(ino, 0, &pattern(ino, 1_000_000)).unwrap());
+    fs.close_volume().unwrap();
+    drop(fs);
+    let before = lab.chunks();
+    assert!(!before.is_empty());
+    let fs = lab.open();
+    (1..20).for_each(|n| fs.unlink(ROOT, format!("f{n}").as_bytes()).unwrap());
+    within_reach(|| !lab.chunks().iter().any(|chunk| before.contains(chunk)));
+    assert!(content(&fs, files[0]).unwrap() == pattern(files[0], 1_000_000));
+    assert_sound(&fs);
+    fs.close_volume().unwrap();
+    drop(fs);
+    assert!(content(&lab.open(), files[0]).unwrap() == pattern(files[0], 1_000_000));
+}
