@@ -14,7 +14,9 @@ pub struct Account {
 impl Account {
     /// What has been used until now.
     pub fn now(server: Option<u32>) -> Self {
-        Self { system: system().unwrap_or(0.0), server: server.and_then(process) }
+        let process = |pid: u32| process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+        let system = fs::read_to_string("/proc/stat").ok().and_then(|text| system(&text));
+        Self { system: system.unwrap_or(0.0), server: server.and_then(process) }
     }
 }
 
@@ -24,15 +26,13 @@ fn seconds(ticks: u64) -> f64 {
 
 /// `/proc/stat` counts user, nice, system, idle, iowait, irq, softirq, steal, guest and guest_nice; the last two
 /// are in the first two already.
-fn system() -> Option<f64> {
-    let text = fs::read_to_string("/proc/stat").ok()?;
+fn system(text: &str) -> Option<f64> {
     let counts: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
     Some([0, 1, 2, 5, 6].iter().filter_map(|&at| counts.get(at)).map(|&ticks| seconds(ticks)).sum())
 }
 
 /// Fields 14 and 15 of `/proc/PID/stat`; the second is a name, which may hold anything but ends with the last bracket.
-fn process(pid: u32) -> Option<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn process(text: &str) -> Option<f64> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some(seconds(ticks(11)? + ticks(12)?))
@@ -50,14 +50,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_passes_and_memory_is_used() {
-        let pid = std::process::id();
-        let before = Account::now(Some(pid));
-        let mut sum = 0u64;
-        while Account::now(Some(pid)).server <= before.server {
-            sum = (0..1_000_000).fold(sum, |sum, i| std::hint::black_box(sum ^ i));
-        }
-        assert!(Account::now(None).system > before.system && peak_memory(pid) > Some(1 << 16), "{sum}");
+    fn idle_and_waiting_are_not_counted() {
+        let second = rustix::param::clock_ticks_per_second();
+        let text = format!("cpu  {second} {second} {second} 9999 9999 {second} {second} 9999 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
+        assert_eq!(system(&text), Some(5.0));
+        assert_eq!(system(""), None);
+    }
+
+    #[test]
+    fn a_name_may_hold_brackets() {
+        let second = rustix::param::clock_ticks_per_second();
+        let text = format!("7 (a) S 1 (b)) R 1 1 1 0 -1 0 1 1 1 1 {second} {second} 5 5 20 0 1 0");
+        assert_eq!(process(&text), Some(2.0));
+        assert_eq!(process("7 (a"), None);
+    }
+
+    #[test]
+    fn this_process_is_seen_and_a_missing_one_is_not() {
+        assert!(Account::now(Some(std::process::id())).server.is_some());
         assert!(Account::now(None).server.is_none() && Account::now(Some(u32::MAX)).server.is_none());
+        assert!(peak_memory(std::process::id()) > Some(1 << 16) && peak_memory(u32::MAX).is_none());
     }
 }
