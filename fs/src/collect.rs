@@ -94,7 +94,7 @@ impl FileSystem {
     pub(crate) fn collect(&self, all: bool) -> Result<()> {
         let orphans = std::mem::take(&mut *lock(&self.collector.orphans));
         for ino in orphans {
-            let (dead, seq) = self.meta.drop_orphan(ino)?;
+            let (dead, seq) = self.engine()?.meta.drop_orphan(ino)?;
             self.collector.add(dead, seq);
         }
         // What was written to a set and given up before its commit is in no transaction: it is looked at when it is full.
@@ -127,7 +127,7 @@ impl FileSystem {
                 self.collector.add(vec![dead], seq);
                 continue;
             }
-            let (forgotten, _) = self.meta.forget_stripe(dead)?;
+            let (forgotten, _) = self.engine()?.meta.forget_stripe(dead)?;
             if forgotten {
                 sets.entry(dead.set).or_default().push(dead);
             }
@@ -179,7 +179,7 @@ impl FileSystem {
             lock(&self.collector.busy).insert(set);
             return Ok(false);
         }
-        let (forgotten, seq) = self.meta.forget_set(set)?;
+        let (forgotten, seq) = self.engine()?.meta.forget_set(set)?;
         if !forgotten {
             return Ok(false);
         }
@@ -209,7 +209,7 @@ impl FileSystem {
 
     fn move_inline_of(&self, ino: u64) -> Result<()> {
         // A few bytes stay in the dinode for good.
-        if !self.meta.has_many_extents(ino)? {
+        if !self.engine()?.meta.has_many_extents(ino)? {
             return Ok(());
         }
         self.restripe(ino, |extent| matches!(extent.place, Place::Bytes(_)))

@@ -111,7 +111,7 @@ impl FileSystem {
     /// What a file is, for the manifest of a stripe.
     pub(crate) fn describe(&self, ino: u64) -> Option<manifest::File> {
         let attributes = self.meta.attributes(ino).ok()?;
-        let path = self.meta.path(ino).unwrap_or_default();
+        let path = self.meta.path(ino).ok().flatten().unwrap_or_default();
         let state = self.table.find(ino);
         let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
         let (mode, uid, gid, modified) = (attributes.mode, attributes.uid, attributes.gid, attributes.modified);

@@ -41,7 +41,7 @@ impl FileSystem {
     /// Compacts one of the sets that need it, if any does. Returns whether it did.
     pub(crate) fn compact_one(&self) -> Result<bool> {
         while let Some(set) = self.compactor.next() {
-            match self.meta.set(set) {
+            match self.engine()?.meta.set(set) {
                 Ok(record) if record.sealed && !self.store.is_in_use(set) => {}
                 Ok(_) | Err(meta::Error::NotFound) => continue,
                 Err(error) => return Err(error.into()),
@@ -57,11 +57,11 @@ impl FileSystem {
 
     /// Whether little of a set is referred to.
     fn is_sparse(&self, set: u64) -> Result<bool> {
-        let record = self.meta.set(set)?;
+        let record = self.engine()?.meta.set(set)?;
         let layout = self.store.layout(set)?;
         let header = volume::format::CHUNK_HEADER_BYTES as u64;
         let length = u64::from(record.length).saturating_sub(header) * layout.code.shape().k as u64;
-        let live: i64 = self.meta.stripes(set)?.iter().map(|(_, stripe)| stripe.live).sum();
+        let live: i64 = self.engine()?.meta.stripes(set)?.iter().map(|(_, stripe)| stripe.live).sum();
         Ok(u64::try_from(live).unwrap_or(0) * 100 < length * SPARSE)
     }
 
@@ -69,10 +69,10 @@ impl FileSystem {
     fn compact(&self, set: u64) -> Result<()> {
         let layout = self.store.layout(set)?;
         let mut files = BTreeSet::new();
-        for (record, stripe) in self.meta.stripes(set)?.into_iter().filter(|(_, stripe)| stripe.live > 0) {
+        for (record, stripe) in self.engine()?.meta.stripes(set)?.into_iter().filter(|(_, stripe)| stripe.live > 0) {
             let manifest = volume::read_manifest(&self.store.targets, &layout, record, stripe.block)?;
             files.extend(manifest::decode(&manifest).into_iter().flatten().map(|piece| piece.ino));
-            files.extend(self.meta.shared_by(set, record)?);
+            files.extend(self.engine()?.meta.shared_by(set, record)?);
         }
         for ino in files {
             match self.move_out(ino, set) {
@@ -80,7 +80,7 @@ impl FileSystem {
                 Err(error) => return Err(error),
             }
         }
-        if self.meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0) {
+        if self.engine()?.meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0) {
             // Somebody refers to it whom its manifests do not name; it stays as it is.
             lock(&self.compactor.stuck).insert(set);
         }

@@ -32,7 +32,7 @@ impl FileSystem {
     pub fn check(&self) -> Result<Checked> {
         let mut found = Checked::default();
         let mut live: BTreeMap<(u64, u32), (u32, i64)> = BTreeMap::new();
-        self.meta.each_file(|ino| -> Result<()> {
+        self.engine()?.meta.each_file(|ino| -> Result<()> {
             found.files += 1;
             let attributes = self.meta.attributes(ino)?;
             let (mut end, mut allocated) = (0, 0);
@@ -59,7 +59,7 @@ impl FileSystem {
             Ok(())
         })?;
         self.each_set(|set, record| {
-            for (at, stripe) in self.meta.stripes(set)? {
+            for (at, stripe) in self.engine()?.meta.stripes(set)? {
                 found.stripes += 1;
                 let referred = live.remove(&(set, at)).map_or(0, |(_, bytes)| bytes);
                 if referred != stripe.live {
@@ -81,9 +81,9 @@ impl FileSystem {
 
     /// Whether the chunks of a set are there.
     fn check_chunks(&self, set: u64, record: &SetRecord, found: &mut Checked) -> Result<()> {
-        let queue: BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let known = queue.get(&set).map_or(&[][..], Vec::as_slice);
-        if self.meta.stripes(set)?.is_empty() {
+        if self.engine()?.meta.stripes(set)?.is_empty() {
             return Ok(());
         }
         for (position, place) in record.places.iter().enumerate() {
@@ -161,7 +161,7 @@ impl FileSystem {
         for (&set, positions) in &sets {
             stripes.extend(self.take_in_set(set, positions, &mut codes)?);
         }
-        self.meta.skip_sets(sets.keys().last().copied().unwrap_or(0))?;
+        self.engine()?.meta.skip_sets(sets.keys().last().copied().unwrap_or(0))?;
         // Later stripes lie over earlier ones, as their writes did.
         stripes.sort_by_key(|stripe| stripe.sequence);
         let mut files: BTreeMap<u64, (ExtentMap, Option<File>)> = BTreeMap::new();
@@ -212,7 +212,7 @@ impl FileSystem {
         let length =
             records.values().next_back().map_or(0, |last| volume::record_range(last.record, last.block_bytes).end);
         let record = SetRecord { code, places, sealed: true, length: length as u32 };
-        self.meta.put_set(set, &record)?;
+        self.engine()?.meta.put_set(set, &record)?;
         let layout = self.store.layout(set)?;
         let mut stripes = Vec::new();
         for header in records.values() {

@@ -77,6 +77,19 @@ impl Label {
         self.targets.iter().filter(|member| member.role != Role::Removed)
     }
 
+    /// The label in a text that `to_json` made.
+    ///
+    /// # Errors
+    /// When it is damaged or of a newer format.
+    pub fn from_json(text: &str) -> Result<Self> {
+        Self::parse(text.as_bytes(), "the label of the volume")
+    }
+
+    /// As a text.
+    pub fn to_json(&self) -> String {
+        String::from_utf8_lossy(&self.to_bytes()).into_owned()
+    }
+
     fn parse(bytes: &[u8], place: &str) -> Result<Self> {
         // The version first: the rest may mean something else in a newer one.
         #[derive(Deserialize)]

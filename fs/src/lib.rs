@@ -12,6 +12,7 @@
 
 mod background;
 mod buffer;
+mod client;
 mod collect;
 mod commit;
 mod compact;
@@ -25,12 +26,15 @@ mod names;
 mod open;
 mod read;
 mod repair;
+mod sessions;
+mod sets;
 mod status;
 mod store;
 mod targets;
 mod verify;
 mod write;
 
+pub use client::{Find, Server};
 pub use error::Error;
 pub use fsck::{Checked, Rebuilt, rebuild};
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time};
@@ -38,6 +42,7 @@ pub use names::SetAttributes;
 pub use open::{Create, OpenOptions, Warn};
 pub use read::Seek;
 pub use repair::Repaired;
+pub use sessions::{Answer, Recall, Sessions};
 pub use status::{AtRisk, Status, TargetStatus};
 pub use targets::{reopen, wait_until_closed};
 pub use verify::{Problem, Verified};
@@ -62,8 +67,9 @@ pub struct Usage {
 
 /// An open volume.
 pub struct FileSystem {
-    pub(crate) meta: Arc<meta::Meta>,
-    pub(crate) journal: Arc<meta::journal::Journaled>,
+    pub(crate) meta: Arc<dyn meta::port::Port>,
+    engine: Option<Engine>,
+    pub(crate) client: Option<client::Client>,
     pub(crate) store: store::Store,
     pub(crate) table: file::Table,
     pub(crate) memory: limits::Memory,
@@ -73,10 +79,22 @@ pub struct FileSystem {
     pub(crate) compactor: compact::Compactor,
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
+    pub(crate) leases: sessions::Leases,
     pub(crate) closed: AtomicBool,
 }
 
+/// The metadata itself, where no server has it.
+pub(crate) struct Engine {
+    pub meta: Arc<meta::Meta>,
+    pub journal: Arc<meta::journal::Journaled>,
+}
+
 impl FileSystem {
+    /// The metadata itself, for those who look after the volume.
+    pub(crate) fn engine(&self) -> Result<&Engine> {
+        self.engine.as_ref().ok_or(Error::Unsupported("only the metadata server of the volume can do that"))
+    }
+
     /// Whether it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.volume.read_only

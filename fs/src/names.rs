@@ -2,7 +2,7 @@
 
 use crate::file::{File, State};
 use crate::{Error, FileSystem, Result, now};
-use meta::{Attributes, Change, Kind, Listed, New, Removed, RenameMode, SetTime, Time};
+use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
 use std::sync::{Arc, MutexGuard};
 
 /// Attributes to set; None stays.
@@ -203,7 +203,9 @@ impl FileSystem {
             let result = {
                 let mut state = file.as_ref().map(|file| file.state());
                 let keep = state.as_ref().is_some_and(|state| state.openers > 0);
-                let result = self.meta.rename(from, to, mode, replaced, keep, now());
+                let change =
+                    Rename { from: (from.0, from.1.to_vec()), to: (to.0, to.1.to_vec()), mode, replaced, keep };
+                let result = self.meta.rename(&change, now());
                 if let (Ok((Some(removed), _)), Some(state)) = (&result, &mut state) {
                     self.after_removal(state, removed.clone());
                 }

@@ -1,8 +1,10 @@
 //! Making a volume, opening and closing it.
 
+use crate::client::Client;
 use crate::label::{Label, Member, POINTER, Role};
+use crate::sets::Placed;
 use crate::store::{Options, Store, block_bytes};
-use crate::{Error, FileSystem, Result, background, collect, compact, file, limits, now};
+use crate::{Engine, Error, FileSystem, Result, background, collect, compact, file, limits, now, sessions};
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
 use plan::TargetId;
@@ -47,6 +49,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Hears of what goes wrong without being an error to anybody.
     pub warn: Option<Warn>,
+    /// Clients are served, see [`Sessions`](crate::Sessions); those of before a crash may come back and are waited for.
+    pub serve: bool,
 }
 
 /// What is known of an open volume.
@@ -62,7 +66,25 @@ pub(crate) struct Opened {
     pub _lock: Option<std::fs::File>,
 }
 
+/// The first number of the stripes of a session. Those of an opening that serves nobody are lower than those of its sessions.
+pub(crate) fn first_stripe_of(session: u64) -> u64 {
+    let (opening, number) = (session >> 32, session & u64::from(u32::MAX));
+    (opening + 1) * STRIPES_PER_OPENING + (number << 26) % STRIPES_PER_OPENING
+}
+
 impl Opened {
+    /// Of a volume whose metadata a server has.
+    pub fn served(label: Label, options: OpenOptions) -> Self {
+        Self {
+            directory: None,
+            label: Mutex::new(label),
+            read_only: options.read_only,
+            warn: options.warn,
+            missing: Mutex::default(),
+            _lock: None,
+        }
+    }
+
     pub fn warn(&self, what: &str) {
         if let Some(warn) = &self.warn {
             warn(what);
@@ -355,7 +377,8 @@ impl FileSystem {
         let opening: u64 = meta.setting("openings")?.unwrap_or(0);
         let store_options =
             Options { volume: VolumeId(volume), code, chunk_bytes: label.chunk_bytes, durability: label.durability };
-        let store = Store::new(targets, meta.clone(), store_options, (opening + 1) * STRIPES_PER_OPENING);
+        let sets = Arc::new(Placed(meta.clone()));
+        let store = Store::new(targets, meta.clone(), sets, store_options, (opening + 1) * STRIPES_PER_OPENING);
         for member in label.members().filter(|member| member.role != Role::Active) {
             store.close_target(member.id, true);
         }
@@ -370,9 +393,32 @@ impl FileSystem {
         for (id, why) in missing {
             opened.warn(&format!("target {} is missing: {why}", id.0));
         }
-        let fs = Arc::new(Self {
+        let engine = Engine { meta: meta.clone(), journal };
+        let fs = Self::assemble(meta.clone(), Some(engine), None, store, opened);
+        fs.leases.begin(opening, options.serve);
+        fs.look_at_room();
+        if !fs.volume.read_only {
+            meta.put_setting("openings", &(opening + 1))?;
+            if !options.serve {
+                fs.clean_up()?;
+            }
+        }
+        fs.background.start(&fs);
+        Ok(fs)
+    }
+
+    /// Puts the parts together.
+    pub(crate) fn assemble(
+        meta: Arc<dyn meta::port::Port>,
+        engine: Option<Engine>,
+        client: Option<Client>,
+        store: Store,
+        volume: Opened,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             meta,
-            journal,
+            engine,
+            client,
             store,
             table: file::Table::new(),
             memory: limits::Memory::new(MEMORY_BYTES),
@@ -381,36 +427,33 @@ impl FileSystem {
             inline: collect::Inline::default(),
             compactor: compact::Compactor::default(),
             background: background::Background::new(),
-            volume: opened,
+            leases: sessions::Leases::default(),
+            volume,
             closed: AtomicBool::new(false),
-        });
-        fs.look_at_room();
-        if !fs.volume.read_only {
-            fs.meta.put_setting("openings", &(opening + 1))?;
-            fs.clean_up()?;
-        }
-        fs.background.start(&fs);
-        Ok(fs)
+        })
     }
 
     /// Takes away what a crash left: files that were open without a name, and stripes that no transaction names.
-    fn clean_up(&self) -> Result<()> {
-        for ino in self.meta.orphans()? {
+    pub(crate) fn clean_up(&self) -> Result<()> {
+        for ino in self.engine()?.meta.orphans()? {
             self.collector.add_orphan(ino);
         }
         let mut from = 0;
         loop {
-            let sets = self.meta.sets(from, 256)?;
+            let sets = self.engine()?.meta.sets(from, 256)?;
             let Some((last, _)) = sets.last() else { return Ok(()) };
             from = last + 1;
             for (set, record) in sets {
-                let stripes = self.meta.stripes(set)?;
+                let stripes = self.engine()?.meta.stripes(set)?;
                 let end = stripes.last().map_or(0, |(record, stripe)| volume::record_range(*record, stripe.block).end);
                 let dead = stripes.into_iter().filter(|(_, stripe)| stripe.live == 0);
                 let dead = dead.map(|(record, stripe)| meta::DeadStripe { set, record, block: stripe.block });
                 self.collector.add(dead.collect(), 0);
+                if self.leases.is_held(set) {
+                    continue;
+                }
                 if !record.sealed {
-                    self.meta.change_set(set, |record| (record.sealed, record.length) = (true, end as u32))?;
+                    self.engine()?.meta.seal_set(set, end as u32)?;
                     self.punch_orphans(set)?;
                 }
                 self.delete_if_empty(set)?;
@@ -418,12 +461,27 @@ impl FileSystem {
         }
     }
 
+    /// Nobody writes to a set any more who did: seals it, and gives back what no transaction names of it.
+    pub(crate) fn abandon_set(&self, set: u64) -> Result<()> {
+        let engine = self.engine()?;
+        if !engine.meta.set(set)?.sealed {
+            let last = engine.meta.stripes(set)?.pop();
+            let end = last.map_or(0, |(record, stripe)| volume::record_range(record, stripe.block).end);
+            engine.meta.seal_set(set, end as u32)?;
+        }
+        self.punch_orphans(set)?;
+        if !self.delete_if_empty(set)? {
+            self.compactor.suspect(set);
+        }
+        Ok(())
+    }
+
     /// Punches what no transaction names out of a set that was open when the volume was not closed.
     fn punch_orphans(&self, set: u64) -> Result<()> {
         let layout = self.store.layout(set)?;
         let mut gaps = Vec::new();
         let mut at = volume::format::CHUNK_HEADER_BYTES as u64;
-        for (record, stripe) in self.meta.stripes(set)? {
+        for (record, stripe) in self.engine()?.meta.stripes(set)? {
             let range = volume::record_range(record, stripe.block);
             if at < range.start {
                 gaps.push(at..range.start);
@@ -483,7 +541,11 @@ impl FileSystem {
                 .and_then(|()| self.collect(true))
                 .and_then(|()| self.collect(true))
         };
-        let closed = self.journal.close().map_err(Error::from);
+        let closed = match (&self.engine, &self.client) {
+            (Some(engine), _) => engine.journal.close().map_err(Error::from),
+            (None, Some(client)) => self.end_session(client),
+            (None, None) => Ok(()),
+        };
         done.and(closed)
     }
 }

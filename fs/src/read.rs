@@ -84,7 +84,7 @@ impl FileSystem {
     pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
         let attributes = self.attributes(ino)?;
         if attributes.kind != Kind::File {
-            return Err(Error::Meta(meta::Error::Invalid("not a regular file")));
+            return Err(Error::Meta(meta::Error::Invalid("not a regular file".into())));
         }
         let size = attributes.size;
         if offset >= size {

@@ -47,13 +47,13 @@ impl FileSystem {
         for (set, position) in self.store.take_damaged() {
             self.meta.queue_repair(set, &[position])?;
         }
-        let queue: BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut degraded = Vec::new();
         let mut total = 0;
         self.each_set(|set, record| {
             let lost = which(record, queue.get(&set).map_or(&[], Vec::as_slice));
             if !lost.is_empty() {
-                let stripes = self.meta.stripes(set)?;
+                let stripes = self.engine()?.meta.stripes(set)?;
                 total += stripes.iter().map(|(_, s)| u64::from(s.block)).sum::<u64>() * lost.len() as u64;
                 degraded.push(Degraded { set, places: record.places.clone(), lost });
             }
@@ -81,7 +81,7 @@ impl FileSystem {
     fn repair_set(&self, degraded: &Degraded, done: &mut Repaired, control: &Control) -> Result<()> {
         let set = degraded.set;
         // A set without stripes has nothing to repair.
-        if self.meta.stripes(set)?.is_empty() && self.delete_if_empty(set)? {
+        if self.engine()?.meta.stripes(set)?.is_empty() && self.delete_if_empty(set)? {
             return Ok(());
         }
         // What is being written stays in the queue; a set that is full or given up has what is not committed yet, too.
@@ -89,7 +89,7 @@ impl FileSystem {
             return Ok(());
         }
         let mut stripes: BTreeMap<u32, u32> = self.table.uncommitted_in(set);
-        stripes.extend(self.meta.stripes(set)?.iter().map(|(record, stripe)| (*record, stripe.block)));
+        stripes.extend(self.engine()?.meta.stripes(set)?.iter().map(|(record, stripe)| (*record, stripe.block)));
         let stripes: Vec<(u32, u32)> = stripes.into_iter().collect();
         let need = stripes.last().map_or(0, |&(record, block)| volume::record_range(record, block).end);
         let destinations = destinations(degraded, &self.store.candidates(), need);
@@ -104,7 +104,7 @@ impl FileSystem {
         if !wanted.is_empty() {
             let report = volume::rebuild(&self.store.targets, &layout, &stripes, &wanted, control)?;
             let made: Vec<(u16, TargetId)> = wanted.iter().map(|&(p, target)| (p as u16, target)).collect();
-            let seq = self.meta.repaired(set, &made)?;
+            let seq = self.engine()?.meta.repaired(set, &made)?;
             self.meta.sync(seq)?;
             self.store.forget_layout(set);
             // A chunk that was moved leaves its old place.

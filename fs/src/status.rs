@@ -95,7 +95,7 @@ impl FileSystem {
     pub(crate) fn each_set(&self, mut each: impl FnMut(u64, &SetRecord) -> Result<()>) -> Result<()> {
         let mut from = 0;
         loop {
-            let sets = self.meta.sets(from, 256)?;
+            let sets = self.engine()?.meta.sets(from, 256)?;
             let Some((last, _)) = sets.last() else { return Ok(()) };
             from = last + 1;
             for (set, record) in &sets {
@@ -112,7 +112,7 @@ impl FileSystem {
         self.look_at_room();
         let label = self.volume.label();
         let tolerates = self.store.options.code.tolerates();
-        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
         let mut chunks = std::collections::BTreeMap::<TargetId, usize>::new();
         self.each_set(|set, record| {
@@ -134,7 +134,7 @@ impl FileSystem {
             room: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),
             chunks: chunks.get(&member.id).copied().unwrap_or(0),
         });
-        let journal = self.journal.status();
+        let journal = self.engine()?.journal.status();
         Ok(Status {
             name: label.name.clone(),
             code: label.code.clone(),
@@ -167,7 +167,7 @@ impl FileSystem {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn at_risk(&self, mut each: impl FnMut(AtRisk)) -> Result<()> {
-        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.meta.repairs()?.into_iter().collect();
+        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut weak = std::collections::BTreeMap::new();
         self.each_set(|set, record| {
             let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
@@ -180,8 +180,8 @@ impl FileSystem {
         if weak.is_empty() {
             return Ok(());
         }
-        self.meta.each_file(|ino| -> Result<()> {
-            let sets: BTreeSet<u64> = self.meta.sets_of(ino)?;
+        self.engine()?.meta.each_file(|ino| -> Result<()> {
+            let sets: BTreeSet<u64> = self.engine()?.meta.sets_of(ino)?;
             let worst =
                 sets.iter().filter_map(|set| weak.get(set)).min_by_key(|survives| survives.map_or(0, |n| n + 1));
             if let Some(&survives) = worst {
@@ -194,6 +194,6 @@ impl FileSystem {
 
     /// A path of a file, or its number where it has several names.
     pub(crate) fn name_of(&self, ino: u64) -> Vec<u8> {
-        self.meta.path(ino).unwrap_or_else(|| format!("inode {ino}").into_bytes())
+        self.meta.path(ino).ok().flatten().unwrap_or_else(|| format!("inode {ino}").into_bytes())
     }
 }

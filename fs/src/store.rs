@@ -1,9 +1,11 @@
 //! Stripes on the targets: which chunk set is written to, and where the others are.
 
+use crate::sets::NewSets;
 use crate::{Error, Result};
 use ec::Code;
-use meta::{Meta, SetRecord};
-use plan::placement::{Candidate, place};
+use meta::SetRecord;
+use meta::port::Port;
+use plan::placement::Candidate;
 use plan::{Span, TargetId};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +68,8 @@ impl Drop for Pin<'_> {
 /// The chunk sets of a volume.
 pub(crate) struct Store {
     pub targets: Arc<Targets>,
-    pub meta: Arc<Meta>,
+    pub meta: Arc<dyn Port>,
+    sets: Arc<dyn NewSets>,
     pub options: Options,
     pub pool: Arc<BufferPool>,
     /// The set that is written to.
@@ -91,11 +94,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
-    pub fn new(targets: Arc<Targets>, meta: Arc<Meta>, options: Options, first_sequence: u64) -> Self {
+    pub fn new(
+        targets: Arc<Targets>,
+        meta: Arc<dyn Port>,
+        sets: Arc<dyn NewSets>,
+        options: Options,
+        first_sequence: u64,
+    ) -> Self {
         let stripe = options.code.shape().k * block_bytes(options.code.shape().k);
         Self {
             targets,
             meta,
+            sets,
             pool: Arc::new(BufferPool::new(&*options.code, stripe, 16)),
             options,
             open: Mutex::default(),
@@ -226,27 +236,9 @@ impl Store {
         if let Some(full) = open.take() {
             self.seal(&full)?;
         }
-        let set = self.meta.next_set()?;
-        let shape = self.options.code.shape();
-        let candidates = self.candidates();
-        let need = u64::from(self.options.chunk_bytes).min(1 << 20);
-        let places = place(&candidates, shape.blocks(), set, need);
-        let found = places.iter().flatten().count();
-        if found < shape.k {
-            let why = format!("{found} targets can take data and {} are needed", shape.k);
-            return Err(if candidates.len() < shape.k {
-                Error::Meta(meta::Error::Unavailable(why))
-            } else {
-                Error::Volume(volume::Error::NoSpace("the volume".into()))
-            });
-        }
-        let record = SetRecord { code: self.options.code.spec().to_string(), places, sealed: false, length: 0 };
-        self.meta.put_set(set, &record)?;
+        let (set, record) = self.sets.next(self)?;
         let layout = self.layout_of(set, &record)?;
-        let lost: Vec<usize> = (0..shape.blocks()).filter(|&p| record.places[p].is_none()).collect();
-        if !lost.is_empty() {
-            self.lacks(set, &lost)?;
-        }
+        let (shape, found) = (self.options.code.shape(), record.places.iter().flatten().count());
         // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
         let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
         let writer = Arc::new(SetWriter::create(
@@ -287,7 +279,7 @@ impl Store {
     fn seal(&self, writer: &SetWriter) -> Result<()> {
         let length = writer.next_record();
         lock(&self.sealed).push(writer.layout().set);
-        self.meta.change_set(writer.layout().set, |record| (record.sealed, record.length) = (true, length))?;
+        self.meta.seal_set(writer.layout().set, length)?;
         Ok(())
     }
 

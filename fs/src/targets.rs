@@ -62,7 +62,7 @@ impl FileSystem {
         let (disk, _) = open_target(&path, &label.volume, Some(id))?;
         self.store.targets.add(id, disk);
         self.relabel(|label| label.targets.push(Member { id, path, role: Role::Active }))?;
-        self.journal.set_targets(self.journal_targets(None))?;
+        self.engine()?.journal.set_targets(self.journal_targets(None))?;
         self.store.seal_open()?;
         self.look_at_room();
         Ok(id)
@@ -147,7 +147,7 @@ impl FileSystem {
                 continue;
             }
             // The metadata leaves it too, before it is forgotten.
-            self.journal.set_targets(self.journal_targets(Some(id)))?;
+            self.engine()?.journal.set_targets(self.journal_targets(Some(id)))?;
             self.set_role(id, Role::Removed)?;
             if let Some(target) = self.store.targets.get(id) {
                 let _ = target.remove(volume::target::TargetFile::Label);

@@ -61,7 +61,7 @@ impl FileSystem {
         }
         let mut total = 0;
         self.each_set(|set, record| {
-            let stripes = self.meta.stripes(set)?;
+            let stripes = self.engine()?.meta.stripes(set)?;
             total += stripes.iter().map(|(_, s)| u64::from(s.block)).sum::<u64>() * record.places.len() as u64;
             Ok(())
         })?;
@@ -91,11 +91,12 @@ impl FileSystem {
             Err(Error::Meta(meta::Error::NotFound)) => return Ok(damaged),
             layout => layout?,
         };
-        for (record, stripe) in self.meta.stripes(set)? {
+        for (record, stripe) in self.engine()?.meta.stripes(set)? {
             control.go_on()?;
             let report = volume::verify_stripe(&self.store.targets, &layout, record, stripe.block);
             // What was given up while it was looked at is no damage.
-            let still_there = || self.meta.stripe(set, record).is_ok_and(|s| s.is_some_and(|s| s.live > 0));
+            let engine = self.engine()?;
+            let still_there = || engine.meta.stripe(set, record).is_ok_and(|s| s.is_some_and(|s| s.live > 0));
             let sound =
                 report.blocks.iter().all(|state| *state == BlockState::Sound) && report.parity_fits != Some(false);
             if !sound && still_there() {

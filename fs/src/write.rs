@@ -46,7 +46,7 @@ impl FileSystem {
         match attributes.kind {
             Kind::File => {}
             Kind::Directory => return Err(Error::Meta(meta::Error::IsDirectory)),
-            _ => return Err(Error::Meta(meta::Error::Invalid("not a regular file"))),
+            _ => return Err(Error::Meta(meta::Error::Invalid("not a regular file".into()))),
         }
         let mut state = file.state();
         // Whoever was faster knows better.
@@ -164,7 +164,7 @@ impl FileSystem {
     /// When there is no room, or the file is no regular one.
     pub fn allocate(&self, ino: u64, how: Allocate, offset: u64, length: u64) -> Result<()> {
         if length == 0 {
-            return Err(Error::Meta(meta::Error::Invalid("a range of no bytes")));
+            return Err(Error::Meta(meta::Error::Invalid("a range of no bytes".into())));
         }
         let end = end_of(offset, length)?;
         let range = offset..end;
@@ -227,7 +227,7 @@ impl FileSystem {
             }
             let end = end_of(to.1, length)?;
             if from.0 == to.0 && from.1 < end && to.1 < from.1 + length {
-                return Err(Error::Meta(meta::Error::Invalid("the ranges overlap")));
+                return Err(Error::Meta(meta::Error::Invalid("the ranges overlap".into())));
             }
             // What was written since the commit is not copied: it came later.
             let mut extents = self.meta.extents(from.0, from.1..from.1 + length)?;

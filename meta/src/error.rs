@@ -1,10 +1,12 @@
 //! What can go wrong with names and attributes, by what the caller can do about it.
 
 use crate::kv::KvError;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// An error of this crate. The first ones are those of POSIX, in its words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Error {
     /// No such file or directory.
     NotFound,
@@ -17,7 +19,7 @@ pub enum Error {
     /// The directory has entries.
     NotEmpty,
     /// An argument that has no meaning here.
-    Invalid(&'static str),
+    Invalid(Cow<'static, str>),
     /// A name of more than 255 bytes, or a link of more than 4095.
     NameTooLong,
     /// More names than a file can have.

@@ -12,13 +12,14 @@ mod keys;
 pub mod kv;
 pub mod namespace;
 mod number;
+pub mod port;
 mod record;
 mod sets;
 mod transaction;
 
 pub use error::Error;
 pub use kv::Seq;
-pub use namespace::{Attributes, Change, ContentEdit, Listed, New, ROOT, Removed, RenameMode, Resize, SetTime};
+pub use namespace::{Attributes, Change, ContentEdit, Listed, New, ROOT, Removed, Rename, RenameMode, Resize, SetTime};
 pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
 pub use sets::DeadStripe;
 

@@ -3,12 +3,12 @@
 use crate::record::{SetRecord, StripeRecord, Totals, decode, encode};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A stripe that nothing refers to any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeadStripe {
     /// The chunk set.
     pub set: u64,
@@ -51,6 +51,14 @@ impl Meta {
             Ok(())
         })?;
         Ok(outcome.seq)
+    }
+
+    /// Records that a chunk set gets no more stripes, and how long its chunks are.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
+        self.change_set(set, |record| (record.sealed, record.length) = (true, length))
     }
 
     /// Forgets a chunk set without stripes. Returns whether it did: not when a stripe of it is referred to.

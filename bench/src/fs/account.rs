@@ -52,7 +52,8 @@ mod tests {
     #[test]
     fn idle_and_waiting_are_not_counted() {
         let second = rustix::param::clock_ticks_per_second();
-        let text = format!("cpu  {second} {second} {second} 9999 9999 {second} {second} 9999 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
+        let text =
+            format!("cpu  {second} {second} {second} 9999 9999 {second} {second} 9999 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
         assert_eq!(system(&text), Some(5.0));
         assert_eq!(system(""), None);
     }

@@ -5,12 +5,13 @@ use super::find::{find, put};
 use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Kind, Time};
 use crate::transaction::run;
 use crate::{Error, Meta, Result, Seq, keys};
+use serde::{Deserialize, Serialize};
 
 /// The largest value of an extended attribute.
 const MAX_ATTRIBUTE: usize = 65_536;
 
 /// What `stat` shows of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// Its number.
     pub ino: u64,
@@ -71,7 +72,7 @@ impl Attributes {
 }
 
 /// A time to set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetTime {
     /// The time of the operation.
     Now,
@@ -80,7 +81,7 @@ pub enum SetTime {
 }
 
 /// Attributes to set; None stays. The size is set by [`Meta::resize`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Permission bits.
     pub mode: Option<u32>,
@@ -142,14 +143,17 @@ impl Meta {
     }
 
     /// A path of a file from the root, without a slash in front; None for a file with several names or none.
-    pub fn path(&self, ino: u64) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// `NotFound`; when the metadata cannot be read.
+    pub fn path(&self, ino: u64) -> Result<Option<Vec<u8>>> {
         let (mut at, mut path) = (ino, Vec::new());
         while at != super::ROOT {
-            let home = self.kv.get(&keys::home(at)).ok()??;
-            let crate::record::Home::Entry { parent, name } = crate::record::decode(&home).ok()? else { return None };
+            let home = crate::record::decode(&self.kv.get(&keys::home(at))?.ok_or(Error::NotFound)?)?;
+            let crate::record::Home::Entry { parent, name } = home else { return Ok(None) };
             // A circle of directories cannot be; but if it were, this would end.
             if path.len() > 65_536 {
-                return None;
+                return Ok(None);
             }
             let behind = std::mem::replace(&mut path, name);
             if !behind.is_empty() {
@@ -158,7 +162,7 @@ impl Meta {
             }
             at = parent;
         }
-        Some(path)
+        Ok(Some(path))
     }
 
     /// Sets attributes and returns them all.
@@ -202,7 +206,7 @@ impl Meta {
     pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
         match self.dinode(ino)?.content {
             Content::Link(target) => Ok(target),
-            _ => Err(Error::Invalid("not a symbolic link")),
+            _ => Err(Error::Invalid("not a symbolic link".into())),
         }
     }
 
@@ -240,7 +244,7 @@ impl Meta {
             return Err(Error::NameTooLong);
         }
         if name.is_empty() || value.len() > MAX_ATTRIBUTE {
-            return Err(Error::Invalid("no attribute can have that name or size"));
+            return Err(Error::Invalid("no attribute can have that name or size".into()));
         }
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {

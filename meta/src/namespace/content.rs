@@ -1,4 +1,5 @@
 //! The content of files: extents, sizes, and what they do to the stripes that they refer to.
+use serde::{Deserialize, Serialize};
 
 use super::find::{Found, find, put};
 use super::{Attributes, MAX_SIZE};
@@ -18,7 +19,7 @@ const FEW_BYTES: usize = 2048;
 pub(super) const DEAD_ENOUGH: usize = 8192;
 
 /// A change of the content of one file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ContentEdit {
     /// The ranges that change, ordered and apart, each with its new extents.
     pub ranges: Vec<(Range<u64>, Vec<Extent>)>,
@@ -29,7 +30,7 @@ pub struct ContentEdit {
 }
 
 /// What a change of content does to the size of the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resize {
     /// Nothing.
     #[default]
@@ -142,7 +143,7 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit) -> Result<Dinode>
     match dinode.kind {
         Kind::File => {}
         Kind::Directory => return Err(Error::IsDirectory),
-        _ => return Err(Error::Invalid("not a regular file")),
+        _ => return Err(Error::Invalid("not a regular file".into())),
     }
     let here = match std::mem::replace(&mut dinode.content, Content::Elsewhere) {
         Content::Here(extents) => Some(extents),

@@ -5,9 +5,10 @@ use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
 use crate::record::{Content, Dinode, DirectoryDelta, Entry, Home, Kind, Time};
 use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Result, Seq, keys};
+use serde::{Deserialize, Serialize};
 
 /// A file to be made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct New {
     /// What it is.
     pub kind: Kind,

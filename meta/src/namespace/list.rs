@@ -3,9 +3,10 @@
 use super::Attributes;
 use crate::record::{Entry, decode};
 use crate::{Meta, Result, keys};
+use serde::{Deserialize, Serialize};
 
 /// An entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     /// Where a listing goes on behind it. It stays valid whatever else comes and goes, and is at least 256.
     pub cookie: u64,

@@ -16,7 +16,7 @@ pub use content::{ContentEdit, Resize};
 pub use create::New;
 pub use list::Listed;
 pub use remove::Removed;
-pub use rename::RenameMode;
+pub use rename::{Rename, RenameMode};
 
 /// The longest name in bytes.
 pub const MAX_NAME: usize = 255;
@@ -33,8 +33,10 @@ pub const ROOT: u64 = 1;
 fn check_name(name: &[u8]) -> crate::Result<()> {
     match name {
         _ if name.len() > MAX_NAME => Err(crate::Error::NameTooLong),
-        b"" | b"." | b".." => Err(crate::Error::Invalid("not a name for a file")),
-        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(crate::Error::Invalid("not a name for a file")),
+        b"" | b"." | b".." => Err(crate::Error::Invalid("not a name for a file".into())),
+        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => {
+            Err(crate::Error::Invalid("not a name for a file".into()))
+        }
         _ => Ok(()),
     }
 }

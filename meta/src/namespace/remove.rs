@@ -7,9 +7,10 @@ use crate::record::{Content, Dinode, Entry, Home, Kind, Time};
 use crate::sets::DeadStripe;
 use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Result, Seq, keys};
+use serde::{Deserialize, Serialize};
 
 /// What became of a file whose name was removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// The file.
     pub ino: u64,

@@ -7,9 +7,10 @@ use super::{ROOT, check_name};
 use crate::record::{DirectoryDelta, Entry, Home, Kind, Time};
 use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Result, Seq, keys};
+use serde::{Deserialize, Serialize};
 
 /// What to do with a file that has the new name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenameMode {
     /// Replace it.
     Replace,
@@ -19,22 +20,30 @@ pub enum RenameMode {
     Exchange,
 }
 
+/// A name to be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rename {
+    /// The directory and the name that a file has.
+    pub from: (u64, Vec<u8>),
+    /// Those that it is to have.
+    pub to: (u64, Vec<u8>),
+    /// What happens to a file that has the new name.
+    pub mode: RenameMode,
+    /// The file that is expected to have the new name.
+    pub replaced: Option<u64>,
+    /// Keeps that file when this was its last name, until [`Meta::drop_orphan`].
+    pub keep: bool,
+}
+
 impl Meta {
-    /// Gives a file another name. `replaced` is the file that is expected to have the new name; `keep` keeps it when that was its last.
+    /// Gives a file another name.
     ///
     /// # Errors
     /// `NotFound`, also when another file than `replaced` has the new name by now; `Exists`, `NotEmpty`, `IsDirectory`, `NotDirectory`; `Invalid` when a directory would
     /// come to lie in itself.
-    #[allow(clippy::too_many_arguments, reason = "two names, and what to do with the second")]
-    pub fn rename(
-        &self,
-        from: (u64, &[u8]),
-        to: (u64, &[u8]),
-        mode: RenameMode,
-        replaced: Option<u64>,
-        keep: bool,
-        now: Time,
-    ) -> Result<(Option<Removed>, Seq)> {
+    pub fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+        let &Rename { mode, replaced, keep, .. } = rename;
+        let (from, to) = ((rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1));
         check_name(from.1)?;
         check_name(to.1)?;
         let (gone, committed) = run(&*self.kv, |t| {
@@ -129,7 +138,7 @@ fn must_not_enclose(t: &mut Transaction, moved: &Entry, target: u64) -> Result<(
     let mut at = target;
     while at != ROOT {
         if at == moved.ino() {
-            return Err(Error::Invalid("a directory cannot be moved into itself"));
+            return Err(Error::Invalid("a directory cannot be moved into itself".into()));
         }
         match t.get(&keys::home(at))?.ok_or(Error::NotFound)? {
             Home::Entry { parent, .. } => at = parent,

@@ -1,0 +1,244 @@
+//! A volume whose metadata a server has: data goes straight to the targets, what names it goes to the server.
+
+use crate::label::{Label, Member, Role};
+use crate::sets::Leased;
+use crate::store::{Options, Store};
+use crate::{Error, FileSystem, OpenOptions, Result, open};
+use meta::Attributes;
+use meta::port::{Port, Session, Welcome};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use volume::Targets;
+use volume::format::VolumeId;
+use volume::target::Target;
+
+/// Opens the target that a label names.
+pub type Find = Box<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>;
+
+/// The way to a metadata server.
+pub struct Server {
+    /// Names, attributes and extents.
+    pub port: Arc<dyn Port>,
+    /// Sets, openers and what else belongs to this client.
+    pub session: Arc<dyn Session>,
+    /// What the server said when the session began.
+    pub welcome: Welcome,
+    /// Opens targets.
+    pub find: Find,
+}
+
+/// The client's side of its session.
+pub(crate) struct Client {
+    session: Arc<dyn Session>,
+    number: u64,
+    name: String,
+    sets: Arc<Leased>,
+    find: Find,
+    /// Files that are open: all openers, and those that write.
+    open: Mutex<HashMap<u64, (u32, u32)>>,
+    /// Files that were opened for writing and that the server was not told to be clean.
+    dirty: Mutex<BTreeSet<u64>>,
+    generation: AtomicU64,
+    others: AtomicU32,
+    pub lease: Duration,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FileSystem {
+    /// Opens a volume whose metadata a server has. `name` is what the server calls this client.
+    ///
+    /// # Errors
+    /// When the label that the server gave is none that this version understands.
+    pub fn connect(server: Server, name: &str, options: OpenOptions) -> Result<Arc<Self>> {
+        let Server { port, session, welcome, find } = server;
+        let label = Label::from_json(&welcome.label)?;
+        let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
+        let store_options = Options {
+            volume: VolumeId(label.id()?),
+            code,
+            chunk_bytes: label.chunk_bytes,
+            durability: label.durability,
+        };
+        let sets = Arc::new(Leased::new(session.clone()));
+        let store =
+            Store::new(Arc::new(Targets::new()), port.clone(), sets.clone(), store_options, welcome.first_stripe);
+        let client = Client {
+            session,
+            number: welcome.session,
+            name: name.into(),
+            sets,
+            find,
+            open: Mutex::default(),
+            dirty: Mutex::default(),
+            generation: AtomicU64::new(0),
+            others: AtomicU32::new(0),
+            lease: Duration::from_millis(u64::from(welcome.lease_ms)),
+        };
+        let fs = Self::assemble(port, None, Some(client), store, open::Opened::served(label, options));
+        fs.look_at_targets()?;
+        fs.beat()?;
+        fs.background.start(&fs);
+        Ok(fs)
+    }
+
+    /// Opens the targets of the label that were not open yet, and closes those that are no longer in it.
+    fn look_at_targets(&self) -> Result<()> {
+        let Some(client) = &self.client else { return Ok(()) };
+        let label = self.volume.label();
+        for id in self.store.targets.ids() {
+            if !label.members().any(|member| member.id == id) {
+                self.store.targets.remove(id);
+            }
+        }
+        let mut missing = HashMap::new();
+        for member in label.members() {
+            if self.store.targets.get(member.id).is_none() {
+                match (client.find)(member) {
+                    Ok(target) => self.store.targets.add(member.id, target),
+                    Err(error) => _ = missing.insert(member.id, error.to_string()),
+                }
+            }
+            self.store.close_target(member.id, member.role != Role::Active);
+        }
+        *lock(&self.volume.missing) = missing;
+        client.generation.store(label.generation, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Says that this client lives, and hears what changed.
+    fn beat(&self) -> Result<()> {
+        let Some(client) = &self.client else { return Ok(()) };
+        let beat = client.session.beat(client.sets.held())?;
+        self.room.set(beat.total, beat.free);
+        client.others.store(beat.others, Ordering::Relaxed);
+        if beat.generation > client.generation.load(Ordering::Relaxed) {
+            let label = Label::from_json(&client.session.label()?)?;
+            *lock(&self.volume.label) = label;
+            self.look_at_targets()?;
+        }
+        Ok(())
+    }
+
+    /// What a client does every second.
+    pub(crate) fn tick_client(&self) -> Result<()> {
+        let Some(client) = &self.client else { return Ok(()) };
+        self.beat()?;
+        let sealed: Vec<u64> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
+        client.sets.release(&sealed)?;
+        if !self.is_read_only() {
+            client.sets.refill(&self.store)?;
+        }
+        self.tell_clean(client)
+    }
+
+    /// Whether nothing is written to a set any more, and nothing uncommitted refers to it.
+    fn is_done_with(&self, set: u64) -> bool {
+        !self.store.is_in_use(set) && self.table.uncommitted_in(set).is_empty()
+    }
+
+    /// Tells the server which files have nothing uncommitted any more.
+    fn tell_clean(&self, client: &Client) -> Result<()> {
+        let writes = |ino: &u64| lock(&client.open).get(ino).is_some_and(|(_, writers)| *writers > 0);
+        let closed: Vec<u64> = lock(&client.dirty).iter().copied().filter(|ino| !writes(ino)).collect();
+        let clean: Vec<u64> = closed.into_iter().filter(|&ino| self.is_clean(ino)).collect();
+        if !clean.is_empty() {
+            client.session.clean(&clean)?;
+            lock(&client.dirty).retain(|ino| !clean.contains(ino));
+        }
+        Ok(())
+    }
+
+    fn is_clean(&self, ino: u64) -> bool {
+        self.table.find(ino).is_none_or(|file| {
+            let clean = file.state().buffer.is_clean();
+            self.table.leave(file);
+            clean
+        })
+    }
+
+    /// Others want to see what was written to these files: commits it.
+    pub fn recall(&self, inos: &[u64]) {
+        let Some(client) = &self.client else { return };
+        for &ino in inos {
+            if let Some(file) = self.table.find(ino) {
+                let done = self.commit(std::slice::from_ref(&file), false);
+                self.table.leave(file);
+                if let Err(error) = done {
+                    self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
+                }
+            }
+        }
+        // Answered even after a failure: the other one sees what was committed before.
+        if let Err(error) = client.session.clean(inos) {
+            self.volume.warn(&error.to_string());
+        }
+    }
+
+    /// Has the server know who takes up a session that it forgot: which sets it writes to, and what it has open.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn take_up(&self, session: &dyn Session) -> Result<()> {
+        let Some(client) = &self.client else { return Ok(()) };
+        session.begin(Some(client.number), client.name.clone())?;
+        session.beat(client.sets.held())?;
+        let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
+        for (ino, (all, writers)) in open {
+            for opener in 0..all {
+                // A file that is gone stays so.
+                let _ = session.open(ino, opener < writers);
+            }
+        }
+        let dirty: Vec<u64> = lock(&client.dirty).iter().copied().collect();
+        for ino in dirty {
+            let _ = session.open(ino, true);
+            let _ = session.close(ino);
+        }
+        Ok(())
+    }
+
+    /// Tells the server of an opener, and hears what the file is now.
+    pub(crate) fn open_at_server(&self, client: &Client, ino: u64, write: bool) -> Result<Attributes> {
+        let attributes = client.session.open(ino, write)?;
+        let mut open = lock(&client.open);
+        let (all, writers) = open.entry(ino).or_default();
+        (*all, *writers) = (*all + 1, *writers + u32::from(write));
+        if write {
+            lock(&client.dirty).insert(ino);
+        }
+        Ok(attributes)
+    }
+
+    /// Tells the server of one opener less.
+    pub(crate) fn close_at_server(&self, client: &Client, ino: u64) {
+        {
+            let mut open = lock(&client.open);
+            let Some((all, _)) = open.get_mut(&ino) else { return };
+            *all -= 1;
+            if *all == 0 {
+                open.remove(&ino);
+            }
+        }
+        if let Err(error) = client.session.close(ino) {
+            self.volume.warn(&error.to_string());
+        }
+    }
+
+    /// Ends the session, after everything was committed.
+    pub(crate) fn end_session(&self, client: &Client) -> Result<()> {
+        client.sets.release_ahead()?;
+        Ok(client.session.end()?)
+    }
+}
+
+impl Client {
+    /// Whether other clients have the volume open.
+    pub fn has_others(&self) -> bool {
+        self.others.load(Ordering::Relaxed) > 0
+    }
+}

@@ -1,0 +1,301 @@
+//! What one client asks.
+
+use super::{Recall, Sessions, lock};
+use crate::file::File;
+use crate::sets::Placed;
+use meta::port::{Beat, Port, Session, Welcome};
+use meta::{
+    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Removed, Rename, Resize, Result, Seq,
+    SetRecord, Time, Totals,
+};
+use plan::{Extent, Place, TargetId};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Sets that a client gets at a time.
+const MOST_SETS: u32 = 16;
+
+/// A client's session, and the way to it.
+pub(super) struct Handle {
+    pub sessions: Arc<Sessions>,
+    pub session: u64,
+    pub recall: Recall,
+}
+
+/// What an error of the file system is to a client.
+fn told(error: crate::Error) -> Error {
+    match error {
+        crate::Error::Meta(error) => error,
+        crate::Error::Volume(volume::Error::NoSpace(_)) => Error::NoSpace,
+        other => Error::Unavailable(other.to_string()),
+    }
+}
+
+impl Handle {
+    fn meta(&self) -> Result<&Meta> {
+        Ok(&self.sessions.fs.engine().map_err(told)?.meta)
+    }
+
+    fn is_open(&self, ino: u64) -> bool {
+        self.sessions.fs.leases.table().is_open(ino)
+    }
+
+    /// What a transaction set free.
+    fn freed(&self, dead: Vec<DeadStripe>, seq: Seq) {
+        self.sessions.fs.collector.add(dead, seq);
+    }
+
+    /// What is left of a file that lost its last name. The client has nothing to do.
+    fn removed(&self, mut removed: Removed) -> Removed {
+        self.freed(std::mem::take(&mut removed.dead), removed.seq);
+        if removed.orphan && !self.is_open(removed.ino) {
+            self.sessions.fs.collector.add_orphan(removed.ino);
+        }
+        removed
+    }
+
+    /// Attributes, with what others wrote before they closed the file.
+    fn settled(&self, attributes: Attributes) -> Result<Attributes> {
+        let others = attributes.kind == Kind::File
+            && !self.sessions.fs.leases.table().writers(self.session, attributes.ino, true).is_empty();
+        if !others {
+            return Ok(attributes);
+        }
+        self.sessions.recall(self.session, attributes.ino, true);
+        self.meta()?.attributes(attributes.ino)
+    }
+
+    /// Changes content while nobody else does: stripes are moved here, too.
+    fn changing<T>(&self, inos: &[u64], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let table = &self.sessions.fs.table;
+        let mut inos = inos.to_vec();
+        inos.sort_unstable();
+        inos.dedup();
+        let files: Vec<Arc<File>> = inos.iter().map(|&ino| table.enter(ino)).collect();
+        let result = {
+            let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+            change()
+        };
+        files.into_iter().for_each(|file| table.leave(file));
+        result
+    }
+
+    /// Checks a change of content, and notes what follows from it.
+    fn check(&self, ino: u64, edit: &ContentEdit) -> Result<()> {
+        let mut inline = 0;
+        for extent in edit.ranges.iter().flat_map(|(_, extents)| extents) {
+            if let Place::Bytes(bytes) = &extent.place {
+                inline += bytes.len() as u64;
+            }
+        }
+        if inline > 0 {
+            self.sessions.fs.inline.add(ino, inline);
+        }
+        if let Resize::To(size) = edit.resize {
+            self.sessions.fs.leases.table().cut(ino, size);
+        }
+        Ok(())
+    }
+}
+
+impl Port for Handle {
+    fn attributes(&self, ino: u64) -> Result<Attributes> {
+        self.settled(self.meta()?.attributes(ino)?)
+    }
+
+    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+        self.settled(self.meta()?.lookup(parent, name)?)
+    }
+
+    fn parent(&self, ino: u64) -> Result<u64> {
+        self.meta()?.parent(ino)
+    }
+
+    fn path(&self, ino: u64) -> Result<Option<Vec<u8>>> {
+        self.meta()?.path(ino)
+    }
+
+    fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+        self.meta()?.set_attributes(ino, change, now)
+    }
+
+    fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        self.meta()?.read_link(ino)
+    }
+
+    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        self.meta()?.attribute(ino, name)
+    }
+
+    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        self.meta()?.attribute_names(ino)
+    }
+
+    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
+        self.meta()?.set_attribute(ino, name, value, must_exist, now)
+    }
+
+    fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+        self.meta()?.remove_attribute(ino, name, now)
+    }
+
+    fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+        self.meta()?.make(parent, name, new, now)
+    }
+
+    fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+        self.meta()?.link(ino, parent, name, now)
+    }
+
+    fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        let keep = keep || self.is_open(ino);
+        Ok(self.removed(self.meta()?.unlink(parent, name, ino, keep, now)?))
+    }
+
+    fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        let keep = keep || self.is_open(ino);
+        Ok(self.removed(self.meta()?.remove_directory(parent, name, ino, keep, now)?))
+    }
+
+    fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+        let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_open(ino));
+        let (removed, seq) = self.meta()?.rename(&Rename { keep, ..rename.clone() }, now)?;
+        Ok((removed.map(|removed| self.removed(removed)), seq))
+    }
+
+    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+        let mut listed = self.meta()?.list(parent, cookie, limit.min(10_000))?;
+        for entry in &mut listed {
+            entry.attributes = self.settled(entry.attributes)?;
+        }
+        Ok(listed)
+    }
+
+    fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
+        self.meta()?.extents(ino, range)
+    }
+
+    fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+        let (attributes, dead, seq) = self.changing(&[ino], || self.meta()?.change_content(ino, edit))?;
+        self.check(ino, edit)?;
+        self.freed(dead, seq);
+        Ok((attributes, Vec::new(), seq))
+    }
+
+    fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
+        let (dead, seq) = self.changing(&inos, || self.meta()?.change_contents(edits))?;
+        edits.iter().try_for_each(|(ino, edit)| self.check(*ino, edit))?;
+        self.freed(dead, seq);
+        Ok((Vec::new(), seq))
+    }
+
+    fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+        self.meta()?.share(stripes, ino)
+    }
+
+    fn set(&self, set: u64) -> Result<SetRecord> {
+        self.meta()?.set(set)
+    }
+
+    fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
+        if !self.sessions.fs.leases.table().holds(self.session, set) {
+            return Err(Error::NotPermitted);
+        }
+        self.meta()?.seal_set(set, length)
+    }
+
+    fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+        self.meta()?.queue_repair(set, positions)
+    }
+
+    fn totals(&self) -> Result<Totals> {
+        self.meta()?.totals()
+    }
+
+    fn sync(&self, seq: Seq) -> Result<()> {
+        self.meta()?.sync(seq)
+    }
+}
+
+impl Session for Handle {
+    fn begin(&self, session: Option<u64>, name: String) -> Result<Welcome> {
+        let fs = &self.sessions.fs;
+        let session = fs.leases.table().begin(session, &name, Instant::now());
+        lock(&self.sessions.recalls).insert(session, self.recall.clone());
+        Ok(Welcome {
+            session,
+            label: fs.volume.label().to_json(),
+            first_stripe: crate::open::first_stripe_of(session),
+            lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn beat(&self, sets: Vec<u64>) -> Result<Beat> {
+        let fs = &self.sessions.fs;
+        let mut table = fs.leases.table();
+        table.hold(self.session, sets);
+        let others = table.count() as u32 - 1;
+        drop(table);
+        let (total, free) = fs.room.now();
+        Ok(Beat { total, free, generation: fs.volume.label().generation, others })
+    }
+
+    fn end(&self) -> Result<()> {
+        self.sessions.leave(self.session);
+        Ok(())
+    }
+
+    fn new_sets(&self, count: u32, avoid: &[TargetId]) -> Result<Vec<(u64, SetRecord)>> {
+        let fs = &self.sessions.fs;
+        let placed = Placed(fs.engine().map_err(told)?.meta.clone());
+        let mut new = Vec::new();
+        for _ in 0..count.clamp(1, MOST_SETS) {
+            match placed.place(&fs.store, avoid, |set| fs.leases.table().hold(self.session, [set])) {
+                Ok(set) => new.push(set),
+                Err(error) if new.is_empty() => return Err(told(error)),
+                Err(_) => break,
+            }
+        }
+        Ok(new)
+    }
+
+    fn release_sets(&self, sets: &[u64]) -> Result<()> {
+        let released = self.sessions.fs.leases.table().release(self.session, sets);
+        self.sessions.take_back(&released).map_err(told)
+    }
+
+    fn open(&self, ino: u64, write: bool) -> Result<Attributes> {
+        self.sessions.recall(self.session, ino, false);
+        // Counted first: a removal that comes in between then sees that it is open.
+        self.sessions.fs.leases.table().open(self.session, ino, write);
+        let found = self.meta()?.attributes(ino);
+        if found.is_err() {
+            let _ = Session::close(self, ino);
+        }
+        found
+    }
+
+    fn close(&self, ino: u64) -> Result<()> {
+        if self.sessions.fs.leases.table().close(self.session, ino) {
+            self.sessions.closed(ino);
+        }
+        Ok(())
+    }
+
+    fn clean(&self, inos: &[u64]) -> Result<()> {
+        self.sessions.fs.leases.table().clean(self.session, inos);
+        self.sessions.fs.leases.changed.notify_all();
+        Ok(())
+    }
+
+    fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
+        let size = self.meta()?.attributes(ino)?.size;
+        self.sessions.fs.leases.table().reserve(ino, size, length).ok_or(Error::TooLarge)
+    }
+
+    fn label(&self) -> Result<String> {
+        Ok(self.sessions.fs.volume.label().to_json())
+    }
+}

@@ -1,0 +1,194 @@
+//! Serving the metadata of a volume to clients, each in a session of its own.
+//!
+//! A client codes and writes its data itself, into chunk sets that were placed for it, and names it in transactions here. Data that it has not committed yet is
+//! asked for when another client opens the file: who opens a file sees what others wrote before. A session that is silent for the time of its lease ends: its sets are sealed, its
+//! openers are gone.
+
+mod handle;
+mod table;
+
+use crate::{Error, FileSystem, Result};
+use handle::Handle;
+use meta::port;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use table::{Left, Table};
+
+/// How long a client that was asked to commit is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Numbers of sessions that one opening of a volume gives out.
+const SESSIONS_PER_OPENING: u64 = 1 << 32;
+
+/// Tells a client that others want to see what it wrote to these files.
+pub type Recall = Arc<dyn Fn(&[u64]) + Send + Sync>;
+
+/// Who has what, for those who look after the volume.
+pub(crate) struct Leases {
+    table: Mutex<Table>,
+    changed: Condvar,
+    /// The sessions of before a restart may still be taken up: nothing is given back meanwhile.
+    settling: AtomicBool,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self {
+            table: Mutex::new(Table::new(Duration::MAX, 1)),
+            changed: Condvar::new(),
+            settling: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Leases {
+    /// Begins with an opening of the volume, the how manieth that is; with `serve`, sessions of before may be taken up.
+    pub fn begin(&self, opening: u64, serve: bool) {
+        *self.table() = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
+        self.settling.store(serve, Ordering::Relaxed);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a client may still write to a set or name it in a transaction.
+    pub fn is_held(&self, set: u64) -> bool {
+        self.is_settling() || self.table().is_held(set)
+    }
+
+    /// Whether it is too early to say what clients have.
+    pub fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Relaxed)
+    }
+}
+
+/// The sessions of the clients of a volume.
+pub struct Sessions {
+    fs: Arc<FileSystem>,
+    lease: Duration,
+    recalls: Mutex<HashMap<u64, Recall>>,
+    begun: Instant,
+}
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The encoded result.
+    Done(Vec<u8>),
+    /// There is no such session: it must be taken up first.
+    NoSession,
+    /// There is no such operation.
+    Unknown,
+}
+
+impl Sessions {
+    /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). Sessions of before may be taken up for the time of a
+    /// lease; only then is taken away what nobody has.
+    pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
+        fs.leases.table().set_lease(lease);
+        Arc::new(Self { fs, lease, recalls: Mutex::default(), begun: Instant::now() })
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Arc<FileSystem> {
+        &self.fs
+    }
+
+    /// The clients: the numbers of their sessions, and their names.
+    pub fn clients(&self) -> Vec<(u64, String)> {
+        self.fs.leases.table().names()
+    }
+
+    /// Carries out what a client asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
+    pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
+        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone() };
+        let begins = operation == port::BEGIN;
+        if !begins && !session.is_some_and(|session| self.fs.leases.table().hear(session, Instant::now())) {
+            return Answer::NoSession;
+        }
+        port::answer(&handle, operation, arguments)
+            .or_else(|| port::answer_session(&handle, operation, arguments))
+            .map_or(Answer::Unknown, Answer::Done)
+    }
+
+    /// To be called every second or so.
+    pub fn tick(&self) {
+        if self.fs.leases.is_settling() && self.begun.elapsed() > self.lease {
+            self.fs.leases.settling.store(false, Ordering::Relaxed);
+            if let Err(error) = self.fs.clean_up() {
+                self.fs.volume.warn(&format!("cannot take away what clients of before left: {error}"));
+            }
+        }
+        let overdue = self.fs.leases.table().overdue(Instant::now());
+        for session in overdue {
+            let left = self.leave(session);
+            self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
+        }
+    }
+
+    /// Ends a session and takes care of what it leaves.
+    fn leave(&self, session: u64) -> Left {
+        let left = self.fs.leases.table().end(session);
+        self.fs.leases.changed.notify_all();
+        lock(&self.recalls).remove(&session);
+        for &ino in &left.closed {
+            self.closed(ino);
+        }
+        if let Err(error) = self.take_back(&left.sets) {
+            self.fs.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
+        }
+        left
+    }
+
+    /// Nobody has a file open any more. One without a name goes.
+    fn closed(&self, ino: u64) {
+        if self.fs.meta.attributes(ino).is_ok_and(|attributes| attributes.links == 0) {
+            self.fs.collector.add_orphan(ino);
+        }
+    }
+
+    /// Sets that a client does not write to any more: what no transaction names of them is given back.
+    fn take_back(&self, sets: &[u64]) -> Result<()> {
+        for &set in sets {
+            match self.fs.abandon_set(set) {
+                Ok(()) | Err(Error::Meta(meta::Error::NotFound)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has other clients commit what they wrote to a file, and waits until they did; with `closed`, only clients that have closed it.
+    /// One that does not answer is not waited for longer than its lease.
+    fn recall(&self, session: u64, ino: u64, closed: bool) {
+        let leases = &self.fs.leases;
+        let mut table = leases.table();
+        let writers = table.writers(session, ino, closed);
+        if writers.is_empty() {
+            return;
+        }
+        let ask: Vec<u64> = writers.iter().copied().filter(|&writer| table.ask(writer, ino)).collect();
+        drop(table);
+        for writer in ask {
+            let recall = lock(&self.recalls).get(&writer).cloned();
+            if let Some(recall) = recall {
+                recall(&[ino]);
+            }
+        }
+        let end = Instant::now() + PATIENCE.min(self.lease);
+        let mut table = leases.table();
+        while writers.iter().any(|&writer| table.is_asked(writer, ino)) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            (table, _) = leases.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,265 @@
+//! Who has what open, and which sets are whose: the state behind [`Sessions`](super::Sessions), without a clock and without waiting.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// A client.
+#[derive(Debug)]
+struct Client {
+    name: String,
+    heard: Instant,
+    /// Chunk sets that it may write to.
+    sets: BTreeSet<u64>,
+    /// Files that it has open: all openers, and those that write.
+    open: HashMap<u64, (u32, u32)>,
+    /// Files that it may have uncommitted data of.
+    dirty: HashSet<u64>,
+    /// Files that it was asked to commit.
+    asked: HashSet<u64>,
+}
+
+/// All clients.
+#[derive(Debug)]
+pub(super) struct Table {
+    lease: Duration,
+    next: u64,
+    clients: BTreeMap<u64, Client>,
+    /// Ends of files that were reserved by appends, as far as they are open.
+    ends: HashMap<u64, u64>,
+}
+
+/// What a client leaves behind.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    pub name: String,
+    /// Sets that nobody writes to any more.
+    pub sets: Vec<u64>,
+    /// Files that nobody has open any more.
+    pub closed: Vec<u64>,
+}
+
+impl Table {
+    /// `first` is the number of the first session.
+    pub fn new(lease: Duration, first: u64) -> Self {
+        Self { lease, next: first, clients: BTreeMap::new(), ends: HashMap::new() }
+    }
+
+    /// Sessions live so long without being heard of.
+    pub fn set_lease(&mut self, lease: Duration) {
+        self.lease = lease;
+    }
+
+    /// Begins a session, or takes one up whose number this server may have forgotten.
+    pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> u64 {
+        let session = taken_up.unwrap_or(self.next);
+        self.next = self.next.max(session + 1);
+        let new = || Client {
+            name: name.into(),
+            heard: now,
+            sets: BTreeSet::new(),
+            open: HashMap::new(),
+            dirty: HashSet::new(),
+            asked: HashSet::new(),
+        };
+        self.clients.entry(session).or_insert_with(new).heard = now;
+        session
+    }
+
+    /// Whether there is such a session; it was heard of.
+    pub fn hear(&mut self, session: u64, now: Instant) -> bool {
+        self.clients.get_mut(&session).map(|client| client.heard = now).is_some()
+    }
+
+    /// Sessions that were not heard of for too long.
+    pub fn overdue(&self, now: Instant) -> Vec<u64> {
+        let late = |client: &Client| now.saturating_duration_since(client.heard) > self.lease;
+        self.clients.iter().filter(|(_, client)| late(client)).map(|(&session, _)| session).collect()
+    }
+
+    /// Ends a session.
+    pub fn end(&mut self, session: u64) -> Left {
+        let Some(client) = self.clients.remove(&session) else { return Left::default() };
+        let closed = client.open.keys().copied().filter(|&ino| !self.is_open(ino)).collect::<Vec<_>>();
+        closed.iter().for_each(|ino| _ = self.ends.remove(ino));
+        Left { name: client.name, sets: client.sets.into_iter().collect(), closed }
+    }
+
+    /// How many sessions there are.
+    pub fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// The names of all clients, by session.
+    pub fn names(&self) -> Vec<(u64, String)> {
+        self.clients.iter().map(|(&session, client)| (session, client.name.clone())).collect()
+    }
+
+    /// A session writes to these sets.
+    pub fn hold(&mut self, session: u64, sets: impl IntoIterator<Item = u64>) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.sets.extend(sets);
+        }
+    }
+
+    /// A session gives sets back. Returns those that were its own.
+    pub fn release(&mut self, session: u64, sets: &[u64]) -> Vec<u64> {
+        let Some(client) = self.clients.get_mut(&session) else { return Vec::new() };
+        sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
+    }
+
+    /// Whether a session writes to a set, or may name it in a transaction.
+    pub fn is_held(&self, set: u64) -> bool {
+        self.clients.values().any(|client| client.sets.contains(&set))
+    }
+
+    /// Whether it is held by this session.
+    pub fn holds(&self, session: u64, set: u64) -> bool {
+        self.clients.get(&session).is_some_and(|client| client.sets.contains(&set))
+    }
+
+    /// A session opened a file.
+    pub fn open(&mut self, session: u64, ino: u64, write: bool) {
+        let Some(client) = self.clients.get_mut(&session) else { return };
+        let (all, writers) = client.open.entry(ino).or_default();
+        *all += 1;
+        if write {
+            *writers += 1;
+            client.dirty.insert(ino);
+        }
+    }
+
+    /// A session closed a file. Which of its openers that was is not told: writers are counted until the last one closes.
+    /// Returns whether nobody has it open any more.
+    pub fn close(&mut self, session: u64, ino: u64) -> bool {
+        let Some(client) = self.clients.get_mut(&session) else { return false };
+        let Some((all, _)) = client.open.get_mut(&ino) else { return false };
+        *all -= 1;
+        if *all > 0 {
+            return false;
+        }
+        client.open.remove(&ino);
+        let last = !self.is_open(ino);
+        if last {
+            self.ends.remove(&ino);
+        }
+        last
+    }
+
+    /// Whether anybody has a file open.
+    pub fn is_open(&self, ino: u64) -> bool {
+        self.clients.values().any(|client| client.open.contains_key(&ino))
+    }
+
+    /// A session has no uncommitted data of these files.
+    pub fn clean(&mut self, session: u64, inos: &[u64]) {
+        let Some(client) = self.clients.get_mut(&session) else { return };
+        for ino in inos {
+            client.asked.remove(ino);
+            if client.open.get(ino).is_none_or(|(_, writers)| *writers == 0) {
+                client.dirty.remove(ino);
+            }
+        }
+    }
+
+    /// The other sessions that may have uncommitted data of a file; with `closed`, only those that have it no longer open for writing.
+    pub fn writers(&self, session: u64, ino: u64, closed: bool) -> Vec<u64> {
+        let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
+        let others = self.clients.iter().filter(|(other, _)| **other != session);
+        others
+            .filter(|(_, client)| client.dirty.contains(&ino) && !(closed && writes(client)))
+            .map(|(&other, _)| other)
+            .collect()
+    }
+
+    /// Notes that a session is asked to commit a file. Returns whether it was not yet.
+    pub fn ask(&mut self, session: u64, ino: u64) -> bool {
+        self.clients.get_mut(&session).is_some_and(|client| client.asked.insert(ino))
+    }
+
+    /// Whether a session has not answered yet.
+    pub fn is_asked(&self, session: u64, ino: u64) -> bool {
+        self.clients.get(&session).is_some_and(|client| client.asked.contains(&ino))
+    }
+
+    /// Gives `length` bytes behind the end of a file, which is at `size` at least, to somebody; returns where they begin.
+    pub fn reserve(&mut self, ino: u64, size: u64, length: u64) -> Option<u64> {
+        let end = self.ends.entry(ino).or_default();
+        let from = size.max(*end);
+        *end = from.checked_add(length)?;
+        Some(from)
+    }
+
+    /// A file was cut off.
+    pub fn cut(&mut self, ino: u64, size: u64) {
+        if let Some(end) = self.ends.get_mut(&ino) {
+            *end = (*end).min(size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_session_that_is_silent_for_too_long_is_overdue_and_leaves_what_it_had() {
+        let start = Instant::now();
+        let mut table = Table::new(LEASE, 7);
+        let (a, b) = (table.begin(None, "a", start), table.begin(None, "b", start));
+        assert_eq!((a, b), (7, 8));
+        table.hold(a, [1, 2]);
+        table.open(a, 50, true);
+        table.open(b, 50, false);
+        table.open(a, 51, false);
+        assert!(table.hear(b, start + LEASE));
+        assert_eq!(table.overdue(start + LEASE), []);
+        assert_eq!(table.overdue(start + LEASE + Duration::from_millis(1)), [a]);
+        assert_eq!(table.end(a), Left { name: "a".into(), sets: vec![1, 2], closed: vec![51] });
+        assert!(!table.hear(a, start) && !table.is_held(1));
+        assert_eq!(table.end(b).closed, [50]);
+    }
+
+    #[test]
+    fn a_session_can_be_taken_up_after_the_server_forgot_it() {
+        let start = Instant::now();
+        let mut table = Table::new(LEASE, 7);
+        assert_eq!(table.begin(Some(20), "a", start), 20);
+        assert_eq!(table.begin(None, "b", start), 21);
+    }
+
+    #[test]
+    fn writers_are_asked_until_they_answer() {
+        let start = Instant::now();
+        let mut table = Table::new(LEASE, 1);
+        let (a, b) = (table.begin(None, "a", start), table.begin(None, "b", start));
+        table.open(a, 9, true);
+        assert_eq!(table.writers(b, 9, false), [a]);
+        assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
+        assert!(table.ask(a, 9) && !table.ask(a, 9) && table.is_asked(a, 9));
+        table.clean(a, &[9]);
+        // It is open for writing still: there may be more.
+        assert!(!table.is_asked(a, 9));
+        assert_eq!(table.writers(b, 9, false), [a]);
+        assert!(table.close(a, 9));
+        assert_eq!(table.writers(b, 9, true), [a]);
+        table.clean(a, &[9]);
+        assert_eq!(table.writers(b, 9, false), []);
+    }
+
+    #[test]
+    fn appends_never_meet() {
+        let mut table = Table::new(LEASE, 1);
+        let a = table.begin(None, "a", Instant::now());
+        table.open(a, 9, true);
+        assert_eq!(table.reserve(9, 100, 10), Some(100));
+        assert_eq!(table.reserve(9, 100, 10), Some(110));
+        assert_eq!(table.reserve(9, 500, 10), Some(500));
+        table.cut(9, 0);
+        assert_eq!(table.reserve(9, 0, 5), Some(0));
+        assert_eq!(table.reserve(9, u64::MAX, 5), None);
+        table.close(a, 9);
+        assert_eq!(table.reserve(9, 3, 5), Some(3));
+    }
+}

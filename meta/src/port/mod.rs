@@ -1,0 +1,120 @@
+//! The port behind which the names, attributes and extents of a volume stand: this process's own [`Meta`], or a server.
+//!
+//! A table says what can be asked. From it come the trait, the implementation that asks through a [`Call`] ([`Remote`]), and the function that
+//! carries out what a `Remote` asked. A request is the number of its operation and its arguments, an answer is a `Result`, both in the encoding of the
+//! metadata's own records (postcard).
+
+#[macro_use]
+mod table;
+
+use crate::record::{decode, encode};
+use crate::{
+    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed, Rename, Result, Seq, SetRecord,
+    Time, Totals,
+};
+use plan::{Extent, TargetId};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Sends a request and waits for its answer.
+pub trait Call: Send + Sync {
+    /// The number of an operation and its encoded arguments; returns the encoded result.
+    ///
+    /// # Errors
+    /// When no answer came, or one that was none.
+    fn call(&self, operation: u16, arguments: &[u8]) -> Result<Vec<u8>>;
+}
+
+/// What stands behind a [`Call`].
+pub struct Remote<C>(pub C);
+
+macro_rules! port {
+    ($to:ident $($head:tt)*) => {
+        $to! { $($head)*;
+            1 attributes(ino: u64) -> Attributes;
+            2 lookup(parent: u64, name: Vec<u8> as &[u8]) -> Attributes;
+            3 parent(ino: u64) -> u64;
+            4 path(ino: u64) -> Option<Vec<u8>>;
+            5 set_attributes(ino: u64, change: Change, now: Time) -> (Attributes, Seq);
+            6 read_link(ino: u64) -> Vec<u8>;
+            7 attribute(ino: u64, name: Vec<u8> as &[u8]) -> Vec<u8>;
+            8 attribute_names(ino: u64) -> Vec<Vec<u8>>;
+            9 set_attribute(
+                ino: u64, name: Vec<u8> as &[u8], value: Vec<u8> as &[u8], must_exist: Option<bool>, now: Time
+            ) -> Seq;
+            10 remove_attribute(ino: u64, name: Vec<u8> as &[u8], now: Time) -> Seq;
+            11 make(parent: u64, name: Vec<u8> as &[u8], new: New as &New, now: Time) -> (Attributes, Seq);
+            12 link(ino: u64, parent: u64, name: Vec<u8> as &[u8], now: Time) -> (Attributes, Seq);
+            13 unlink(parent: u64, name: Vec<u8> as &[u8], ino: u64, keep: bool, now: Time) -> Removed;
+            14 remove_directory(parent: u64, name: Vec<u8> as &[u8], ino: u64, keep: bool, now: Time) -> Removed;
+            15 rename(rename: Rename as &Rename, now: Time) -> (Option<Removed>, Seq);
+            16 list(parent: u64, cookie: u64, limit: usize) -> Vec<Listed>;
+            17 extents(ino: u64, range: Range<u64>) -> Vec<Extent>;
+            18 change_content(ino: u64, edit: ContentEdit as &ContentEdit) -> (Attributes, Vec<DeadStripe>, Seq);
+            19 change_contents(edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]) -> (Vec<DeadStripe>, Seq);
+            20 share(stripes: Vec<(u64, u32)> as &[(u64, u32)], ino: u64) -> Seq;
+            21 set(set: u64) -> SetRecord;
+            22 seal_set(set: u64, length: u32) -> Seq;
+            23 queue_repair(set: u64, positions: Vec<u16> as &[u16]) -> Seq;
+            24 totals() -> Totals;
+            25 sync(seq: Seq) -> ();
+        }
+    };
+}
+
+port! { operations
+    /// What the file system asks of the metadata. Each operation is described at the function of the same name of [`Meta`].
+    Port, answer
+}
+port! { inherent Meta, Port }
+
+/// What a client is told when its session begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The number of its session.
+    pub session: u64,
+    /// The volume's label, as JSON.
+    pub label: String,
+    /// The first number that the session gives to its stripes.
+    pub first_stripe: u64,
+    /// How long the session lives without a beat, in milliseconds.
+    pub lease_ms: u32,
+}
+
+/// What a client hears now and then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Bytes of user data that fit in all.
+    pub total: u64,
+    /// Bytes that still fit.
+    pub free: u64,
+    /// The generation of the volume's label: when it grew, targets came or went.
+    pub generation: u64,
+    /// Other sessions. With none, what a client saw stays so until it changes it itself.
+    pub others: u32,
+}
+
+/// The operation with which a session begins.
+pub const BEGIN: u16 = 64;
+
+operations! {
+    /// What the metadata server does for the session of a client, beside what [`Port`] says.
+    ///
+    /// - `begin` opens or takes up a session; `beat` keeps it alive, and says which sets it still writes to and which files have
+    ///   data that is not committed; `end` closes it.
+    /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`; `release_sets` gives them back when nothing uncommitted refers to them.
+    /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. `clean` says that nothing of these
+    ///   files is uncommitted any more.
+    /// - `reserve` gives a range behind the end of a file to an append, and makes the file so long.
+    Session, answer_session;
+    64 begin(session: Option<u64>, name: String) -> Welcome;
+    65 beat(sets: Vec<u64>) -> Beat;
+    66 end() -> ();
+    67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId]) -> Vec<(u64, SetRecord)>;
+    68 release_sets(sets: Vec<u64> as &[u64]) -> ();
+    69 open(ino: u64, write: bool) -> Attributes;
+    70 close(ino: u64) -> ();
+    71 clean(inos: Vec<u64> as &[u64]) -> ();
+    72 reserve(ino: u64, length: u64) -> u64;
+    73 label() -> String;
+}

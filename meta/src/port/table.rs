@@ -1,0 +1,63 @@
+//! From a table of operations to a trait, a caller and an answerer.
+
+/// How an argument is handed on: a borrowed one by reference.
+macro_rules! given {
+    ($name:ident) => {
+        $name
+    };
+    ($name:ident, $borrowed:ty) => {
+        &$name
+    };
+}
+
+/// The type of an argument in a signature.
+macro_rules! asked {
+    ($owned:ty) => {
+        $owned
+    };
+    ($owned:ty, $borrowed:ty) => {
+        $borrowed
+    };
+}
+
+/// The trait, its implementation by [`Remote`](super::Remote), and the function that carries out what one asked.
+macro_rules! operations {
+    ($(#[$about:meta])* $trait:ident, $answer:ident;
+     $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
+        $(#[$about])*
+        #[allow(missing_docs, clippy::missing_errors_doc, reason = "each is described at the function of the same name")]
+        pub trait $trait: Send + Sync {
+            $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result>;)*
+        }
+
+        impl<C: Call> $trait for Remote<C> {
+            $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
+                let answer = self.0.call($number, &encode(&($($argument,)*)))?;
+                decode::<Result<$result>>(&answer)?
+            })*
+        }
+
+        /// Carries out a request that a [`Remote`] made; returns the answer, or None when there is no such operation here. Arguments that
+        /// cannot be read are answered with an error.
+        pub fn $answer(port: &dyn $trait, operation: u16, arguments: &[u8]) -> Option<Vec<u8>> {
+            Some(match operation {
+                $($number => match decode::<($($owned,)*)>(arguments) {
+                    Ok(($($argument,)*)) => encode(&port.$name($(given!($argument $(, $borrowed)?)),*)),
+                    Err(error) => encode(&Err::<(), Error>(error)),
+                },)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+/// The implementation by a type that has functions of these names and signatures.
+macro_rules! inherent {
+    ($type:ident, $trait:ident; $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
+        impl $trait for $type {
+            $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
+                $type::$name(self $(, $argument)*)
+            })*
+        }
+    };
+}
