@@ -45,8 +45,10 @@ impl Background {
         }
         let weak = Arc::downgrade(fs);
         threads.push(std::thread::spawn(move || look_after(&weak, &ticks)));
-        let weak = Arc::downgrade(fs);
-        threads.push(std::thread::spawn(move || crate::collect::collect(&weak)));
+        if fs.client.is_none() {
+            let weak = Arc::downgrade(fs);
+            threads.push(std::thread::spawn(move || crate::collect::collect(&weak)));
+        }
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(jobs);
         *self.hurry.lock().unwrap_or_else(PoisonError::into_inner) = Some(hurry);
         *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
@@ -123,7 +125,12 @@ impl FileSystem {
 
     /// What is to be done now and then. What fails here is tried again at the next tick; whoever syncs hears of it.
     fn tick(&self, hurry: bool) {
-        self.look_at_room();
+        if self.client.is_some() {
+            let done = self.tick_client();
+            self.warn(done);
+        } else {
+            self.look_at_room();
+        }
         if self.volume.read_only {
             return;
         }
@@ -136,9 +143,12 @@ impl FileSystem {
         }
         let done = self.commit_all(Instant::now().checked_sub(COMMIT_AFTER));
         self.warn(done);
-        let done = self.move_inline();
-        self.warn(done);
         let done = self.note_damage();
+        self.warn(done);
+        if self.client.is_some() {
+            return;
+        }
+        let done = self.move_inline();
         self.warn(done);
         let done = self.compact_one().map(drop);
         self.warn(done);

@@ -4,12 +4,11 @@ use crate::label::{Label, Member, Role};
 use crate::sets::Leased;
 use crate::store::{Options, Store};
 use crate::{Error, FileSystem, OpenOptions, Result, open};
-use meta::Attributes;
+use meta::Kind;
 use meta::port::{Port, Session, Welcome};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
@@ -34,7 +33,7 @@ pub(crate) struct Client {
     session: Arc<dyn Session>,
     number: u64,
     name: String,
-    sets: Arc<Leased>,
+    pub sets: Arc<Leased>,
     find: Find,
     /// Files that are open: all openers, and those that write.
     open: Mutex<HashMap<u64, (u32, u32)>>,
@@ -42,7 +41,7 @@ pub(crate) struct Client {
     dirty: Mutex<BTreeSet<u64>>,
     generation: AtomicU64,
     others: AtomicU32,
-    pub lease: Duration,
+    taking_up: Mutex<()>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,7 +76,7 @@ impl FileSystem {
             dirty: Mutex::default(),
             generation: AtomicU64::new(0),
             others: AtomicU32::new(0),
-            lease: Duration::from_millis(u64::from(welcome.lease_ms)),
+            taking_up: Mutex::default(),
         };
         let fs = Self::assemble(port, None, Some(client), store, open::Opened::served(label, options));
         fs.look_at_targets()?;
@@ -183,9 +182,12 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the server does not answer.
-    pub fn take_up(&self, session: &dyn Session) -> Result<()> {
+    pub fn take_up(&self, session: &dyn Session) -> meta::Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
-        session.begin(Some(client.number), client.name.clone())?;
+        let _one_at_a_time = lock(&client.taking_up);
+        if !session.begin(Some(client.number), client.name.clone())?.fresh {
+            return Ok(());
+        }
         session.beat(client.sets.held())?;
         let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
         for (ino, (all, writers)) in open {
@@ -202,20 +204,35 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Tells the server of an opener, and hears what the file is now.
-    pub(crate) fn open_at_server(&self, client: &Client, ino: u64, write: bool) -> Result<Attributes> {
-        let attributes = client.session.open(ino, write)?;
-        let mut open = lock(&client.open);
-        let (all, writers) = open.entry(ino).or_default();
-        (*all, *writers) = (*all + 1, *writers + u32::from(write));
+    /// Counts one more opener here and at the server. From then on what others wrote before is seen.
+    pub(crate) fn open_served(&self, client: &Client, ino: u64, write: bool) -> Result<()> {
+        let attributes = client.session.open(ino, write).map_err(|error| match error {
+            meta::Error::NotFound => Error::Stale,
+            error => error.into(),
+        })?;
+        {
+            let mut open = lock(&client.open);
+            let (all, writers) = open.entry(ino).or_default();
+            (*all, *writers) = (*all + 1, *writers + u32::from(write));
+        }
         if write {
             lock(&client.dirty).insert(ino);
         }
-        Ok(attributes)
+        let file = self.table.enter(ino);
+        let mut state = file.state();
+        state.openers += 1;
+        if attributes.kind == Kind::File {
+            // What this client wrote itself and did not commit yet may lie behind what others know.
+            let own = state.buffer.size.filter(|_| !state.buffer.is_clean()).unwrap_or(0);
+            state.buffer.size = Some(attributes.size.max(own));
+        }
+        drop(state);
+        self.table.leave(file);
+        Ok(())
     }
 
     /// Tells the server of one opener less.
-    pub(crate) fn close_at_server(&self, client: &Client, ino: u64) {
+    pub(crate) fn close_served(&self, client: &Client, ino: u64) {
         {
             let mut open = lock(&client.open);
             let Some((all, _)) = open.get_mut(&ino) else { return };
@@ -237,6 +254,11 @@ impl FileSystem {
 }
 
 impl Client {
+    /// A range behind the end of a file that is this client's alone.
+    pub fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
+        Ok(self.session.reserve(ino, length)?)
+    }
+
     /// Whether other clients have the volume open.
     pub fn has_others(&self) -> bool {
         self.others.load(Ordering::Relaxed) > 0

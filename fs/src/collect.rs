@@ -123,7 +123,7 @@ impl FileSystem {
         // A stripe may have pieces of other files that are not committed yet.
         let uncommitted = self.table.uncommitted();
         for (seq, dead) in due {
-            if uncommitted.contains_key(&(dead.set, dead.record)) {
+            if uncommitted.contains_key(&(dead.set, dead.record)) || self.leases.is_held(dead.set) {
                 self.collector.add(vec![dead], seq);
                 continue;
             }
@@ -170,7 +170,8 @@ impl FileSystem {
             layout => layout?,
         };
         // A stripe on its way to the metadata has no record there yet.
-        let busy = self.store.is_being_written(set) || !self.table.uncommitted_in(set).is_empty();
+        let busy =
+            self.leases.is_held(set) || self.store.is_being_written(set) || !self.table.uncommitted_in(set).is_empty();
         if !busy && self.store.is_in_use(set) {
             // It gets no more; who syncs next must not look for its chunks.
             self.store.sync()?;

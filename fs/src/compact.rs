@@ -42,7 +42,7 @@ impl FileSystem {
     pub(crate) fn compact_one(&self) -> Result<bool> {
         while let Some(set) = self.compactor.next() {
             match self.engine()?.meta.set(set) {
-                Ok(record) if record.sealed && !self.store.is_in_use(set) => {}
+                Ok(record) if record.sealed && !self.store.is_in_use(set) && !self.leases.is_held(set) => {}
                 Ok(_) | Err(meta::Error::NotFound) => continue,
                 Err(error) => return Err(error.into()),
             }

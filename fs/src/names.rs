@@ -290,11 +290,14 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Counts one more opener of a file or directory. Every `open` has a `close`.
+    /// Counts one more opener of a file or directory. Every `open` has a `close`. `write` says that it may be written to.
     ///
     /// # Errors
     /// When it is not there.
-    pub fn open(&self, ino: u64) -> Result<()> {
+    pub fn open(&self, ino: u64, write: bool) -> Result<()> {
+        if let Some(client) = &self.client {
+            return self.open_served(client, ino, write);
+        }
         let file = self.table.enter(ino);
         let opened = {
             let mut state = file.state();
@@ -320,5 +323,8 @@ impl FileSystem {
             }
         }
         self.table.leave(file);
+        if let Some(client) = &self.client {
+            self.close_served(client, ino);
+        }
     }
 }

@@ -523,6 +523,15 @@ impl FileSystem {
         }
     }
 
+    /// Gives back what can be given back, at the end. A client has the server do that.
+    fn give_back_all(&self) -> Result<()> {
+        if self.engine.is_none() {
+            return Ok(());
+        }
+        self.collect(true)?;
+        self.collect(true)
+    }
+
     /// Commits everything and closes the volume. Whoever still holds it gets errors.
     ///
     /// # Errors
@@ -538,8 +547,7 @@ impl FileSystem {
             self.sync_all()
                 .and_then(|()| self.store.seal_open())
                 .and_then(|()| self.store.sync())
-                .and_then(|()| self.collect(true))
-                .and_then(|()| self.collect(true))
+                .and_then(|()| self.give_back_all())
         };
         let closed = match (&self.engine, &self.client) {
             (Some(engine), _) => engine.journal.close().map_err(Error::from),

@@ -85,7 +85,7 @@ impl FileSystem {
             return Ok(());
         }
         // What is being written stays in the queue; a set that is full or given up has what is not committed yet, too.
-        if self.store.is_being_written(set) {
+        if self.store.is_being_written(set) || self.leases.is_held(set) {
             return Ok(());
         }
         let mut stripes: BTreeMap<u32, u32> = self.table.uncommitted_in(set);

@@ -123,11 +123,6 @@ impl Leased {
         let ahead: Vec<u64> = self.state().ahead.drain(..).map(|(set, _)| set).collect();
         self.release(&ahead)
     }
-
-    /// The session was lost, and its sets with it.
-    pub fn forget(&self) {
-        *self.state() = State::default();
-    }
 }
 
 impl NewSets for Leased {

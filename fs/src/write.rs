@@ -67,7 +67,15 @@ impl FileSystem {
     /// # Errors
     /// As `write`.
     pub fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
-        self.write_at(ino, None, data)
+        match &self.client {
+            // Others may append, too: the server says where this one goes.
+            Some(client) if !data.is_empty() => {
+                self.writable()?;
+                let offset = client.reserve(ino, data.len() as u64)?;
+                self.write_at(ino, Some(offset), data)
+            }
+            _ => self.write_at(ino, None, data),
+        }
     }
 
     fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {

@@ -350,7 +350,7 @@ impl Soak {
             self.dropped(ino);
         } else if let Some(ino) = self.any_file() {
             self.note(format!("open {ino}"));
-            self.fs.open(ino).unwrap();
+            self.fs.open(ino, true).unwrap();
             self.open.push(ino);
         }
     }

@@ -34,7 +34,7 @@ files! {
     fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>>;
     fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()>;
     fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()>;
-    fn open(&self, ino: u64) -> Result<()>;
+    fn open(&self, ino: u64, write: bool) -> Result<()>;
     fn close(&self, ino: u64) -> ();
     fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize>;
     fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()>;

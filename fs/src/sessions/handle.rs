@@ -222,10 +222,11 @@ impl Port for Handle {
 impl Session for Handle {
     fn begin(&self, session: Option<u64>, name: String) -> Result<Welcome> {
         let fs = &self.sessions.fs;
-        let session = fs.leases.table().begin(session, &name, Instant::now());
+        let (session, fresh) = fs.leases.table().begin(session, &name, Instant::now());
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
         Ok(Welcome {
             session,
+            fresh,
             label: fs.volume.label().to_json(),
             first_stripe: crate::open::first_stripe_of(session),
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),

@@ -49,9 +49,10 @@ impl Table {
         self.lease = lease;
     }
 
-    /// Begins a session, or takes one up whose number this server may have forgotten.
-    pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> u64 {
+    /// Begins a session, or takes one up whose number this server may have forgotten; returns whether it had.
+    pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
         let session = taken_up.unwrap_or(self.next);
+        let fresh = !self.clients.contains_key(&session);
         self.next = self.next.max(session + 1);
         let new = || Client {
             name: name.into(),
@@ -62,7 +63,7 @@ impl Table {
             asked: HashSet::new(),
         };
         self.clients.entry(session).or_insert_with(new).heard = now;
-        session
+        (session, fresh)
     }
 
     /// Whether there is such a session; it was heard of.
@@ -207,14 +208,14 @@ mod tests {
     fn a_session_that_is_silent_for_too_long_is_overdue_and_leaves_what_it_had() {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 7);
-        let (a, b) = (table.begin(None, "a", start), table.begin(None, "b", start));
+        let (a, b) = (table.begin(None, "a", start).0, table.begin(None, "b", start).0);
         assert_eq!((a, b), (7, 8));
         table.hold(a, [1, 2]);
         table.open(a, 50, true);
         table.open(b, 50, false);
         table.open(a, 51, false);
         assert!(table.hear(b, start + LEASE));
-        assert_eq!(table.overdue(start + LEASE), []);
+        assert!(table.overdue(start + LEASE).is_empty());
         assert_eq!(table.overdue(start + LEASE + Duration::from_millis(1)), [a]);
         assert_eq!(table.end(a), Left { name: "a".into(), sets: vec![1, 2], closed: vec![51] });
         assert!(!table.hear(a, start) && !table.is_held(1));
@@ -225,15 +226,16 @@ mod tests {
     fn a_session_can_be_taken_up_after_the_server_forgot_it() {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 7);
-        assert_eq!(table.begin(Some(20), "a", start), 20);
-        assert_eq!(table.begin(None, "b", start), 21);
+        assert_eq!(table.begin(Some(20), "a", start), (20, true));
+        assert_eq!(table.begin(Some(20), "a", start), (20, false));
+        assert_eq!(table.begin(None, "b", start), (21, true));
     }
 
     #[test]
     fn writers_are_asked_until_they_answer() {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 1);
-        let (a, b) = (table.begin(None, "a", start), table.begin(None, "b", start));
+        let (a, b) = (table.begin(None, "a", start).0, table.begin(None, "b", start).0);
         table.open(a, 9, true);
         assert_eq!(table.writers(b, 9, false), [a]);
         assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
@@ -245,13 +247,13 @@ mod tests {
         assert!(table.close(a, 9));
         assert_eq!(table.writers(b, 9, true), [a]);
         table.clean(a, &[9]);
-        assert_eq!(table.writers(b, 9, false), []);
+        assert!(table.writers(b, 9, false).is_empty());
     }
 
     #[test]
     fn appends_never_meet() {
         let mut table = Table::new(LEASE, 1);
-        let a = table.begin(None, "a", Instant::now());
+        let a = table.begin(None, "a", Instant::now()).0;
         table.open(a, 9, true);
         assert_eq!(table.reserve(9, 100, 10), Some(100));
         assert_eq!(table.reserve(9, 100, 10), Some(110));

@@ -45,12 +45,21 @@ impl Lab {
 
     /// Opens the volume, with these targets missing.
     pub fn try_open(&mut self, missing: &[usize]) -> fs::Result<Arc<FileSystem>> {
+        self.open_as(missing, false)
+    }
+
+    /// Opens the volume for clients.
+    pub fn open_to_serve(&mut self) -> Arc<FileSystem> {
+        self.open_as(&[], true).unwrap()
+    }
+
+    fn open_as(&mut self, missing: &[usize], serve: bool) -> fs::Result<Arc<FileSystem>> {
         self.seen = self.disks.iter().map(|disk| Arc::new(Faulty::new(disk.clone()))).collect();
         let all = self.seen.iter().enumerate().filter(|(number, _)| !missing.contains(number));
         let all = all.map(|(number, disk)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>)).collect();
         let warn = std::env::var_os("WEFT_SOAK_LOUD")
             .map(|_| -> Box<dyn Fn(&str) + Send + Sync> { Box::new(|what| eprintln!("  warning: {what}")) });
-        let options = OpenOptions { warn, ..OpenOptions::default() };
+        let options = OpenOptions { warn, serve, ..OpenOptions::default() };
         FileSystem::open_on(self.label.clone(), all, Box::new(MemoryIndex::default()), options)
     }
 

@@ -1,6 +1,6 @@
 //! The content of files.
 
-use super::{Handler, init};
+use super::{Handler, init, opens};
 use crate::files::Files;
 use fs::{Allocate, SetAttributes};
 use fuser::Errno;
@@ -18,7 +18,7 @@ impl<F: Files> Handler<F> {
     /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also reads through descriptors for writing, and it
     /// finds the end for those that append.
     pub(super) fn open(&self, user: u32, ino: u64, flags: i32) -> Result<(), Errno> {
-        self.caller.call("opening", ino, |files| files.open(ino))?;
+        self.caller.call("opening", ino, |files| files.open(ino, opens::may_write(flags)))?;
         self.opens.add(ino, flags);
         if flags & libc::O_TRUNC != 0 {
             let change = SetAttributes { size: Some(0), ..SetAttributes::default() };

@@ -14,8 +14,9 @@ struct Openers {
     writers: u32,
 }
 
-fn may_write(flags: i32) -> u32 {
-    u32::from(flags & libc::O_ACCMODE != libc::O_RDONLY)
+/// Whether a file that is opened with these flags may be written to.
+pub fn may_write(flags: i32) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 impl Opens {
@@ -27,14 +28,14 @@ impl Opens {
         let mut map = self.map();
         let openers = map.entry(ino).or_default();
         openers.all += 1;
-        openers.writers += may_write(flags);
+        openers.writers += u32::from(may_write(flags));
     }
 
     pub fn remove(&self, ino: u64, flags: i32) {
         let mut map = self.map();
         if let Some(openers) = map.get_mut(&ino) {
             openers.all -= 1;
-            openers.writers = openers.writers.saturating_sub(may_write(flags));
+            openers.writers = openers.writers.saturating_sub(u32::from(may_write(flags)));
             if openers.all == 0 {
                 map.remove(&ino);
             }

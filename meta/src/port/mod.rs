@@ -73,6 +73,8 @@ port! { inherent Meta, Port }
 pub struct Welcome {
     /// The number of its session.
     pub session: u64,
+    /// The server did not know it before.
+    pub fresh: bool,
     /// The volume's label, as JSON.
     pub label: String,
     /// The first number that the session gives to its stripes.
