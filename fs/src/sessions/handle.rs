@@ -268,9 +268,9 @@ impl Session for Handle {
     }
 
     fn open(&self, ino: u64, write: bool) -> Result<Attributes> {
-        self.sessions.recall(self.session, ino, false);
-        // Counted first: a removal that comes in between then sees that it is open.
+        // Counted first: a removal, or an append, that comes in between then sees that it is open.
         self.sessions.fs.leases.table().open(self.session, ino, write);
+        self.sessions.recall(self.session, ino, false);
         let found = self.meta()?.attributes(ino);
         if found.is_err() {
             let _ = Session::close(self, ino);

@@ -81,7 +81,7 @@ impl Table {
     pub fn end(&mut self, session: u64) -> Left {
         let Some(client) = self.clients.remove(&session) else { return Left::default() };
         let closed = client.open.keys().copied().filter(|&ino| !self.is_open(ino)).collect::<Vec<_>>();
-        closed.iter().for_each(|ino| _ = self.ends.remove(ino));
+        self.forget_ends();
         Left { name: client.name, sets: client.sets.into_iter().collect(), closed }
     }
 
@@ -139,11 +139,14 @@ impl Table {
             return false;
         }
         client.open.remove(&ino);
-        let last = !self.is_open(ino);
-        if last {
-            self.ends.remove(&ino);
-        }
-        last
+        self.forget_ends();
+        !self.is_open(ino)
+    }
+
+    /// Forgets the ends of files that nobody has open or something uncommitted of: they are as long as the metadata says.
+    fn forget_ends(&mut self) {
+        let clients = &self.clients;
+        self.ends.retain(|ino, _| clients.values().any(|c| c.open.contains_key(ino) || c.dirty.contains(ino)));
     }
 
     /// Whether anybody has a file open.
@@ -160,6 +163,7 @@ impl Table {
                 client.dirty.remove(ino);
             }
         }
+        self.forget_ends();
     }
 
     /// The other sessions that may have uncommitted data of a file; with `closed`, only those that have it no longer open for writing.
@@ -261,7 +265,11 @@ mod tests {
         table.cut(9, 0);
         assert_eq!(table.reserve(9, 0, 5), Some(0));
         assert_eq!(table.reserve(9, u64::MAX, 5), None);
+        table.reserve(9, 3, 5);
         table.close(a, 9);
+        // What was appended is not committed yet.
+        assert_eq!(table.reserve(9, 3, 5), Some(10));
+        table.clean(a, &[9]);
         assert_eq!(table.reserve(9, 3, 5), Some(3));
     }
 }
