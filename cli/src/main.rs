@@ -66,6 +66,8 @@ enum Command {
     Status(volumes::status::Arguments),
     Target(volumes::target::Arguments),
     Fsck(volumes::fsck::Arguments),
+    Serve(volumes::serve::ServeArguments),
+    Cluster(volumes::serve::ClusterArguments),
 }
 
 impl Command {
@@ -126,5 +128,7 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Status(arguments) => volumes::status::run(&arguments, json),
         Command::Target(arguments) => volumes::target::run(&arguments, json),
         Command::Fsck(arguments) => volumes::fsck::run(&arguments, json),
+        Command::Serve(arguments) => volumes::serve::serve(&arguments, json),
+        Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),
     }
 }

@@ -160,9 +160,14 @@ impl FileSystem {
         })
     }
 
-    /// Others want to see what was written to these files: commits it.
+    /// Others want to see what was written to these files: commits it. Without a file: there are others from now on.
     pub fn recall(&self, inos: &[u64]) {
         let Some(client) = &self.client else { return };
+        if inos.is_empty() {
+            // Another client joins.
+            let done = self.beat();
+            return done.unwrap_or_else(|error| self.volume.warn(&error.to_string()));
+        }
         for &ino in inos {
             if let Some(file) = self.table.find(ino) {
                 let done = self.commit(std::slice::from_ref(&file), false);

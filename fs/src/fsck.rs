@@ -3,12 +3,14 @@
 use crate::label::Label;
 use crate::manifest::{self, File, Piece};
 use crate::open::find;
+use crate::places::Places;
 use crate::store::Stored;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, Kind, New, Resize, SetRecord};
 use plan::{Extent, ExtentMap, Place, Span, TargetId};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 use volume::target::TargetFile;
 
 /// What a check found.
@@ -121,10 +123,10 @@ struct FoundStripe {
 ///
 /// # Errors
 /// When the volume is open, or its targets cannot be read or written.
-pub fn rebuild(directory: &Path) -> Result<Rebuilt> {
+pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     let pointer = Label::read_pointer(directory)?;
     let guard = crate::open::lock(directory)?;
-    let found = find(pointer)?;
+    let found = find(&*places, pointer)?;
     for target in found.disks.values() {
         let files = target.list().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
         for (file, _) in files {
@@ -137,7 +139,7 @@ pub fn rebuild(directory: &Path) -> Result<Rebuilt> {
     crate::open::begin(&found.label, found.disks.iter().map(|(&id, disk)| (id, disk.clone())).collect())?;
     drop(found);
     drop(guard);
-    let fs = FileSystem::open_volume(directory, OpenOptions::default())?;
+    let fs = FileSystem::open_volume(directory, OpenOptions { places, ..OpenOptions::default() })?;
     let done = fs.take_in_chunks()?;
     fs.close_volume()?;
     Ok(done)

@@ -24,6 +24,7 @@ mod limits;
 pub mod manifest;
 mod names;
 mod open;
+mod places;
 mod read;
 mod repair;
 mod sessions;
@@ -40,6 +41,7 @@ pub use fsck::{Checked, Rebuilt, rebuild};
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time};
 pub use names::SetAttributes;
 pub use open::{Create, OpenOptions, Warn};
+pub use places::{Directories, Places};
 pub use read::Seek;
 pub use repair::Repaired;
 pub use sessions::{Answer, Recall, Sessions};
@@ -93,6 +95,11 @@ impl FileSystem {
     /// The metadata itself, for those who look after the volume.
     pub(crate) fn engine(&self) -> Result<&Engine> {
         self.engine.as_ref().ok_or(Error::Unsupported("only the metadata server of the volume can do that"))
+    }
+
+    /// What its owner calls it.
+    pub fn name(&self) -> String {
+        self.volume.label().name
     }
 
     /// Whether it was opened for reading only.

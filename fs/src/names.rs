@@ -1,9 +1,10 @@
 //! Names and attributes: the metadata, with what buffers know better.
 
 use crate::file::{File, State};
-use crate::{Error, FileSystem, Result, now};
+use crate::{Error, FileSystem, Result, now, sessions};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 /// Attributes to set; None stays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -234,6 +235,21 @@ impl FileSystem {
             done?;
         }
         Ok(())
+    }
+
+    /// Whether others may change files at the same time.
+    pub fn is_shared(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// How long attributes and names stay what they are, unless they are changed here.
+    pub fn valid_for(&self) -> Duration {
+        const ALONE: Duration = Duration::from_secs(24 * 60 * 60);
+        match &self.client {
+            None => ALONE,
+            Some(client) if client.has_others() => Duration::ZERO,
+            Some(_) => sessions::BEFORE_OTHERS,
+        }
     }
 
     /// The next entries of a directory behind a cookie, 0 for the beginning; fewer than `limit` only at the end.

@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::label::{Label, Member, POINTER, Role};
+use crate::places::{Directories, Places};
 use crate::sets::Placed;
 use crate::store::{Options, Store, block_bytes};
 use crate::{Engine, Error, FileSystem, Result, background, collect, compact, file, limits, now, sessions};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use volume::Targets;
 use volume::format::VolumeId;
-use volume::target::{Disk, Shadow, Target};
+use volume::target::{Shadow, Target};
 
 /// The index of the metadata in the volume directory. It is made again when it is lost.
 pub(crate) const INDEX: &str = "index.redb";
@@ -35,15 +36,16 @@ pub struct Create {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged; None: one more than k, or k when m is 0.
     pub durability: Option<usize>,
-    /// Directories, at least as many as the code has blocks.
+    /// Where the targets are to be, at least as many as the code has blocks.
     pub targets: Vec<PathBuf>,
+    /// Knows what is at these places.
+    pub places: Arc<dyn Places>,
 }
 
 /// Hears of what goes wrong without being an error to anybody, a line each.
 pub type Warn = Box<dyn Fn(&str) + Send + Sync>;
 
 /// How a volume is opened.
-#[derive(Default)]
 pub struct OpenOptions {
     /// Nothing is changed, neither in the volume nor on its targets.
     pub read_only: bool,
@@ -51,6 +53,14 @@ pub struct OpenOptions {
     pub warn: Option<Warn>,
     /// Clients are served, see [`Sessions`](crate::Sessions); those of before a crash may come back and are waited for.
     pub serve: bool,
+    /// Knows what is at the places of the targets.
+    pub places: Arc<dyn Places>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { read_only: false, warn: None, serve: false, places: Arc::new(Directories) }
+    }
 }
 
 /// What is known of an open volume.
@@ -60,6 +70,7 @@ pub(crate) struct Opened {
     pub label: Mutex<Label>,
     pub read_only: bool,
     pub warn: Option<Warn>,
+    pub places: Arc<dyn Places>,
     /// Targets that were not found, and why.
     pub missing: Mutex<HashMap<TargetId, String>>,
     /// Keeps others from opening it.
@@ -80,6 +91,7 @@ impl Opened {
             label: Mutex::new(label),
             read_only: options.read_only,
             warn: options.warn,
+            places: options.places,
             missing: Mutex::default(),
             _lock: None,
         }
@@ -111,13 +123,6 @@ fn owner() -> (u32, u32) {
 
 fn hexadecimal(id: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*id))
-}
-
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
-    if path.to_str().is_none() {
-        return Err(Error::Invalid(format!("{}: the path of a target or volume must be UTF-8", volume::Shown(path))));
-    }
-    std::path::absolute(path).map_err(|why| Error::Invalid(format!("{}: {why}", volume::Shown(path))))
 }
 
 /// Locks a volume directory, so that it is open once.
@@ -169,7 +174,7 @@ impl Create {
         if directory.join(POINTER).exists() {
             return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
         }
-        let targets: Vec<PathBuf> = self.targets.iter().map(|path| absolute(path)).collect::<Result<_>>()?;
+        let targets: Vec<PathBuf> = self.targets.iter().map(|path| self.places.full(path)).collect::<Result<_>>()?;
         let label = Label {
             format: 1,
             volume: hexadecimal(&random_id()),
@@ -190,12 +195,11 @@ impl Create {
         made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
         let probe = directory.join(format!("{POINTER}.new"));
         std::fs::write(&probe, []).map_err(|why| cannot_write(directory, &why))?;
-        let disks: Vec<Disk> = targets.iter().map(|path| Disk::format(path)).collect::<std::result::Result<_, _>>()?;
+        let disks: Vec<Arc<dyn Target>> = targets.iter().map(|path| self.places.format(path)).collect::<Result<_>>()?;
         for (disk, member) in disks.iter().zip(&label.targets) {
-            label.write(disk, member.id).map_err(|why| cannot_write(&member.path, &why))?;
+            label.write(&**disk, member.id).map_err(|why| cannot_write(&member.path, &why))?;
         }
-        let disks =
-            disks.into_iter().zip(&label.targets).map(|(disk, member)| (member.id, Arc::new(disk) as Arc<dyn Target>));
+        let disks = disks.into_iter().zip(&label.targets).map(|(disk, member)| (member.id, disk));
         begin(&label, disks.collect())?;
         label.write_pointer(directory).map_err(|why| cannot_write(directory, &why))
     }
@@ -229,12 +233,12 @@ pub(crate) struct Found {
 }
 
 /// Opens the targets that a label names.
-pub(crate) fn find(pointer: Label) -> Result<Found> {
+pub(crate) fn find(places: &dyn Places, pointer: Label) -> Result<Found> {
     let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
     let mut missing = HashMap::new();
     let mut newest = pointer.clone();
     for member in pointer.members() {
-        match open_target(&member.path, &pointer.volume, Some(member.id)) {
+        match open_target(places, &member.path, &pointer.volume, Some(member.id)) {
             Ok((disk, label)) => {
                 if label.generation > newest.generation {
                     newest = label;
@@ -250,7 +254,7 @@ pub(crate) fn find(pointer: Label) -> Result<Found> {
     if newest.generation > pointer.generation {
         for member in newest.members() {
             if !disks.contains_key(&member.id)
-                && let Ok((disk, _)) = open_target(&member.path, &newest.volume, Some(member.id))
+                && let Ok((disk, _)) = open_target(places, &member.path, &newest.volume, Some(member.id))
             {
                 missing.remove(&member.id);
                 disks.insert(member.id, disk);
@@ -267,27 +271,20 @@ pub(crate) fn find(pointer: Label) -> Result<Found> {
 }
 
 /// Opens a directory that is a target of a volume.
-pub(crate) fn open_target(path: &Path, volume: &str, id: Option<TargetId>) -> Result<(Arc<dyn Target>, Label)> {
+pub(crate) fn open_target(
+    places: &dyn Places,
+    path: &Path,
+    volume: &str,
+    id: Option<TargetId>,
+) -> Result<(Arc<dyn Target>, Label)> {
     let shown = volume::Shown(path).to_string();
-    let disk = Disk::open(path)?;
+    let target = places.open(path)?;
     let label =
-        Label::read(&disk, &shown)?.ok_or_else(|| Error::Invalid(format!("{shown} is no target of a volume")))?;
+        Label::read(&*target, &shown)?.ok_or_else(|| Error::Invalid(format!("{shown} is no target of a volume")))?;
     if label.volume != volume || id.is_some() && label.target != id {
         return Err(Error::Invalid(format!("{shown} is a target of another volume, or another target of this one")));
     }
-    lock_target(&disk)?;
-    Ok((Arc::new(disk), label))
-}
-
-/// Locks a target. Threads of a volume that this process just closed may have it for a moment.
-fn lock_target(disk: &Disk) -> Result<()> {
-    for _ in 0..100 {
-        match disk.lock() {
-            Err(volume::Error::Conflict { .. }) => std::thread::sleep(std::time::Duration::from_millis(20)),
-            locked => return Ok(locked?),
-        }
-    }
-    Ok(disk.lock()?)
+    Ok((target, label))
 }
 
 /// A target for the metadata. Opening writes to it, if only that it was opened; for who may only read, that stays in memory.
@@ -303,10 +300,11 @@ impl FileSystem {
     pub fn open_volume(directory: &Path, options: OpenOptions) -> Result<Arc<Self>> {
         let pointer = Label::read_pointer(directory)?;
         let guard = lock(directory)?;
-        let found = find(pointer)?;
+        let places = options.places.clone();
+        let found = find(&*places, pointer)?;
         let index: Box<dyn Index> =
             if options.read_only { Box::new(MemoryIndex::default()) } else { Self::index(&directory.join(INDEX))? };
-        Self::open_with(Some((absolute(directory)?, guard)), found, index, options)
+        Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options)
     }
 
     /// The index of the metadata; one that is damaged is made again.
@@ -387,6 +385,7 @@ impl FileSystem {
             label: Mutex::new(label),
             read_only: options.read_only,
             warn: options.warn,
+            places: options.places,
             missing: Mutex::new(missing.iter().cloned().collect()),
             _lock: lock,
         };

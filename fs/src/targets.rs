@@ -2,19 +2,20 @@
 
 use crate::label::{Label, Member, Role};
 use crate::open::open_target;
+use crate::places::Places;
 use crate::repair::Repaired;
 use crate::{Error, FileSystem, Result};
 use plan::TargetId;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::PoisonError;
 use volume::Control;
-use volume::target::Disk;
 
 impl FileSystem {
     /// The target at a path.
     fn member(&self, path: &Path) -> Result<Member> {
         let label = self.volume.label();
-        let wanted = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let wanted = self.volume.places.full(path).unwrap_or_else(|_| path.to_path_buf());
         let same = |member: &&Member| member.path == wanted || member.path == path;
         label.members().find(same).cloned().ok_or_else(|| {
             let known: Vec<String> = label.members().map(|m| volume::Shown(&m.path).to_string()).collect();
@@ -49,17 +50,18 @@ impl FileSystem {
     /// When it is a target already, of this volume or another, or cannot be written.
     pub fn add_target(&self, path: &Path) -> Result<TargetId> {
         self.writable()?;
-        let path: PathBuf = crate::open::absolute(path)?;
+        let places = &*self.volume.places;
+        let path: PathBuf = places.full(path)?;
         let label = self.volume.label();
         let number = label.targets.iter().map(|member| member.id.0 + 1).max().unwrap_or(0);
         let id = TargetId(number);
-        let disk = Disk::format(&path)?;
+        let disk = places.format(&path)?;
         let first = Label { generation: 0, ..label.clone() };
         first
-            .write(&disk, id)
+            .write(&*disk, id)
             .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(&path))))?;
         drop(disk);
-        let (disk, _) = open_target(&path, &label.volume, Some(id))?;
+        let (disk, _) = open_target(places, &path, &label.volume, Some(id))?;
         self.store.targets.add(id, disk);
         self.relabel(|label| label.targets.push(Member { id, path, role: Role::Active }))?;
         self.engine()?.journal.set_targets(self.journal_targets(None))?;
@@ -177,31 +179,31 @@ pub fn wait_until_closed(directory: &Path) {
 ///
 /// # Errors
 /// When they are of different volumes, none is one, or the directory has a volume.
-pub fn reopen(directory: &Path, targets: &[PathBuf]) -> Result<Label> {
+pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) -> Result<Label> {
     use std::os::unix::fs::DirBuilderExt;
     if directory.join(crate::label::POINTER).exists() {
         return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
     }
     let mut newest: Option<Label> = None;
-    let mut places = Vec::new();
+    let mut found = Vec::new();
     for path in targets {
-        let path = crate::open::absolute(path)?;
+        let path = places.full(path)?;
         let shown = volume::Shown(&path).to_string();
-        let disk = Disk::open(&path)?;
-        let Some(label) = Label::read(&disk, &shown)? else {
+        let target = places.open(&path)?;
+        let Some(label) = Label::read(&*target, &shown)? else {
             return Err(Error::Invalid(format!("{shown} is no target of a volume")));
         };
         if newest.as_ref().is_some_and(|newest| newest.volume != label.volume) {
             return Err(Error::Invalid(format!("{shown} is a target of another volume than the first")));
         }
-        places.extend(label.target.map(|id| (id, path)));
+        found.extend(label.target.map(|id| (id, path)));
         if newest.as_ref().is_none_or(|newest| newest.generation < label.generation) {
             newest = Some(label);
         }
     }
     let Some(mut label) = newest else { return Err(Error::Invalid("no target was given".into())) };
     for member in &mut label.targets {
-        if let Some((_, path)) = places.iter().find(|(id, _)| *id == member.id) {
+        if let Some((_, path)) = found.iter().find(|(id, _)| *id == member.id) {
             member.path.clone_from(path);
         }
     }
@@ -212,7 +214,7 @@ pub fn reopen(directory: &Path, targets: &[PathBuf]) -> Result<Label> {
         .and_then(|()| label.write_pointer(directory))
         .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
     // It must open, or it was no use.
-    let fs = FileSystem::open_volume(directory, crate::OpenOptions::default());
+    let fs = FileSystem::open_volume(directory, crate::OpenOptions { places, ..crate::OpenOptions::default() });
     match fs {
         Ok(fs) => {
             fs.relabel(|_| {})?;

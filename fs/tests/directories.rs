@@ -165,7 +165,7 @@ fn the_volume_directory_and_any_two_targets_may_go() {
         std::fs::remove_dir_all(place.volume()).unwrap();
         lost.iter().for_each(|&number| std::fs::remove_dir_all(place.target(number)).unwrap());
         let left: Vec<PathBuf> = (0..6).filter(|n| !lost.contains(n)).map(|n| place.target(n)).collect();
-        fs::reopen(&place.volume(), &left).unwrap();
+        fs::reopen(&place.volume(), &left, Arc::new(fs::Directories)).unwrap();
         let fs = place.open().unwrap();
         assert_has(&fs, &files);
         assert!(fs.check().unwrap().problems.is_empty());
@@ -190,7 +190,7 @@ fn names_and_contents_come_back_from_chunks_alone() {
     }
     std::fs::remove_dir_all(place.target(2)).unwrap();
     assert!(place.open().is_err());
-    let rebuilt = fs::rebuild(&place.volume()).unwrap();
+    let rebuilt = fs::rebuild(&place.volume(), Arc::new(fs::Directories)).unwrap();
     // Files that fit in their dinodes stay in the metadata for good, and are lost with it.
     let in_chunks = |data: &[u8]| data.len() > 2048;
     assert_eq!((rebuilt.files, rebuilt.unnamed), (files.iter().filter(|(_, data)| in_chunks(data)).count(), 0));

@@ -1,6 +1,7 @@
 //! What is needed of a file system, so that tests can do without a volume.
 
 use fs::{Allocate, Attributes, FileSystem, Listed, New, RenameMode, Result, Seek, SetAttributes, Usage};
+use std::time::Duration;
 
 /// Declares [`Files`] and that [`FileSystem`] is such.
 macro_rules! files {
@@ -44,5 +45,8 @@ files! {
     fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64>;
     fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64>;
     fn usage(&self) -> Result<Usage>;
+    fn append(&self, ino: u64, data: &[u8]) -> Result<()>;
     fn is_read_only(&self) -> bool;
+    fn is_shared(&self) -> bool;
+    fn valid_for(&self) -> Duration;
 }

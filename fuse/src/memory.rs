@@ -81,6 +81,15 @@ impl Memory {
 }
 
 impl Files for Memory {
+    fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
+        self.write(ino, self.attributes(ino)?.size, data)
+    }
+    fn is_shared(&self) -> bool {
+        false
+    }
+    fn valid_for(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(1000)
+    }
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
         Ok(self.shown(self.meta.lookup(parent, name)?))
     }
@@ -127,7 +136,8 @@ impl Files for Memory {
             found => Some(found?.ino),
         };
         let is_open = replaced.is_some_and(|ino| self.state().opens.contains_key(&ino));
-        self.meta.rename(from, to, mode, replaced, is_open, now())?;
+        let (from, to) = ((from.0, from.1.to_vec()), (to.0, to.1.to_vec()));
+        self.meta.rename(&meta::Rename { from, to, mode, replaced, keep: is_open }, now())?;
         Ok(())
     }
     fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
@@ -151,7 +161,7 @@ impl Files for Memory {
         self.meta.remove_attribute(ino, name, now())?;
         Ok(())
     }
-    fn open(&self, ino: u64) -> Result<()> {
+    fn open(&self, ino: u64, _: bool) -> Result<()> {
         self.meta.attributes(ino)?;
         *self.state().opens.entry(ino).or_default() += 1;
         Ok(())

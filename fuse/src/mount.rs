@@ -55,7 +55,7 @@ fn serve<F: Files>(files: Arc<F>, options: &Options, device: std::os::fd::OwnedF
     config.n_threads = Some(options.threads);
     // Each thread has its own queue to the kernel.
     config.clone_fd = true;
-    let (handler, late) = Handler::new(files, options.log.clone());
+    let (handler, late) = Handler::new(files, options.log.clone(), options.writeback);
     // The kernel itself keeps other users out where it should. That also requests of the kernel's own threads come from others is what
     // fuser does not know.
     let session = Session::from_fd(handler, device, SessionACL::All, config)?;

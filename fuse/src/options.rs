@@ -49,6 +49,8 @@ pub struct Options {
     pub exec: bool,
     /// Make every write wait until it is durable.
     pub sync: bool,
+    /// Let the kernel keep what is written also to files that others may change: faster, and for one writer at a time.
+    pub writeback: bool,
     /// Mount over a directory that has entries, which are hidden meanwhile.
     pub nonempty: bool,
     /// Where messages about failing requests go.
@@ -66,6 +68,7 @@ impl Default for Options {
             dev: false,
             exec: true,
             sync: false,
+            writeback: false,
             nonempty: false,
             log: Log::default(),
         }
@@ -73,7 +76,7 @@ impl Default for Options {
 }
 
 /// The options by name, for messages.
-const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, nonempty, threads=N, \
+const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, writeback, nonempty, threads=N, \
      fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, auto, noauto, nofail, user, nouser, \
      _netdev, x-*";
 
@@ -98,6 +101,7 @@ pub fn parse_options(list: &str) -> Result<Options, String> {
             ("noexec", None) => options.exec = false,
             ("sync", None) => options.sync = true,
             ("async", None) => options.sync = false,
+            ("writeback", None) => options.writeback = true,
             ("nonempty", None) => options.nonempty = true,
             ("fsname", Some(name)) if !name.is_empty() => name.clone_into(&mut options.fs_name),
             ("threads", Some(number)) => {

@@ -1,6 +1,6 @@
 //! `weft create` and `weft reopen`: making volumes, and finding one again by its targets.
 
-use super::new_target;
+use super::{new_target, places};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -50,6 +50,7 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         chunk_bytes: arguments.chunk_bytes,
         durability: arguments.durability,
         targets,
+        places: places(),
     }
     .run(&arguments.volume)?;
     if as_json {
@@ -101,7 +102,7 @@ pub struct ReopenArguments {
 
 pub fn reopen(arguments: &ReopenArguments, as_json: bool) -> Outcome {
     let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
-    let label = fs::reopen(&arguments.volume, &targets)?;
+    let label = fs::reopen(&arguments.volume, &targets, places())?;
     if as_json {
         return show::json(
             &json!({ "volume": show::path(&arguments.volume), "name": label.name, "code": label.code, "targets": label.members().count() }),

@@ -1,6 +1,6 @@
 //! `weft fsck`: metadata against chunks, and metadata from chunks.
 
-use super::{open, patiently};
+use super::{open_own, patiently, places};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -38,7 +38,7 @@ impl Arguments {
 
 /// What is made from chunks alone is less than what there is.
 fn refuse_if_readable(volume: &Path) -> Outcome {
-    match open(volume, true) {
+    match open_own(volume, true) {
         Ok(_) => Err(Failure::Other(format!(
             "the metadata of {} can be read, and what is made from chunks alone is less; give --force to do it all the same",
             Shown(volume)
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
             refuse_if_readable(&arguments.volume)?;
         }
         // What opened its targets a moment ago may not have let go of all yet.
-        let done = patiently(&arguments.volume, || fs::rebuild(&arguments.volume))?;
+        let done = patiently(&arguments.volume, || fs::rebuild(&arguments.volume, places()))?;
         if as_json {
             return show::json(
                 &json!({ "files": done.files, "bytes": done.bytes, "chunk_sets": done.sets, "unnamed": done.unnamed }),
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
             done.unnamed
         ));
     }
-    let volume = open(&arguments.volume, true)?;
+    let volume = open_own(&arguments.volume, true)?;
     let found = volume.check()?;
     if as_json {
         show::json(

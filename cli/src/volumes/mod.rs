@@ -9,12 +9,14 @@ pub mod files;
 pub mod fsck;
 pub mod mount;
 pub mod remote;
+pub mod serve;
 pub mod status;
 pub mod target;
 pub mod verify;
 
 use crate::failure::Failure;
 use crate::show;
+use cluster::{StoreAddress, VolumeAddress};
 use fs::{FileSystem, OpenOptions};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -25,8 +27,8 @@ use std::time::{Duration, Instant};
 /// A volume that is mounted by this process.
 pub struct Serving {
     fs: Arc<FileSystem>,
-    /// Where it is mounted.
-    pub mountpoint: PathBuf,
+    /// Where it is mounted or served.
+    pub place: String,
 }
 
 static SERVED: OnceLock<Serving> = OnceLock::new();
@@ -77,20 +79,57 @@ pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error
     }
 }
 
+/// Where targets are, for all commands.
+pub fn places() -> Arc<cluster::ClusterPlaces> {
+    static PLACES: OnceLock<Arc<cluster::ClusterPlaces>> = OnceLock::new();
+    PLACES.get_or_init(Arc::default).clone()
+}
+
+/// How a command opens a volume.
+pub fn options(read_only: bool) -> OpenOptions {
+    let warn = Box::new(|what: &str| show::warning(what));
+    OpenOptions { read_only, warn: Some(warn), places: places(), ..OpenOptions::default() }
+}
+
 /// Opens a volume, or uses it if this process serves it.
-pub fn open(directory: &Path, read_only: bool) -> Result<Open, Failure> {
+pub fn open(volume: &Path, read_only: bool) -> Result<Open, Failure> {
     if let Some(serving) = served() {
         return Ok(Open { fs: serving.fs.clone(), served: true });
     }
-    let fs = patiently(directory, || {
-        let warn = Box::new(|what: &str| show::warning(what));
-        FileSystem::open_volume(directory, OpenOptions { read_only, warn: Some(warn) })
-    })?;
+    let fs = match server_of(volume)? {
+        Some(address) => cluster::connect(&address, &client_name(), options(read_only))?,
+        None => patiently(volume, || FileSystem::open_volume(volume, options(read_only)))?,
+    };
     Ok(Open { fs, served: false })
+}
+
+/// As `open`, for commands that look after a volume. Where a server has it, the server carries them out.
+pub fn open_own(volume: &Path, read_only: bool) -> Result<Open, Failure> {
+    match server_of(volume)? {
+        Some(address) => Err(Failure::Busy(volume.to_path_buf(), format!("{} does not answer", address.server))),
+        None => open(volume, read_only),
+    }
+}
+
+/// The server of a volume that is given as `weft://HOST:PORT/VOLUME`.
+pub fn server_of(volume: &Path) -> Result<Option<VolumeAddress>, Failure> {
+    if !VolumeAddress::is_one(volume) {
+        return Ok(None);
+    }
+    Ok(Some(volume.to_str().unwrap_or_default().parse()?))
+}
+
+/// What a server calls this process.
+fn client_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}:{}", host.trim(), std::process::id())
 }
 
 /// The path of a target as it is stored: absolute and without `..`, but with symbolic links, which may be what names the disk.
 pub fn plain(path: &Path) -> PathBuf {
+    if StoreAddress::of(path).is_some() {
+        return path.to_path_buf();
+    }
     let path = remote::resolve(path);
     let absolute = std::path::absolute(&path).unwrap_or(path);
     if !absolute.components().any(|part| part == std::path::Component::ParentDir) {
@@ -126,7 +165,9 @@ impl Address {
     /// Reads `VOLUME:/path`; None when it has no `:/`, and so is a path of this machine.
     pub fn parse(given: &OsStr) -> Option<Self> {
         let bytes = given.as_bytes();
-        let at = bytes.windows(2).position(|pair| pair == b":/")?;
+        // The address of a server has one itself, and a name that may have none.
+        let begin = if bytes.starts_with(b"weft://") { b"weft://".len() } else { 0 };
+        let at = begin + bytes[begin..].windows(2).position(|pair| pair == b":/")?;
         let path = &bytes[at + 2..];
         let first = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
         let last = path.iter().rposition(|&byte| byte != b'/').map_or(first, |last| last + 1);
@@ -166,5 +207,7 @@ mod tests {
         assert_eq!(parsed("/x/v:/"), Some(("/x/v".into(), String::new())));
         assert_eq!(parsed("v://a"), Some(("v".into(), "a".into())));
         assert_eq!(parsed("a:b"), None);
+        assert_eq!(parsed("weft://h:1/v:/a"), Some(("weft://h:1/v".into(), "a".into())));
+        assert_eq!(parsed("weft://h:1/v"), None);
     }
 }

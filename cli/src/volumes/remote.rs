@@ -153,24 +153,44 @@ fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
         let _ = (&watched).read(&mut [0]);
         cancelled.cancel();
     });
+    let done = carry_out_for(directory, arguments, &control);
+    let sent = send(&stream, &done);
+    desk.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
+    desk.idle.notify_all();
+    sent
+}
+
+/// Carries out a command that was given elsewhere.
+fn carry_out_for(directory: OsString, arguments: Vec<OsString>, control: &Arc<Control>) -> Answer {
     DIRECTORY.set(directory.into());
     // Also after a panic the client gets an answer, and the mount goes on.
     let work = || interrupt::under(control.clone(), || show::captured(|| carry_out(arguments)));
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-    let (status, output, errors) = done
-        .unwrap_or_else(|_| (1, String::new(), "weft: a defect in the process of the mount, see mount.log\n".into()));
-    let sent = send(&stream, &Answer { status, output, errors });
-    desk.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
-    desk.idle.notify_all();
-    sent
+    let (status, output, errors) = done.unwrap_or_else(|_| {
+        (1, String::new(), "weft: a defect in the process that has the volume, see its log\n".into())
+    });
+    Answer { status, output, errors }
+}
+
+/// Answers a request that came over the network.
+pub fn respond(request: &[u8], control: &Arc<Control>) -> Vec<u8> {
+    let answer = match serde_json::from_slice(request) {
+        Ok(Request::Command { directory, arguments }) => carry_out_for(directory, arguments, control),
+        _ => Answer {
+            status: 1,
+            output: String::new(),
+            errors: "weft: a request that the server does not understand\n".into(),
+        },
+    };
+    serde_json::to_vec(&answer).unwrap_or_default()
 }
 
 fn carry_out(arguments: Vec<OsString>) -> u8 {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
         Ok(arguments) => {
-            let place = served().map_or_else(String::new, |served| format!(" on {}", Shown(&served.mountpoint)));
-            let what = format!("the volume is mounted{place}; use its files there, or unmount it first");
+            let place = served().map_or_else(String::new, |served| format!(" {}", served.place));
+            let what = format!("the volume is in use{place}; use its files there, or end that first");
             Failure::Other(what).report(arguments.json)
         }
         // Only a client of another version gives arguments that cannot be read here.
@@ -206,7 +226,12 @@ fn ask(volume: &Path, request: &Request) -> Option<UnixStream> {
 fn receive(mut stream: UnixStream) -> Option<u8> {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
-    let answer: Answer = serde_json::from_slice(&answer).ok()?;
+    print(&answer)
+}
+
+/// Prints an answer, and returns the exit status.
+fn print(answer: &[u8]) -> Option<u8> {
+    let answer: Answer = serde_json::from_slice(answer).ok()?;
     let _ = std::io::stderr().write_all(answer.errors.as_bytes());
     match std::io::stdout().write_all(answer.output.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Ok(()) => Some(answer.status),
@@ -214,10 +239,15 @@ fn receive(mut stream: UnixStream) -> Option<u8> {
     }
 }
 
-/// Has this process's command carried out by the mount of a volume. None when there is none that answers.
+/// Has this process's command carried out by whoever has the volume open: a mount, or a server. None when there is none that answers.
 pub fn forward(volume: &Path) -> Option<ExitCode> {
     let directory = std::env::current_dir().ok()?.into_os_string();
-    let stream = ask(volume, &Request::Command { directory, arguments: std::env::args_os().collect() })?;
+    let request = Request::Command { directory, arguments: std::env::args_os().collect() };
+    if let Ok(Some(address)) = super::server_of(volume) {
+        let answer = cluster::command(&address, &serde_json::to_vec(&request).ok()?).ok()?;
+        return print(&answer).map(ExitCode::from);
+    }
+    let stream = ask(volume, &request)?;
     // The mount notices that this process is gone, and cleans up.
     interrupt::control(true);
     let status = receive(stream).unwrap_or_else(|| {

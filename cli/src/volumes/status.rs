@@ -1,6 +1,6 @@
 //! `weft status`: how a volume is.
 
-use super::open;
+use super::open_own;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -27,7 +27,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    let volume = open(&arguments.volume, true)?;
+    let volume = open_own(&arguments.volume, true)?;
     if arguments.at_risk {
         let mut files = Vec::new();
         volume.at_risk(|file| files.push(file))?;

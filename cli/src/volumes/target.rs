@@ -1,7 +1,7 @@
 //! `weft target`: growing a volume, emptying a disk, replacing a dead one.
 
 use super::remote::resolve;
-use super::{new_target, open, plain, verify};
+use super::{new_target, open_own, plain, verify};
 use crate::failure::Outcome;
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
@@ -72,7 +72,7 @@ fn known(volume: &Path, target: &Path) -> PathBuf {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    let volume = open(arguments.volume(), false)?;
+    let volume = open_own(arguments.volume(), false)?;
     let control = interrupt::control(false);
     let begun = Instant::now();
     match &arguments.command {

@@ -1,6 +1,6 @@
 //! `weft verify VOLUME` and `weft repair VOLUME`.
 
-use super::open;
+use super::open_own;
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use fs::Repaired;
@@ -12,7 +12,7 @@ use std::time::Instant;
 pub fn verify(directory: &Path, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
     let begun = Instant::now();
-    let volume = open(directory, false)?;
+    let volume = open_own(directory, false)?;
     let found = progress::shown("verifying", &control, || volume.verify(&control))?;
     let time = begun.elapsed();
     if as_json {
@@ -60,7 +60,7 @@ pub fn verify(directory: &Path, as_json: bool) -> Outcome {
 pub fn repair(directory: &Path, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
     let begun = Instant::now();
-    let volume = open(directory, false)?;
+    let volume = open_own(directory, false)?;
     let done = progress::shown("repairing", &control, || volume.repair(&control))?;
     print(&done, begun, as_json)?;
     volume.finish()?;

@@ -224,6 +224,9 @@ impl Session for Handle {
         let fs = &self.sessions.fs;
         let (session, fresh) = fs.leases.table().begin(session, &name, Instant::now());
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
+        if fresh {
+            self.sessions.join(session);
+        }
         Ok(Welcome {
             session,
             fresh,

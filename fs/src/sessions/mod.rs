@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Numbers of sessions that one opening of a volume gives out.
 const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
+/// A client that is alone may believe what it was told for so long, and one that joins it waits so long.
+pub(crate) const BEFORE_OTHERS: Duration = Duration::from_secs(1);
+
 /// Tells a client that others want to see what it wrote to these files.
 pub type Recall = Arc<dyn Fn(&[u64]) + Send + Sync>;
 
@@ -125,6 +128,18 @@ impl Sessions {
         for session in overdue {
             let left = self.leave(session);
             self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
+        }
+    }
+
+    /// A client joins. One that was alone until now hears of it, and is left the time in which it believes what it knew.
+    fn join(&self, session: u64) {
+        let others: Vec<Recall> = {
+            let recalls = lock(&self.recalls);
+            recalls.iter().filter(|(other, _)| **other != session).map(|(_, recall)| recall.clone()).collect()
+        };
+        if let [alone] = &others[..] {
+            alone(&[]);
+            std::thread::sleep(BEFORE_OTHERS + BEFORE_OTHERS / 5);
         }
     }
 

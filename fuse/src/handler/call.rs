@@ -28,6 +28,10 @@ impl<F: Files> Caller<F> {
         Self { files, reports: Arc::new(Reports { log, last: Mutex::default() }) }
     }
 
+    pub(super) fn files(&self) -> &F {
+        &self.files
+    }
+
     /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program cannot make sense of (EIO) are logged. So
     /// are defects, which must not end the thread that serves a request: the mount would hang.
     pub(super) fn call<T>(

@@ -49,8 +49,18 @@ impl<F: Files> Handler<F> {
         });
     }
 
-    pub(super) fn write(&self, ino: u64, offset: u64, data: &[u8], take_privileges: bool) -> Result<u32, Errno> {
-        self.caller.call("writing", ino, |files| files.write(ino, offset, data))?;
+    /// Writes at an offset, or behind the end.
+    pub(super) fn write(
+        &self,
+        ino: u64,
+        offset: Option<u64>,
+        data: &[u8],
+        take_privileges: bool,
+    ) -> Result<u32, Errno> {
+        self.caller.call("writing", ino, |files| match offset {
+            Some(offset) => files.write(ino, offset, data),
+            None => files.append(ino, data),
+        })?;
         if take_privileges {
             self.take_privileges(ino)?;
         }

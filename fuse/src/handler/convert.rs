@@ -4,8 +4,6 @@ use fs::{Attributes, Kind, SetTime, Time};
 use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long the kernel may believe what it was told: nobody else changes the volume, so that any time would do.
-pub(super) const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Numbers of files are never used again, so that one generation is enough.
 pub(super) const GENERATION: Generation = Generation(0);
 /// What programs are told to read and write at once.

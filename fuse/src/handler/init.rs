@@ -32,8 +32,15 @@ const WANTED: [InitFlags; 11] = [
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
 ];
 
-pub(super) fn configure(config: &mut KernelConfig) {
-    for flag in WANTED {
+/// The same where others change files too: pages are written at once, and thrown away when the file changed.
+fn wanted(shared: bool) -> impl Iterator<Item = InitFlags> {
+    let only_alone = InitFlags::FUSE_WRITEBACK_CACHE | InitFlags::FUSE_CACHE_SYMLINKS;
+    let kept = WANTED.into_iter().filter(move |flag| !shared || !only_alone.contains(*flag));
+    kept.chain(shared.then_some(InitFlags::FUSE_AUTO_INVAL_DATA))
+}
+
+pub(super) fn configure(config: &mut KernelConfig, shared: bool) {
+    for flag in wanted(shared) {
         // An older kernel does without.
         let _ = config.add_capabilities(flag);
     }

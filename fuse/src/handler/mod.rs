@@ -17,7 +17,7 @@ mod seek;
 use crate::Log;
 use crate::files::Files;
 use call::Caller;
-use convert::{GENERATION, NONE, TTL, file_attributes, kind_of_mode};
+use convert::{GENERATION, NONE, file_attributes, kind_of_mode};
 use fs::{Kind, New};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags,
@@ -31,7 +31,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Every open file and directory has this handle.
 const HANDLE: FileHandle = FileHandle(0);
@@ -40,15 +40,34 @@ const HANDLE: FileHandle = FileHandle(0);
 pub(crate) struct Handler<F: Files> {
     caller: Caller<F>,
     opens: opens::Opens,
+    /// Others change files, too: the kernel keeps little.
+    shared: bool,
     /// Questions for holes that need pages to be written back before.
     seeks: Sender<seek::Job>,
 }
 
 impl<F: Files> Handler<F> {
     /// A handler, and what is to be started once there is a connection to the kernel.
-    pub(crate) fn new(files: Arc<F>, log: Log) -> (Self, seek::Late) {
+    /// With `writeback` the kernel keeps what is written to files that others may change, too.
+    pub(crate) fn new(files: Arc<F>, log: Log, writeback: bool) -> (Self, seek::Late) {
         let (seeks, late) = seek::queue();
-        (Self { caller: Caller::new(files, log), opens: Opens::default(), seeks }, late)
+        let shared = files.is_shared() && !writeback;
+        (Self { caller: Caller::new(files, log), opens: Opens::default(), shared, seeks }, late)
+    }
+
+    /// How long the kernel may believe what it is told.
+    fn valid(&self) -> Duration {
+        self.caller.files().valid_for()
+    }
+
+    /// What the kernel may keep of a file that is opened. What nobody else changes stays true while nobody has it open, too; for who appends to one that others
+    /// append to, no page is where the kernel thinks.
+    fn kept(&self, flags: i32) -> FopenFlags {
+        match (self.shared, flags & libc::O_APPEND != 0) {
+            (false, _) => FopenFlags::FOPEN_KEEP_CACHE,
+            (true, true) => FopenFlags::FOPEN_DIRECT_IO,
+            (true, false) => FopenFlags::empty(),
+        }
     }
 }
 
@@ -65,7 +84,7 @@ macro_rules! answer {
 #[allow(clippy::too_many_arguments, reason = "the trait's")]
 impl<F: Files> Filesystem for Handler<F> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        init::configure(config);
+        init::configure(config, self.shared);
         Ok(())
     }
 
@@ -81,9 +100,9 @@ impl<F: Files> Filesystem for Handler<F> {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.caller.call("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
         match found {
-            Ok(found) => reply.entry(&TTL, &file_attributes(&found), GENERATION),
+            Ok(found) => reply.entry(&self.valid(), &file_attributes(&found), GENERATION),
             // File 0 makes the kernel remember that there is none of that name.
-            Err(error) if i32::from(error) == libc::ENOENT => reply.entry(&TTL, &NONE, GENERATION),
+            Err(error) if i32::from(error) == libc::ENOENT => reply.entry(&self.valid(), &NONE, GENERATION),
             Err(error) => reply.error(error),
         }
     }
@@ -92,7 +111,7 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.caller.call("reading attributes", ino.0, |files| files.attributes(ino.0));
-        answer!(reply, found, found => reply.attr(&TTL, &file_attributes(&found)));
+        answer!(reply, found, found => reply.attr(&self.valid(), &file_attributes(&found)));
     }
 
     fn setattr(
@@ -124,7 +143,7 @@ impl<F: Files> Filesystem for Handler<F> {
             created: None,
         };
         let set = self.set_attributes(request.uid(), ino.0, change);
-        answer!(reply, set, set => reply.attr(&TTL, &file_attributes(&set)));
+        answer!(reply, set, set => reply.attr(&self.valid(), &file_attributes(&set)));
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -136,19 +155,19 @@ impl<F: Files> Filesystem for Handler<F> {
         let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
         let new = New { device: rdev, ..new_file(request, kind, mode) };
         let made = self.make(parent.0, name.as_bytes(), &new);
-        answer!(reply, made, made => reply.entry(&TTL, &file_attributes(&made), GENERATION));
+        answer!(reply, made, made => reply.entry(&self.valid(), &file_attributes(&made), GENERATION));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
         let made = self.make(parent.0, name.as_bytes(), &new_file(request, Kind::Directory, mode));
-        answer!(reply, made, made => reply.entry(&TTL, &file_attributes(&made), GENERATION));
+        answer!(reply, made, made => reply.entry(&self.valid(), &file_attributes(&made), GENERATION));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let link = target.as_os_str().as_bytes().to_vec();
         let new = New { link, ..new_file(request, Kind::Symlink, 0o777) };
         let made = self.make(parent.0, name.as_bytes(), &new);
-        answer!(reply, made, made => reply.entry(&TTL, &file_attributes(&made), GENERATION));
+        answer!(reply, made, made => reply.entry(&self.valid(), &file_attributes(&made), GENERATION));
     }
 
     fn create(
@@ -163,12 +182,12 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let created = self.create(parent.0, name.as_bytes(), &new_file(request, Kind::File, mode), flags);
         answer!(reply, created, created =>
-            reply.created(&TTL, &file_attributes(&created), GENERATION, HANDLE, FopenFlags::FOPEN_KEEP_CACHE));
+            reply.created(&self.valid(), &file_attributes(&created), GENERATION, HANDLE, self.kept(flags)));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.caller.call("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
-        answer!(reply, linked, linked => reply.entry(&TTL, &file_attributes(&linked), GENERATION));
+        answer!(reply, linked, linked => reply.entry(&self.valid(), &file_attributes(&linked), GENERATION));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -197,9 +216,8 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        // What the kernel has of the file stays true while nobody has it open, too.
         let opened = self.open(request.uid(), ino.0, flags.0);
-        answer!(reply, opened, () => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE));
+        answer!(reply, opened, () => reply.opened(HANDLE, self.kept(flags.0)));
     }
 
     fn read(
@@ -224,11 +242,13 @@ impl<F: Files> Filesystem for Handler<F> {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-        _: OpenFlags,
+        open_flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let take_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        // Where the end is the kernel knows only of files that nobody else changes.
+        let offset = if self.shared && open_flags.0 & libc::O_APPEND != 0 { None } else { Some(offset) };
         answer!(reply, self.write(ino.0, offset, data, take_privileges), written => reply.written(written));
     }
 
@@ -259,6 +279,7 @@ impl<F: Files> Filesystem for Handler<F> {
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let opened = self.open(request.uid(), ino.0, libc::O_RDONLY);
         let keep = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
+        let keep = if self.shared { FopenFlags::empty() } else { keep };
         answer!(reply, opened, () => reply.opened(HANDLE, keep));
     }
 
@@ -275,7 +296,7 @@ impl<F: Files> Filesystem for Handler<F> {
             let attributes = file_attributes(&entry.attributes);
             // `.` and `..` are no lookups.
             let looked_up = if entry.cookie < directory::FIRST_COOKIE { INodeNo(0) } else { attributes.ino };
-            reply.add(looked_up, entry.cookie, OsStr::from_bytes(&entry.name), &TTL, &attributes, GENERATION)
+            reply.add(looked_up, entry.cookie, OsStr::from_bytes(&entry.name), &self.valid(), &attributes, GENERATION)
         });
         answer!(reply, listed, () => reply.ok());
     }

@@ -122,6 +122,11 @@ impl Disk {
         Self::open(path)
     }
 
+    /// Whether a directory was made a target.
+    pub fn is_one(path: &Path) -> bool {
+        path.join(CHUNKS).is_dir()
+    }
+
     /// Opens a directory that was made a target.
     ///
     /// # Errors

@@ -1,0 +1,252 @@
+//! `weft serve` and `weft cluster`: the servers of a cluster.
+
+use super::{SERVED, Serving, options, patiently, places, remote};
+use crate::failure::{Failure, Outcome};
+use crate::show;
+use clap::{Args, Subcommand};
+use cluster::{MetaServer, Store, StoreAddress, runtime};
+use fs::{FileSystem, Sessions};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use volume::Shown;
+use wire::{Role, Server, ServerOptions, Service};
+
+/// Run a server of a cluster: of storage, or of a volume's metadata
+#[derive(Args)]
+pub struct ServeArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Store(StoreArguments),
+    Meta(MetaArguments),
+}
+
+/// Serve directories, one per disk, as targets
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft serve store /disk1 /disk2 --listen 127.0.0.1:7701
+  weft create /srv/films --code rs:4+2 store://127.0.0.1:7701/disk1 store://127.0.0.1:7701/disk2 ...
+
+A directory is called by its last component. SIGTERM has it answer what it was asked, and end.")]
+struct StoreArguments {
+    /// Directories, each of them a target or empty
+    #[arg(required = true, value_name = "DIR")]
+    targets: Vec<PathBuf>,
+    /// Where to listen
+    #[arg(long, default_value = "127.0.0.1:7701", env = "WEFT_LISTEN")]
+    listen: SocketAddr,
+}
+
+/// Serve the metadata of a volume; clients mount weft://HOST:PORT/NAME
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft serve meta /srv/films --listen 127.0.0.1:7600
+  weft mount weft://127.0.0.1:7600/films /mnt
+  weft status weft://127.0.0.1:7600/films
+
+SIGTERM has it commit everything and end. Clients wait for it to come back.")]
+struct MetaArguments {
+    /// The volume, made by weft create
+    volume: PathBuf,
+    /// Where to listen
+    #[arg(long, default_value = "127.0.0.1:7600", env = "WEFT_LISTEN")]
+    listen: SocketAddr,
+    /// A client that is silent for so long has lost its session
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600), env = "WEFT_LEASE")]
+    lease: u64,
+}
+
+/// Run a whole cluster in one process, to try it
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft cluster /tmp/try
+  weft cluster /tmp/try --stores 7 --code rs:4+2 --port 7600
+  weft mount weft://127.0.0.1:7600/try /mnt
+
+It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it.")]
+pub struct ClusterArguments {
+    /// A directory for everything
+    directory: PathBuf,
+    /// Storage servers, each with one target
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    stores: u16,
+    /// The code of the volume
+    #[arg(long, default_value = "rs:4+2")]
+    code: String,
+    /// The port of the metadata server; the stores have those behind it
+    #[arg(long, default_value_t = 7600)]
+    port: u16,
+}
+
+/// Ends servers when a signal comes.
+struct Signals(watch::Receiver<bool>);
+
+impl Signals {
+    /// The second signal ends the process at once.
+    fn new() -> Result<Self, Failure> {
+        let (sender, receiver) = watch::channel(false);
+        let handler = move || {
+            if sender.send_replace(true) {
+                std::process::exit(130);
+            }
+        };
+        ctrlc::set_handler(handler).map_err(|why| Failure::Other(format!("cannot handle signals: {why}")))?;
+        Ok(Self(receiver))
+    }
+
+    async fn wait(mut self) {
+        // The sender lives in the handler.
+        let _ = self.0.wait_for(|ended| *ended).await;
+    }
+
+    fn copy(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+pub fn serve(arguments: &ServeArguments, as_json: bool) -> Outcome {
+    let signals = Signals::new()?;
+    match &arguments.what {
+        What::Store(arguments) => {
+            let store = Store::open(&arguments.targets)?;
+            let names: Vec<String> = store.names().map(str::to_owned).collect();
+            let listener = listen(arguments.listen)?;
+            let address = listener.local_addr().map_err(io)?;
+            let targets: Vec<String> = names
+                .into_iter()
+                .map(|target| StoreAddress { server: address.to_string(), target }.to_string())
+                .collect();
+            ready(as_json, "store", address, &targets.join(" "))?;
+            runtime()
+                .block_on(Server::new(Arc::new(store), server_options(Role::STORE)).serve(listener, signals.wait()));
+            Ok(())
+        }
+        What::Meta(arguments) => {
+            let listener = listen(arguments.listen)?;
+            serve_meta(&arguments.volume, listener, Duration::from_secs(arguments.lease), signals, as_json)
+        }
+    }
+}
+
+fn io(why: std::io::Error) -> Failure {
+    Failure::Other(why.to_string())
+}
+
+/// Without certificates, nobody else may be on the network.
+fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    if !is_loopback(address.ip()) {
+        return Err(Failure::Usage(format!(
+            "{address} can be reached by others, who could read and change everything: servers listen on 127.0.0.1 or [::1] only"
+        )));
+    }
+    let _inside = runtime().enter();
+    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    });
+    bound.map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.is_loopback()
+}
+
+fn server_options(role: Role) -> ServerOptions {
+    ServerOptions { role, bytes: 128 << 20, bytes_per_connection: 64 << 20, ..ServerOptions::default() }
+}
+
+/// Tells whoever started it that it can be used.
+fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str) -> Outcome {
+    if as_json {
+        show::json(&serde_json::json!({ "role": role, "listen": address.to_string(), "serves": what }))?;
+    } else {
+        show::text(format_args!("{role} server on {address}: {what}"))?;
+    }
+    let _ = std::io::stdout().flush();
+    Ok(())
+}
+
+fn serve_meta(volume: &Path, listener: TcpListener, lease: Duration, signals: Signals, as_json: bool) -> Outcome {
+    let directory = std::path::absolute(volume).map_err(io)?;
+    let address = listener.local_addr().map_err(io)?;
+    let opened = patiently(&directory, || {
+        FileSystem::open_volume(&directory, fs::OpenOptions { serve: true, ..options(false) })
+    })?;
+    let _ = SERVED.set(Serving { fs: opened.clone(), place: format!("by the server on {address}") });
+    let desk = remote::serve(&directory);
+    let sessions = Sessions::new(opened.clone(), lease);
+    let server = Arc::new(MetaServer::new(sessions, remote::respond));
+    ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()))?;
+    let service = Server::new(server.service(), server_options(Role::META));
+    runtime().block_on(service.serve(listener, signals.wait()));
+    if let Some(desk) = &desk {
+        desk.stop();
+    }
+    let outcome = opened.close_volume().map_err(Failure::from);
+    if let Some(desk) = &desk {
+        desk.ended(&outcome);
+    }
+    outcome
+}
+
+pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
+    let signals = Signals::new()?;
+    let directory = std::path::absolute(&arguments.directory).map_err(io)?;
+    let code = ec::parse(&arguments.code)?;
+    if usize::from(arguments.stores) < code.shape().blocks() {
+        return Err(Failure::Usage(format!(
+            "{} needs {} stores, one for each block of a stripe; give --stores {}",
+            code.spec(),
+            code.shape().blocks(),
+            code.shape().blocks()
+        )));
+    }
+    let mut targets = Vec::new();
+    let mut draining = Vec::new();
+    for number in 1..=arguments.stores {
+        let place = directory.join(format!("store-{number}")).join("target");
+        std::fs::create_dir_all(&place).map_err(|why| Failure::Other(format!("{}: {why}", Shown(&place))))?;
+        let port = arguments.port.checked_add(number);
+        let port = port.ok_or_else(|| Failure::Usage("there are not so many ports behind --port".into()))?;
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], port)))?;
+        let address = StoreAddress { server: listener.local_addr().map_err(io)?.to_string(), target: "target".into() };
+        targets.push(address.to_path());
+        // The metadata server closes its volume before the stores end.
+        let (end, ended) = watch::channel(false);
+        let server = Server::new(Arc::new(Store::open(&[place])?), server_options(Role::STORE));
+        let running = runtime().spawn(async move { serve_until(server, listener, Signals(ended)).await });
+        draining.push((end, running));
+    }
+    let volume = directory.join("meta");
+    if !volume.join("volume.json").exists() {
+        let name = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let create = fs::Create {
+            name,
+            code: code.spec().to_string(),
+            chunk_bytes: 64 << 20,
+            durability: None,
+            targets,
+            places: places(),
+        };
+        create.run(&volume)?;
+    }
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], arguments.port)))?;
+    let outcome = serve_meta(&volume, listener, Duration::from_secs(30), signals.copy(), as_json);
+    for (end, running) in draining {
+        end.send_replace(true);
+        let _ = runtime().block_on(running);
+    }
+    outcome
+}
+
+async fn serve_until<S: Service>(server: Server<S>, listener: TcpListener, signals: Signals) {
+    server.serve(listener, signals.wait()).await;
+}

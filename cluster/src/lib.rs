@@ -1,0 +1,40 @@
+//! The servers of a cluster, and the ways to them: a storage server has targets, and [`RemoteTarget`] is one of them seen from elsewhere; a metadata server
+//! has the names of a volume, and [`connect`] opens it from elsewhere.
+//!
+//! ```text
+//! client:  FileSystem -- Target ----> RemoteTarget ===> store:  Store -> Disk
+//!                     `- meta::Port -> Link        ===> meta:   MetaServer -> Sessions -> FileSystem -> RemoteTarget ===> stores
+//! ```
+#![forbid(unsafe_code)]
+
+mod address;
+pub mod meta_server;
+mod places;
+pub mod store;
+
+pub use address::{StoreAddress, VolumeAddress};
+pub use meta_server::{MetaServer, command, connect};
+pub use places::ClusterPlaces;
+pub use store::{RemoteTarget, Store};
+
+use std::sync::OnceLock;
+use tokio::runtime::{Builder, Runtime};
+
+/// Threads that move messages. Coding and disks have their own.
+const THREADS: usize = 2;
+
+/// What moves this process's messages.
+///
+/// # Panics
+/// When the system gives no threads.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("messages")
+            .enable_all()
+            .build()
+            .expect("the system has threads")
+    })
+}

@@ -1,0 +1,175 @@
+//! The client's way to a metadata server. What is asked is asked again until it is answered: a server that is down is waited for.
+
+use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket};
+use crate::address::VolumeAddress;
+use fs::{FileSystem, OpenOptions, Server};
+use meta::Error;
+use meta::port::{Call, Port, Remote, Session};
+use std::collections::BTreeSet;
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use wire::{Client, ClientOptions, Push};
+
+/// One attempt.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long a server that does not answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long, when there has been no answer ever.
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+/// Repairs take long.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Before what failed is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Arguments of more bytes go beside the header.
+const LONG: usize = 64 << 10;
+
+/// The state of a client's session.
+struct State {
+    client: Client,
+    session: AtomicU64,
+    volume: Mutex<Weak<FileSystem>>,
+    requests: Mutex<Requests>,
+}
+
+/// Requests that were not answered yet.
+struct Requests {
+    next: u64,
+    open: BTreeSet<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls in the session, or, while it is being taken up, for that alone.
+struct Link {
+    state: Arc<State>,
+    takes_up: bool,
+}
+
+impl Link {
+    /// Asks once.
+    fn ask(&self, operation: u16, ticket: Ticket, arguments: &[u8]) -> Result<wire::Response, wire::Error> {
+        let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
+        let client = &self.state.client;
+        if arguments.len() > LONG {
+            return client.call_blocking(operation, &body, &[IoSlice::new(arguments)], DEADLINE);
+        }
+        body.extend_from_slice(arguments);
+        client.call_blocking(operation, &body, &[], DEADLINE)
+    }
+
+    /// Asks until there is an answer.
+    fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let begun = Instant::now();
+        let unavailable = |why: String| Error::Unavailable(format!("the metadata server: {why}"));
+        loop {
+            let session = self.state.session.load(Ordering::SeqCst);
+            let answered = {
+                let requests = lock(&self.state.requests);
+                requests.open.first().copied().unwrap_or(requests.next)
+            };
+            let patience = if session == 0 { FIRST_PATIENCE } else { PATIENCE };
+            match self.ask(operation, Ticket { session, request, answered }, arguments) {
+                Ok(answer) => return Ok(answer.payload.to_vec()),
+                Err(wire::Error::Remote { status: NO_SESSION, .. }) if !self.takes_up => self.take_up()?,
+                Err(wire::Error::Remote { status: TOO_LATE, .. }) => {
+                    return Err(unavailable("it carried a request out, and how that ended is not known".into()));
+                }
+                Err(wire::Error::Remote { status, .. }) => {
+                    return Err(unavailable(format!("it does not understand a request (error {status})")));
+                }
+                Err(wire::Error::Refused(why)) => return Err(unavailable(why)),
+                Err(_) if begun.elapsed() < patience => std::thread::sleep(PAUSE),
+                Err(error) => return Err(unavailable(error.to_string())),
+            }
+        }
+    }
+
+    /// Has a server that does not know this session, since it was started again, know it.
+    fn take_up(&self) -> meta::Result<()> {
+        let volume = lock(&self.state.volume).upgrade();
+        let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
+        volume.take_up(&Remote(Link { state: self.state.clone(), takes_up: true }))
+    }
+}
+
+impl Call for Link {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let request = {
+            let mut requests = lock(&self.state.requests);
+            let request = requests.next;
+            requests.next += 1;
+            requests.open.insert(request);
+            request
+        };
+        let answer = self.insist(operation, request, arguments);
+        lock(&self.state.requests).open.remove(&request);
+        answer
+    }
+}
+
+/// Opens a volume whose metadata a server has. `name` is what the server calls this client.
+///
+/// # Errors
+/// When the server cannot be reached, or has another volume.
+pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs::Result<Arc<FileSystem>> {
+    let state = Arc::new_cyclic(|weak: &Weak<State>| {
+        let weak = weak.clone();
+        let on_push = move |push: Push| {
+            let Some(state) = weak.upgrade() else { return };
+            let Ok(inos) = postcard::from_bytes::<Vec<u64>>(&push.body) else { return };
+            if push.method == RECALL {
+                // It commits and asks, which waits.
+                std::thread::spawn(move || {
+                    let volume = lock(&state.volume).upgrade();
+                    volume.inspect(|volume| volume.recall(&inos));
+                });
+            }
+        };
+        let options = ClientOptions {
+            channels: 2,
+            fail_fast: true,
+            backoff: Duration::from_millis(20)..=Duration::from_millis(500),
+            on_push: Some(Arc::new(on_push)),
+            ..ClientOptions::default()
+        };
+        State {
+            client: Client::new(crate::runtime().handle().clone(), &address.server, options),
+            session: AtomicU64::new(0),
+            volume: Mutex::default(),
+            requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
+        }
+    });
+    let link = || Remote(Link { state: state.clone(), takes_up: false });
+    let session: Arc<dyn Session> = Arc::new(link());
+    let port: Arc<dyn Port> = Arc::new(link());
+    let welcome = session.begin(None, name.into())?;
+    state.session.store(welcome.session, Ordering::SeqCst);
+    let found = fs::label::Label::from_json(&welcome.label)?.name;
+    if !address.volume.is_empty() && address.volume != found {
+        let _ = session.end();
+        return Err(fs::Error::NotFound(format!(
+            "{} has the volume {found:?}, not {:?}",
+            address.server, address.volume
+        )));
+    }
+    let places = options.places.clone();
+    let find = Box::new(move |member: &fs::label::Member| places.open(&member.path));
+    let volume = FileSystem::connect(Server { port, session, welcome, find }, name, options)?;
+    *lock(&state.volume) = Arc::downgrade(&volume);
+    Ok(volume)
+}
+
+/// Has a metadata server carry out a command of an operator. Takes as long as the command does.
+///
+/// # Errors
+/// When the server does not answer.
+pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
+    let client = Client::new(crate::runtime().handle().clone(), &address.server, ClientOptions::default());
+    let answer = client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE);
+    let failed = |error: wire::Error| fs::Error::NotFound(format!("{}: {error}", address.server));
+    Ok(answer.map_err(failed)?.payload.to_vec())
+}

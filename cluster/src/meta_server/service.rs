@@ -1,0 +1,141 @@
+//! The metadata server: answers what clients ask in their sessions.
+
+use super::replay::{Replay, Seen};
+use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
+use bytes::Bytes;
+use fs::{Answer, Recall, Sessions};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use volume::Control;
+use wire::{Peer, Reply, Request, Service};
+
+/// How often the sessions are looked after.
+const TICK: Duration = Duration::from_millis(500);
+/// How long a request that came again waits for the first one.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Carries out a command of an operator, as bytes that only the command line understands, until it is cancelled.
+pub type Commands = fn(&[u8], &Arc<Control>) -> Vec<u8>;
+
+/// A metadata server: the sessions of a volume's clients.
+pub struct MetaServer {
+    sessions: Arc<Sessions>,
+    commands: Commands,
+    replays: Mutex<HashMap<u64, Arc<Replay>>>,
+}
+
+impl MetaServer {
+    /// Serves these sessions.
+    pub fn new(sessions: Arc<Sessions>, commands: Commands) -> Self {
+        let weak = Arc::downgrade(&sessions);
+        std::thread::spawn(move || {
+            while let Some(sessions) = weak.upgrade() {
+                sessions.tick();
+                drop(sessions);
+                std::thread::sleep(TICK);
+            }
+        });
+        Self { sessions, commands, replays: Mutex::default() }
+    }
+
+    /// What answers requests.
+    pub fn service(self: &Arc<Self>) -> Arc<impl Service + use<>> {
+        Arc::new(Shared(self.clone()))
+    }
+
+    fn replay(&self, session: u64) -> Arc<Replay> {
+        let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        if !replays.contains_key(&session) {
+            // A new session is a good time to forget old ones.
+            let alive = self.sessions.clients();
+            replays.retain(|session, _| alive.iter().any(|(number, _)| number == session));
+        }
+        replays.entry(session).or_default().clone()
+    }
+
+    /// Carries out a request, on a thread that may wait.
+    fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
+        let recall = recall(peer);
+        let answer = |session| self.sessions.answer(session, &recall, operation, arguments);
+        if ticket.session == 0 {
+            return reply(answer(None));
+        }
+        let replay = self.replay(ticket.session);
+        match replay.come(ticket.request, ticket.answered, PATIENCE) {
+            Seen::New => {}
+            Seen::Done(answer) => return Reply::default().with_payload(answer),
+            Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
+        }
+        match answer(Some(ticket.session)) {
+            Answer::Done(answer) => {
+                let answer = Bytes::from(answer);
+                replay.done(ticket.request, Some(answer.clone()));
+                Reply::default().with_payload(answer)
+            }
+            other => {
+                replay.done(ticket.request, None);
+                reply(other)
+            }
+        }
+    }
+}
+
+fn reply(answer: Answer) -> Reply {
+    match answer {
+        Answer::Done(answer) => Reply::default().with_payload(answer),
+        Answer::NoSession => Reply::error(NO_SESSION, Vec::new()),
+        Answer::Unknown => Reply::error(UNKNOWN, Vec::new()),
+    }
+}
+
+/// Tells the client at the other end of a connection what others want to read.
+fn recall(peer: &Arc<Peer>) -> Recall {
+    let peer = Arc::downgrade(peer);
+    Arc::new(move |inos: &[u64]| {
+        let body = postcard::to_stdvec(inos).expect("numbers can be written down");
+        if let Some(peer) = peer.upgrade() {
+            crate::runtime().spawn(async move {
+                // A client that is gone is not waited for longer than its lease.
+                let _ = peer.push(RECALL, &body, &[]).await;
+            });
+        }
+    })
+}
+
+/// A service is shared by its requests, each of which outlives its future.
+struct Shared(Arc<MetaServer>);
+
+/// Cancels a command whose client is gone.
+struct Cancel(Arc<Control>);
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Service for Shared {
+    async fn call(&self, request: Request) -> Reply {
+        if request.method == COMMAND {
+            let cancel = Cancel(Arc::default());
+            let (commands, control) = (self.0.commands, cancel.0.clone());
+            let work = tokio::task::spawn_blocking(move || commands(&request.body, &control));
+            return match work.await {
+                Ok(answer) => Reply::default().with_payload(answer),
+                Err(_) => Reply::error(wire::STATUS_PANICKED, Vec::new()),
+            };
+        }
+        let Ok((ticket, arguments)) = postcard::take_from_bytes::<Ticket>(&request.body) else {
+            return Reply::error(UNKNOWN, Vec::new());
+        };
+        let at = request.body.len() - arguments.len();
+        let server = self.0.clone();
+        let Request { peer, method, body, payload, .. } = request;
+        let work = move || {
+            let arguments: &[u8] = if payload.is_empty() { &body[at..] } else { &payload };
+            server.carry_out(&peer, method, ticket, arguments)
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Reply::error(wire::STATUS_PANICKED, Vec::new()))
+    }
+}

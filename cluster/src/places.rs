@@ -1,0 +1,52 @@
+//! Targets of storage servers and directories of this machine, by their addresses.
+
+use crate::address::StoreAddress;
+use crate::store::{RemoteTarget, Stores};
+use fs::{Directories, Error, Places, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use volume::target::Target;
+
+/// Both kinds of places.
+#[derive(Debug, Default)]
+pub struct ClusterPlaces {
+    stores: Stores,
+}
+
+impl ClusterPlaces {
+    fn remote(&self, place: &Path) -> Result<Option<RemoteTarget>> {
+        let address = StoreAddress::of(place).transpose()?;
+        Ok(address.map(|address| self.stores.target(&address)))
+    }
+}
+
+fn failed(place: &Path, what: &str, why: &std::io::Error) -> Error {
+    let text = format!("cannot {what} {}: {why}", place.display());
+    match why.kind() {
+        std::io::ErrorKind::NotFound => Error::NotFound(text),
+        std::io::ErrorKind::AlreadyExists => Error::Conflict(text),
+        _ => Error::Invalid(text),
+    }
+}
+
+impl Places for ClusterPlaces {
+    fn format(&self, place: &Path) -> Result<Arc<dyn Target>> {
+        let Some(remote) = self.remote(place)? else { return Directories.format(place) };
+        remote.format().map_err(|why| failed(place, "make", &why))?;
+        Ok(Arc::new(remote))
+    }
+
+    /// A target of a store is not locked: whoever opens a volume for writing has the lock of its directory.
+    fn open(&self, place: &Path) -> Result<Arc<dyn Target>> {
+        let Some(remote) = self.remote(place)? else { return Directories.open(place) };
+        remote.space().map_err(|why| failed(place, "open", &why))?;
+        Ok(Arc::new(remote))
+    }
+
+    fn full(&self, place: &Path) -> Result<PathBuf> {
+        match StoreAddress::of(place) {
+            Some(address) => Ok(address?.to_path()),
+            None => Directories.full(place),
+        }
+    }
+}

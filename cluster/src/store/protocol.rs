@@ -1,0 +1,140 @@
+//! What is asked of a storage server. The number of the operation is the method of the message, the operands are its body (postcard), data is its
+//! payload.
+
+use serde::{Deserialize, Serialize};
+use std::io;
+use volume::target::TargetFile;
+
+/// Operations: those of [`volume::target::Target`], and making a target.
+pub mod method {
+    pub const WRITE: u16 = 1;
+    pub const READ: u16 = 2;
+    pub const SYNC: u16 = 3;
+    pub const RESERVE: u16 = 4;
+    pub const TRIM: u16 = 5;
+    pub const PUNCH: u16 = 6;
+    pub const RENAME: u16 = 7;
+    pub const REMOVE: u16 = 8;
+    pub const LIST: u16 = 9;
+    pub const SPACE: u16 = 10;
+    pub const PREFETCH: u16 = 11;
+    pub const FORMAT: u16 = 12;
+}
+
+/// The name of a file over the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum File {
+    Label,
+    NewLabel,
+    Chunk(u64, u16),
+    NewChunk(u64, u16),
+    Journal(u64),
+    Snapshot(u64),
+}
+
+impl From<TargetFile> for File {
+    fn from(file: TargetFile) -> Self {
+        match file {
+            TargetFile::Label => Self::Label,
+            TargetFile::NewLabel => Self::NewLabel,
+            TargetFile::Chunk { set, position } => Self::Chunk(set, position),
+            TargetFile::NewChunk { set, position } => Self::NewChunk(set, position),
+            TargetFile::Journal { first } => Self::Journal(first),
+            TargetFile::Snapshot { last } => Self::Snapshot(last),
+        }
+    }
+}
+
+impl From<File> for TargetFile {
+    fn from(file: File) -> Self {
+        match file {
+            File::Label => Self::Label,
+            File::NewLabel => Self::NewLabel,
+            File::Chunk(set, position) => Self::Chunk { set, position },
+            File::NewChunk(set, position) => Self::NewChunk { set, position },
+            File::Journal(first) => Self::Journal { first },
+            File::Snapshot(last) => Self::Snapshot { last },
+        }
+    }
+}
+
+/// Operands of every operation: which are used depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operands<'a> {
+    /// What the store calls the target.
+    pub target: &'a str,
+    pub file: File,
+    /// The new name, for `RENAME`.
+    pub to: File,
+    /// Where to write, to read, to punch.
+    pub offset: u64,
+    /// How much to read, to punch, to reserve.
+    pub length: u64,
+}
+
+/// The bytes of a message's body.
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("these types have no maps of unknown length, the only thing that fails")
+}
+
+/// The status of an answer that has an [`io::Error`].
+pub const FAILED: u16 = 1;
+
+/// An error with its number of the operating system, which says most to whoever asked.
+#[derive(Serialize, Deserialize)]
+struct Failure {
+    number: Option<i32>,
+    what: String,
+}
+
+/// An error as the body of an answer.
+pub fn encode_error(error: &io::Error) -> Vec<u8> {
+    let kind = match error.kind() {
+        // Errors that are not the system's own, and mean something to callers.
+        io::ErrorKind::NotFound => Some(2),
+        io::ErrorKind::StorageFull => Some(28),
+        io::ErrorKind::AlreadyExists => Some(17),
+        _ => None,
+    };
+    encode(&Failure { number: error.raw_os_error().or(kind), what: error.to_string() })
+}
+
+/// The error in the body of an answer.
+pub fn decode_error(body: &[u8]) -> io::Error {
+    match postcard::from_bytes::<Failure>(body) {
+        Ok(Failure { number: Some(number), .. }) => io::Error::from_raw_os_error(number),
+        Ok(Failure { what, .. }) => io::Error::other(what),
+        Err(_) => io::Error::other("the storage server failed and did not say how"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_keep_what_they_mean() {
+        for number in [2, 5, 28, 122] {
+            let error = io::Error::from_raw_os_error(number);
+            assert_eq!(decode_error(&encode_error(&error)).kind(), error.kind());
+        }
+        assert_eq!(decode_error(&encode_error(&io::ErrorKind::NotFound.into())).kind(), io::ErrorKind::NotFound);
+        assert_eq!(decode_error(&encode_error(&io::Error::other("odd"))).to_string(), "odd");
+        assert_eq!(decode_error(b"\xff\xff").kind(), io::ErrorKind::Other);
+    }
+
+    #[test]
+    fn files_keep_their_names() {
+        let files = [
+            TargetFile::Label,
+            TargetFile::NewLabel,
+            TargetFile::Chunk { set: 7, position: 3 },
+            TargetFile::NewChunk { set: u64::MAX, position: u16::MAX },
+            TargetFile::Journal { first: 9 },
+            TargetFile::Snapshot { last: 10 },
+        ];
+        for file in files {
+            assert_eq!(TargetFile::from(File::from(file)), file);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A target of a storage server, seen from elsewhere.
+
+use super::protocol::{FAILED, File, Operands, decode_error, encode, method};
+use crate::address::StoreAddress;
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use volume::target::{Space, Target, TargetFile};
+use wire::{Client, ClientOptions, Error, Response};
+
+/// A little less than the time after which the volume gives an operation up.
+const DEADLINE: Duration = Duration::from_secs(14);
+/// Connections to a store.
+const CHANNELS: usize = 4;
+/// A write is cut into messages of at most so much data, a read too.
+const PIECE: usize = 8 << 20;
+
+/// The storage servers that this process talks to; the targets of one share its connections.
+#[derive(Default)]
+pub struct Stores(Mutex<HashMap<String, Client>>);
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stores")
+    }
+}
+
+impl Stores {
+    /// A target. Nothing is asked of the store yet.
+    pub fn target(&self, address: &StoreAddress) -> RemoteTarget {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = clients.entry(address.server.clone()).or_insert_with(|| {
+            // A store that is down is an erasure, at once, and not something to wait for.
+            let options = ClientOptions {
+                channels: CHANNELS,
+                fail_fast: true,
+                connect_timeout: Duration::from_secs(2),
+                backoff: Duration::from_millis(50)..=Duration::from_secs(1),
+                ..ClientOptions::default()
+            };
+            Client::new(crate::runtime().handle().clone(), &address.server, options)
+        });
+        RemoteTarget { address: address.clone(), client: client.clone() }
+    }
+}
+
+/// A target behind a storage server.
+pub struct RemoteTarget {
+    address: StoreAddress,
+    client: Client,
+}
+
+impl fmt::Debug for RemoteTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl RemoteTarget {
+    /// Makes it a target, which has no label yet.
+    ///
+    /// # Errors
+    /// When it has one.
+    pub fn format(&self) -> io::Result<()> {
+        self.call(method::FORMAT, &self.operands(TargetFile::Label), &[]).map(drop)
+    }
+
+    fn operands(&self, file: TargetFile) -> Operands<'_> {
+        Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0 }
+    }
+
+    fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
+        let answer = self.client.call_blocking(method, &encode(operands), parts, DEADLINE);
+        answer.map_err(|error| match error {
+            Error::Remote { status: FAILED, body } => decode_error(&body),
+            Error::Unavailable { why, .. } => io::Error::new(io::ErrorKind::NotConnected, why),
+            Error::Deadline => io::ErrorKind::TimedOut.into(),
+            other => io::Error::other(other.to_string()),
+        })
+    }
+}
+
+impl Target for RemoteTarget {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length <= PIECE {
+            return self.call(method::WRITE, &Operands { offset, ..self.operands(file) }, parts).map(drop);
+        }
+        let mut at = offset;
+        for part in parts {
+            for piece in part.chunks(PIECE) {
+                self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, &[IoSlice::new(piece)])?;
+                at += piece.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        for piece in into.chunks_mut(PIECE) {
+            let operands = Operands { offset: offset + done as u64, length: piece.len() as u64, ..self.operands(file) };
+            let answer = self.call(method::READ, &operands, &[])?;
+            let read = answer.payload.len();
+            let into =
+                piece.get_mut(..read).ok_or_else(|| io::Error::other("the store sent more than was asked for"))?;
+            into.copy_from_slice(&answer.payload);
+            done += read;
+            if read < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
+        let operands = Operands { offset: range.start, length: range.end - range.start, ..self.operands(file) };
+        let (client, body) = (self.client.clone(), encode(&operands));
+        crate::runtime().spawn(async move {
+            // It is only advice.
+            let _ = client.send(method::PREFETCH, &body, &[], DEADLINE).await;
+        });
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.call(method::SYNC, &self.operands(file), &[]).map(drop)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        self.call(method::RESERVE, &Operands { length: bytes, ..self.operands(file) }, &[]).map(drop)
+    }
+
+    fn trim(&self, file: TargetFile) -> io::Result<()> {
+        self.call(method::TRIM, &self.operands(file), &[]).map(drop)
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        let operands =
+            Operands { offset: range.start, length: range.end.saturating_sub(range.start), ..self.operands(file) };
+        self.call(method::PUNCH, &operands, &[]).map(drop)
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.call(method::RENAME, &Operands { to: to.into(), ..self.operands(from) }, &[]).map(drop)
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.call(method::REMOVE, &self.operands(file), &[]).map(drop)
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        let answer = self.call(method::LIST, &self.operands(TargetFile::Label), &[])?;
+        let files: Vec<(File, u64)> =
+            postcard::from_bytes(&answer.payload).map_err(|_| io::Error::other("a list that cannot be read"))?;
+        Ok(files.into_iter().map(|(file, length)| (file.into(), length)).collect())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let answer = self.call(method::SPACE, &self.operands(TargetFile::Label), &[])?;
+        let (total, free, system) =
+            postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
+        Ok(Space { total, free, system })
+    }
+}

@@ -1,0 +1,170 @@
+//! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
+
+use super::protocol::{FAILED, Operands, encode, encode_error, method};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Semaphore;
+use volume::target::{Disk, Target, TargetFile};
+use wire::{Payload, Reply, Request, Service};
+
+/// Operations of a target at a time.
+const DEPTH: usize = 8;
+/// Those and what waits for them. More are refused, which is how a client hears that a disk hangs.
+const QUEUE: usize = 256;
+/// No read is longer.
+const MAX_READ: u64 = 16 << 20;
+
+/// A directory that is, or can be, a target.
+struct Place {
+    path: PathBuf,
+    target: Mutex<Option<Arc<dyn Target>>>,
+    depth: Arc<Semaphore>,
+    queue: Semaphore,
+}
+
+/// A storage server: some directories.
+pub struct Store {
+    places: BTreeMap<String, Place>,
+}
+
+impl Store {
+    /// A server of these directories, each called by its last component. Those that are targets are locked for this process.
+    ///
+    /// # Errors
+    /// When two have the same name, or one is locked or cannot be used.
+    pub fn open(directories: &[PathBuf]) -> fs::Result<Self> {
+        let mut places = BTreeMap::new();
+        for path in directories {
+            let path = std::path::absolute(path).map_err(|why| fs::Error::Invalid(why.to_string()))?;
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+            if name.is_empty() {
+                return Err(fs::Error::Invalid(format!("{} has no name to be called by", path.display())));
+            }
+            // One that is no target yet becomes one when a volume is made on it.
+            let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
+            let place = Place {
+                path,
+                target: Mutex::new(target),
+                depth: Arc::new(Semaphore::new(DEPTH)),
+                queue: Semaphore::new(QUEUE),
+            };
+            if places.insert(name.clone(), place).is_some() {
+                return Err(fs::Error::Invalid(format!(
+                    "two directories are called {name}; a store's targets need different names"
+                )));
+            }
+        }
+        Ok(Self { places })
+    }
+
+    /// What the targets are called.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(String::as_str)
+    }
+}
+
+/// Opens a target for this process alone.
+fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
+    use fs::Places;
+    fs::Directories.open(path)
+}
+
+impl Place {
+    fn target(&self) -> io::Result<Arc<dyn Target>> {
+        let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
+    }
+
+    fn format(&self) -> io::Result<()> {
+        let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        if target.is_none() {
+            Disk::format(&self.path).map_err(io::Error::other)?;
+            *target = Some(open(&self.path).map_err(io::Error::other)?);
+            return Ok(());
+        }
+        let made = target.as_ref().is_some_and(|target| target.read(TargetFile::Label, 0, &mut [0]).is_ok());
+        // One that was made and got no label was left by somebody who was interrupted.
+        if made { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
+    }
+}
+
+/// An operation on a target that a thread of its own carries out.
+fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &Payload) -> io::Result<Reply> {
+    let (file, offset, length) = (TargetFile::from(operands.file), operands.offset, operands.length);
+    let done = |()| Reply::default();
+    match method {
+        method::WRITE => target.write(file, offset, &[IoSlice::new(payload)]).map(done),
+        method::READ => {
+            let mut into = Payload::new(length as usize);
+            let read = target.read(file, offset, &mut into)?;
+            Ok(Reply::default().with_payload(Bytes::from(into).slice(..read)))
+        }
+        method::SYNC => target.sync(file).map(done),
+        method::RESERVE => target.reserve(file, length).map(done),
+        method::TRIM => target.trim(file).map(done),
+        method::PUNCH => target.punch(file, offset..offset.saturating_add(length)).map(done),
+        method::RENAME => target.rename(file, operands.to.into()).map(done),
+        method::REMOVE => target.remove(file).map(done),
+        method::LIST => {
+            let files: Vec<(super::protocol::File, u64)> =
+                target.list()?.into_iter().map(|(file, length)| (file.into(), length)).collect();
+            Ok(Reply::default().with_payload(encode(&files)))
+        }
+        method::SPACE => {
+            let space = target.space()?;
+            Ok(Reply::ok(encode(&(space.total, space.free, space.system))))
+        }
+        method::PREFETCH => {
+            target.prefetch(file, offset..offset.saturating_add(length));
+            Ok(Reply::default())
+        }
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+impl Store {
+    async fn answer(&self, request: Request) -> io::Result<Reply> {
+        let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
+        let operands: Operands<'_> =
+            postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
+        let place = self.places.get(operands.target);
+        let place = place.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
+        })?;
+        if request.method == method::READ && operands.length > MAX_READ {
+            return Err(bad("a read of more than 16 MiB"));
+        }
+        let Ok(_waiting) = place.queue.try_acquire() else {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
+        };
+        if request.method == method::FORMAT {
+            return place.format().map(|()| Reply::default());
+        }
+        let target = place.target()?;
+        if request.method == method::READ {
+            // What needs no disk needs no thread.
+            let mut into = Payload::new(operands.length as usize);
+            if let Some(read) = target.read_cached(operands.file.into(), operands.offset, &mut into) {
+                return Ok(Reply::default().with_payload(Bytes::from(into).slice(..read)));
+            }
+        }
+        // Held by the operation, not by this future, which may be dropped while a disk hangs.
+        let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let Request { method, body, payload, .. } = request;
+        let operation = tokio::task::spawn_blocking(move || {
+            let _depth = depth;
+            let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
+            operate(&*target, method, &operands, &payload)
+        });
+        operation.await.map_err(io::Error::other)?
+    }
+}
+
+impl Service for Store {
+    async fn call(&self, request: Request) -> Reply {
+        self.answer(request).await.unwrap_or_else(|error| Reply::error(FAILED, encode_error(&error)))
+    }
+}

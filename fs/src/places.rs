@@ -1,0 +1,63 @@
+//! Where targets are: directories of this machine, or what somebody else knows how to reach.
+
+use crate::{Error, Result};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use volume::target::{Disk, Target};
+
+/// Finds targets by the places that labels name.
+pub trait Places: fmt::Debug + Send + Sync {
+    /// Makes an empty target at a place where there is none.
+    ///
+    /// # Errors
+    /// When there is one, or it cannot be made.
+    fn format(&self, place: &Path) -> Result<Arc<dyn Target>>;
+
+    /// The target at a place, for this process alone where that can be had.
+    ///
+    /// # Errors
+    /// When there is none, or somebody else has it.
+    fn open(&self, place: &Path) -> Result<Arc<dyn Target>>;
+
+    /// A place as it is to be in labels: one that means the same wherever it is read.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    fn full(&self, place: &Path) -> Result<PathBuf>;
+}
+
+/// Directories of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Directories;
+
+impl Places for Directories {
+    fn format(&self, place: &Path) -> Result<Arc<dyn Target>> {
+        Ok(Arc::new(Disk::format(place)?))
+    }
+
+    fn open(&self, place: &Path) -> Result<Arc<dyn Target>> {
+        let disk = Disk::open(place)?;
+        // Threads of a volume that this process just closed may have it for a moment.
+        for _ in 0..100 {
+            match disk.lock() {
+                Err(volume::Error::Conflict { .. }) => std::thread::sleep(Duration::from_millis(20)),
+                locked => {
+                    locked?;
+                    return Ok(Arc::new(disk));
+                }
+            }
+        }
+        disk.lock()?;
+        Ok(Arc::new(disk))
+    }
+
+    fn full(&self, place: &Path) -> Result<PathBuf> {
+        if place.to_str().is_none() {
+            let shown = volume::Shown(place);
+            return Err(Error::Invalid(format!("{shown}: the path of a target or volume must be UTF-8")));
+        }
+        std::path::absolute(place).map_err(|why| Error::Invalid(format!("{}: {why}", volume::Shown(place))))
+    }
+}
