@@ -105,7 +105,7 @@ pub fn open(volume: &Path, read_only: bool) -> Result<Open, Failure> {
 
 /// As `open`, for commands that look after a volume. Where a server has it, the server carries them out.
 pub fn open_own(volume: &Path, read_only: bool) -> Result<Open, Failure> {
-    match server_of(volume)? {
+    match server_of(volume)?.filter(|_| served().is_none()) {
         Some(address) => Err(Failure::Busy(volume.to_path_buf(), format!("{} does not answer", address.server))),
         None => open(volume, read_only),
     }
