@@ -12,22 +12,28 @@
 
 mod background;
 mod buffer;
+mod claims;
 mod collect;
 mod commit;
 mod compact;
 mod error;
 mod file;
 mod fsck;
+mod history;
 pub mod label;
 mod limits;
 pub mod manifest;
+mod mutex;
 mod names;
 mod open;
 mod read;
 mod repair;
 mod status;
 mod store;
+mod strays;
 mod targets;
+#[cfg(test)]
+mod testing;
 mod verify;
 mod write;
 
@@ -71,6 +77,7 @@ pub struct FileSystem {
     pub(crate) collector: collect::Collector,
     pub(crate) inline: collect::Inline,
     pub(crate) compactor: compact::Compactor,
+    pub(crate) strays: strays::Strays,
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
     pub(crate) closed: AtomicBool,

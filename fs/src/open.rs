@@ -1,8 +1,9 @@
 //! Making a volume, opening and closing it.
 
+use crate::history::{self, History};
 use crate::label::{Label, Member, POINTER, Role};
 use crate::store::{Options, Store, block_bytes};
-use crate::{Error, FileSystem, Result, background, collect, compact, file, limits, now};
+use crate::{Error, FileSystem, Result, background, collect, compact, file, limits, mutex, now, strays};
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
 use plan::TargetId;
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::{Disk, Shadow, Target};
@@ -20,7 +21,7 @@ pub(crate) const INDEX: &str = "index.redb";
 /// The first data in flight that makes writers wait.
 const MEMORY_BYTES: u64 = 128 << 20;
 /// The number of the first stripe after an opening is that of the opening, times this.
-const STRIPES_PER_OPENING: u64 = 1 << 40;
+pub(crate) const STRIPES_PER_OPENING: u64 = 1 << 40;
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ impl Opened {
     }
 
     pub fn label(&self) -> Label {
-        self.label.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        mutex::lock(&self.label).clone()
     }
 }
 
@@ -355,7 +356,8 @@ impl FileSystem {
         let opening: u64 = meta.setting("openings")?.unwrap_or(0);
         let store_options =
             Options { volume: VolumeId(volume), code, chunk_bytes: label.chunk_bytes, durability: label.durability };
-        let store = Store::new(targets, meta.clone(), store_options, (opening + 1) * STRIPES_PER_OPENING);
+        let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
+        let store = Store::new(targets, meta.clone(), store_options, history, (opening + 1) * STRIPES_PER_OPENING);
         for member in label.members().filter(|member| member.role != Role::Active) {
             store.close_target(member.id, true);
         }
@@ -380,6 +382,7 @@ impl FileSystem {
             collector: collect::Collector::default(),
             inline: collect::Inline::default(),
             compactor: compact::Compactor::default(),
+            strays: strays::Strays::default(),
             background: background::Background::new(),
             volume: opened,
             closed: AtomicBool::new(false),
@@ -431,13 +434,7 @@ impl FileSystem {
             at = range.end;
         }
         gaps.push(at..u64::from(self.volume.label().chunk_bytes).max(at + 1));
-        for (position, place) in layout.places.iter().enumerate() {
-            let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
-            let file = volume::target::TargetFile::Chunk { set, position: position as u16 };
-            for gap in &gaps {
-                let _ = target.punch(file, gap.clone());
-            }
-        }
+        self.punch_ranges(&layout, gaps);
         Ok(())
     }
 
@@ -482,6 +479,7 @@ impl FileSystem {
                 .and_then(|()| self.store.sync())
                 .and_then(|()| self.collect(true))
                 .and_then(|()| self.collect(true))
+                .and_then(|()| self.remove_strays(false).map(drop))
         };
         let closed = self.journal.close().map_err(Error::from);
         done.and(closed)

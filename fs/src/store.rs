@@ -1,5 +1,8 @@
 //! Stripes on the targets: which chunk set is written to, and where the others are.
 
+use crate::claims::Claims;
+use crate::history::{self, History};
+use crate::mutex::lock;
 use crate::{Error, Result};
 use ec::Code;
 use meta::{Meta, SetRecord};
@@ -7,7 +10,7 @@ use plan::placement::{Candidate, place};
 use plan::{Span, TargetId};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use volume::format::VolumeId;
 use volume::target::Space;
 use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
@@ -82,16 +85,22 @@ pub(crate) struct Store {
     /// Targets that new sets do not go to.
     closed: Mutex<HashSet<TargetId>>,
     sequence: AtomicU64,
+    /// The sets that were ever made.
+    pub history: History,
+    /// The sets whose chunks are being moved or removed.
+    pub claims: Claims,
     /// Stripes that were found damaged: the set and the position.
     damaged: Mutex<HashSet<(u64, u16)>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Store {
-    pub fn new(targets: Arc<Targets>, meta: Arc<Meta>, options: Options, first_sequence: u64) -> Self {
+    pub fn new(
+        targets: Arc<Targets>,
+        meta: Arc<Meta>,
+        options: Options,
+        history: History,
+        first_sequence: u64,
+    ) -> Self {
         let stripe = options.code.shape().k * block_bytes(options.code.shape().k);
         Self {
             targets,
@@ -106,6 +115,8 @@ impl Store {
             codes: Mutex::default(),
             closed: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
+            history,
+            claims: Claims::default(),
             damaged: Mutex::default(),
         }
     }
@@ -241,6 +252,7 @@ impl Store {
             });
         }
         let record = SetRecord { code: self.options.code.spec().to_string(), places, sealed: false, length: 0 };
+        self.history.add(set, |all| Ok(self.meta.put_setting(history::SETTING, all).map(drop)?))?;
         self.meta.put_set(set, &record)?;
         let layout = self.layout_of(set, &record)?;
         let lost: Vec<usize> = (0..shape.blocks()).filter(|&p| record.places[p].is_none()).collect();

@@ -1,0 +1,179 @@
+//! A channel: the place of one connection to the server. Callers that find none wait for the same attempt to make one.
+
+use super::ClientOptions;
+use super::connection::Connection;
+use crate::error::Error;
+use crate::handshake::{client_tls, conclude, read_hello};
+use crate::hello::Hello;
+use crate::incoming::{Heard, Incoming};
+use crate::lock;
+use crate::stream::Address;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// A connection that lasted so long had no trouble at its beginning.
+const STEADY: Duration = Duration::from_secs(5);
+
+pub(super) struct Channel {
+    address: Address,
+    options: Arc<ClientOptions>,
+    client: u64,
+    /// Bytes in flight.
+    pub load: AtomicU64,
+    current: Mutex<Option<Arc<Connection>>>,
+    attempts: Mutex<Attempts>,
+    /// Held while a connection is made.
+    making: Arc<AsyncMutex<()>>,
+}
+
+#[derive(Default)]
+struct Attempts {
+    /// All that have ended.
+    ended: u64,
+    /// Those without success since the last that lasted.
+    failed: u32,
+    last: Option<(Instant, Result<(), Error>)>,
+    /// No further one is begun before.
+    next: Option<Instant>,
+}
+
+impl Channel {
+    pub fn new(address: Address, options: Arc<ClientOptions>, client: u64) -> Self {
+        Self {
+            address,
+            options,
+            client,
+            load: AtomicU64::new(0),
+            current: Mutex::default(),
+            attempts: Mutex::default(),
+            making: Arc::default(),
+        }
+    }
+
+    /// The connection, where there is one that takes requests.
+    pub fn current(&self) -> Option<Arc<Connection>> {
+        lock(&self.current).as_ref().filter(|connection| connection.is_usable()).cloned()
+    }
+
+    pub fn is_connected(&self) -> bool {
+        lock(&self.current).as_ref().is_some_and(|connection| connection.is_usable())
+    }
+
+    /// The connection; when there is none, it is made. That goes on when the caller gives up.
+    pub async fn connection(self: &Arc<Self>, runtime: &Handle) -> Result<Arc<Connection>, Error> {
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let ended = lock(&self.attempts).ended;
+        let making = self.making.clone().lock_owned().await;
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let wait = {
+            let attempts = lock(&self.attempts);
+            match &attempts.last {
+                Some((_, Err(error))) if attempts.ended > ended => return Err(error.clone()),
+                Some((_, last))
+                    if self.options.fail_fast && attempts.next.is_some_and(|next| next > Instant::now()) =>
+                {
+                    let why = last.clone().err().unwrap_or_else(|| Error::lost("the connection was lost", false));
+                    return Err(why);
+                }
+                _ => attempts.next,
+            }
+        };
+        let channel = self.clone();
+        let attempt = runtime.spawn(async move {
+            let _making = making;
+            if let Some(next) = wait {
+                sleep_until(next).await;
+            }
+            let made = timeout(channel.options.connect_timeout, Box::pin(channel.make())).await;
+            let made = made.unwrap_or_else(|_| Err(Error::lost("no connection in time", false)));
+            let made = made.map_err(|error| channel.explain(error));
+            channel.note(&made);
+            made
+        });
+        attempt.await.unwrap_or_else(|error| Err(Error::lost(error, false)))
+    }
+
+    async fn make(&self) -> Result<Arc<Connection>, Error> {
+        let connecting = self.options.connect.connect(&self.address);
+        let mut halves = connecting.await.map_err(|error| Error::from_io(&error, false))?;
+        if let Some(tls) = &self.options.tls {
+            halves = client_tls(halves, tls, self.address.host()).await?;
+        }
+        let ours = Hello {
+            versions: (*self.options.versions.start(), *self.options.versions.end()),
+            features: self.options.features,
+            role: self.options.role,
+            refused: false,
+            limits: self.options.limits,
+            client: self.client,
+            text: self.options.credentials.to_vec(),
+        };
+        // A server that refuses may have closed already; what it said is still to be read.
+        let sent = async {
+            halves.write.write_all(&ours.encode()).await?;
+            halves.write.flush().await
+        }
+        .await;
+        let heard = Arc::new(Heard::new());
+        let mut incoming = Incoming::new(halves.read, heard.clone());
+        let theirs = match (read_hello(&mut incoming).await, sent) {
+            (Ok(theirs), _) => theirs,
+            (Err(refused @ Error::Refused(_)), _) => return Err(refused),
+            (Err(_), Err(error)) => return Err(Error::from_io(&error, false)),
+            (Err(error), Ok(())) => return Err(error),
+        };
+        let (agreed, limits) = conclude(&ours, &theirs)?;
+        let connection = Arc::new(Connection::new(halves.write, agreed, limits, heard));
+        tokio::spawn(connection.clone().drive(incoming, self.options.clone()));
+        Ok(connection)
+    }
+
+    /// Says which server it was. Nothing was sent yet, whatever the error says.
+    fn explain(&self, error: Error) -> Error {
+        let address = self.address.as_str();
+        match error {
+            Error::Unavailable { why, .. } => Error::Unavailable { why: format!("{address}: {why}"), sent: false },
+            Error::Refused(why) => Error::Refused(format!("{address}: {why}")),
+            Error::Protocol(what) => Error::Protocol(format!("{address}: {what}")),
+            other => other,
+        }
+    }
+
+    fn note(&self, made: &Result<Arc<Connection>, Error>) {
+        let mut attempts = lock(&self.attempts);
+        let now = Instant::now();
+        let lasted = matches!(&attempts.last, Some((begun, Ok(()))) if now.duration_since(*begun) > STEADY);
+        // A server that takes connections and drops them is not better than one that takes none.
+        attempts.failed = if lasted { 0 } else { attempts.failed.saturating_add(1) };
+        attempts.ended += 1;
+        attempts.next = Some(now + self.delay(attempts.failed));
+        attempts.last = Some((now, made.as_ref().map(|_| ()).map_err(Clone::clone)));
+        if let Ok(connection) = made {
+            *lock(&self.current) = Some(connection.clone());
+        }
+    }
+
+    /// The wait after so many attempts: twice as long each time, and between half and all of it.
+    fn delay(&self, failed: u32) -> Duration {
+        let (first, longest) = (*self.options.backoff.start(), *self.options.backoff.end());
+        let doubled = first.saturating_mul(1 << failed.saturating_sub(1).min(20));
+        doubled.min(longest).mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Some(connection) = lock(&self.current).take() {
+            connection.outgoing.close();
+        }
+    }
+}

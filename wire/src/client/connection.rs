@@ -1,0 +1,231 @@
+//! A connection to a server: who waits for which answer, and the task that reads the answers.
+
+use super::items::Arrival;
+use super::{ClientOptions, OnPush, Push, Response};
+use crate::error::Error;
+use crate::frame::{Header, Kind, Limits};
+use crate::hello::Agreed;
+use crate::incoming::{Heard, Incoming};
+use crate::lock;
+use crate::outgoing::Outgoing;
+use crate::stream::WriteHalf;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+pub(super) struct Connection {
+    pub outgoing: Outgoing,
+    pub agreed: Agreed,
+    /// What the server takes.
+    pub limits: Limits,
+    heard: Arc<Heard>,
+    exchanges: Mutex<Exchanges>,
+}
+
+#[derive(Default)]
+struct Exchanges {
+    waiting: HashMap<u64, Waiter>,
+    /// Why there can be no more.
+    failed: Option<Error>,
+    /// The server said goodbye.
+    retired: bool,
+}
+
+/// Who waits for an answer.
+pub(super) enum Waiter {
+    Call(oneshot::Sender<Result<Response, Error>>),
+    Stream(mpsc::Sender<Arrival>),
+}
+
+/// One exchange from before its request is written until its answer is there.
+pub(super) struct Waiting<'a> {
+    connection: &'a Connection,
+    id: u64,
+    /// Whether the request was written, so that the server must be told when nobody waits any more.
+    pub written: bool,
+}
+
+impl<'a> Waiting<'a> {
+    pub fn new(connection: &'a Connection, id: u64, waiter: Waiter) -> Result<Self, Error> {
+        connection.expect(id, waiter)?;
+        Ok(Self { connection, id, written: false })
+    }
+
+    /// The answer, which is no longer waited for.
+    pub fn done(
+        &mut self,
+        answer: Result<Result<Response, Error>, oneshot::error::RecvError>,
+    ) -> Result<Response, Error> {
+        self.written = false;
+        answer.unwrap_or_else(|_| Err(Error::lost("the connection was lost", true)))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.connection.forget(self.id, self.written);
+    }
+}
+
+impl Connection {
+    pub fn new(write: WriteHalf, agreed: Agreed, limits: Limits, heard: Arc<Heard>) -> Self {
+        Self { outgoing: Outgoing::new(write), agreed, limits, heard, exchanges: Mutex::default() }
+    }
+
+    /// Whether it takes requests.
+    pub fn is_usable(&self) -> bool {
+        if self.outgoing.is_closed() {
+            return false;
+        }
+        let exchanges = lock(&self.exchanges);
+        exchanges.failed.is_none() && !exchanges.retired
+    }
+
+    pub fn expect(&self, id: u64, waiter: Waiter) -> Result<(), Error> {
+        let mut exchanges = lock(&self.exchanges);
+        match &exchanges.failed {
+            Some(Error::Unavailable { why, .. }) => return Err(Error::lost(why, false)),
+            Some(error) => return Err(error.clone()),
+            None => {}
+        }
+        if exchanges.waiting.is_empty() {
+            // The silence before was not that of a server that owes an answer.
+            self.heard.touch();
+        }
+        exchanges.waiting.insert(id, waiter);
+        Ok(())
+    }
+
+    /// Nobody waits any more; `tell` the server.
+    pub fn forget(&self, id: u64, tell: bool) {
+        let mut exchanges = lock(&self.exchanges);
+        if exchanges.waiting.remove(&id).is_some() {
+            let leave = exchanges.retired && exchanges.waiting.is_empty();
+            drop(exchanges);
+            if tell {
+                self.outgoing.queue(Header::new(Kind::Cancel, id), &[]);
+            }
+            if leave {
+                self.outgoing.close();
+            }
+        }
+    }
+
+    /// Reads and answers until the connection ends, then tells everybody who waits.
+    pub async fn drive(self: Arc<Self>, mut incoming: Incoming, options: Arc<ClientOptions>) {
+        let error = tokio::select! {
+            error = self.read(&mut incoming, &options) => error,
+            error = self.watch(&options) => error,
+            error = self.outgoing.flush_always() => error,
+            () = self.outgoing.closed() => Error::lost("the connection is closed", true),
+        };
+        self.outgoing.close();
+        let waiting = {
+            let mut exchanges = lock(&self.exchanges);
+            exchanges.failed = Some(error.clone());
+            std::mem::take(&mut exchanges.waiting)
+        };
+        for waiter in waiting.into_values() {
+            let error = match error.clone() {
+                Error::Unavailable { why, .. } => Error::Unavailable { why, sent: true },
+                other => other,
+            };
+            match waiter {
+                Waiter::Call(sender) => drop(sender.send(Err(error))),
+                // Its receiver finds the end of the channel when there is no room for the error.
+                Waiter::Stream(sender) => drop(sender.try_send(Arrival::Failed(error))),
+            }
+        }
+        drop(incoming);
+        self.outgoing.finish().await;
+    }
+
+    async fn read(&self, incoming: &mut Incoming, options: &ClientOptions) -> Error {
+        loop {
+            match self.read_one(incoming, options.limits, options.on_push.as_ref()).await {
+                Ok(true) => {}
+                Ok(false) => return Error::lost("the server closed the connection", true),
+                Err(error) => return error,
+            }
+        }
+    }
+
+    async fn read_one(&self, incoming: &mut Incoming, limits: Limits, on_push: Option<&OnPush>) -> Result<bool, Error> {
+        let Some(header) = incoming.header(limits).await? else { return Ok(false) };
+        match header.kind {
+            Kind::Response | Kind::Item | Kind::End => {
+                let (body, payload) = incoming.content(&header).await?;
+                self.deliver(&header, Response { body, payload })?;
+            }
+            Kind::OneWay => {
+                let (body, payload) = incoming.content(&header).await?;
+                if let Some(on_push) = on_push {
+                    on_push(Push { method: header.method, body, payload });
+                }
+            }
+            Kind::Ping => drop(self.outgoing.queue(Header::new(Kind::Pong, header.id), &[])),
+            Kind::Pong => {}
+            Kind::Goodbye => {
+                let mut exchanges = lock(&self.exchanges);
+                exchanges.retired = true;
+                if exchanges.waiting.is_empty() {
+                    return Ok(false);
+                }
+            }
+            kind => return Err(Error::Protocol(format!("a server sent {kind:?}"))),
+        }
+        Ok(true)
+    }
+
+    fn deliver(&self, header: &Header, response: Response) -> Result<(), Error> {
+        let mut exchanges = lock(&self.exchanges);
+        // An answer that nobody waits for came too late.
+        let Some(waiter) = exchanges.waiting.remove(&header.id) else { return Ok(()) };
+        let answer = match header.status {
+            0 => Ok(response),
+            status => Err(Error::Remote { status, body: response.body }),
+        };
+        match (waiter, header.kind) {
+            (Waiter::Call(sender), Kind::Response) => drop(sender.send(answer)),
+            (Waiter::Stream(sender), Kind::Item | Kind::End) => {
+                let arrival = match answer {
+                    Ok(response) if header.kind == Kind::Item => Arrival::Item(response),
+                    Ok(response) => Arrival::End(response),
+                    Err(error) => Arrival::Failed(error),
+                };
+                if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(arrival) {
+                    return Err(Error::Protocol("a server sent more items than it may".into()));
+                }
+                if header.kind == Kind::Item {
+                    exchanges.waiting.insert(header.id, Waiter::Stream(sender));
+                }
+            }
+            (waiter, kind) => {
+                // It learns of the error like all others.
+                exchanges.waiting.insert(header.id, waiter);
+                return Err(Error::Protocol(format!("{kind:?} is not the answer to what was asked")));
+            }
+        }
+        if exchanges.retired && exchanges.waiting.is_empty() {
+            self.outgoing.close();
+        }
+        Ok(())
+    }
+
+    /// Asks a silent server that owes an answer whether it is still there, and gives up on it in the end.
+    async fn watch(&self, options: &ClientOptions) -> Error {
+        let tick = options.ping_after.min(options.dead_after) / 4;
+        loop {
+            sleep(tick).await;
+            let owed = !lock(&self.exchanges).waiting.is_empty();
+            let silence = self.heard.silence();
+            if owed && silence >= options.dead_after {
+                return Error::lost(format!("nothing came from the server for {silence:.1?}"), true);
+            }
+            if owed && silence >= options.ping_after {
+                self.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The client's end of a stream of items.
+
+use super::connection::{Connection, Waiter};
+use super::{Client, Response};
+use crate::error::Error;
+use crate::frame::{Header, Kind};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+pub(super) enum Arrival {
+    Item(Response),
+    End(Response),
+    Failed(Error),
+}
+
+/// Items of a stream in order. Dropping it tells the server to stop.
+pub struct Items {
+    /// Keeps the connections open.
+    client: Client,
+    connection: Arc<Connection>,
+    id: u64,
+    arrivals: mpsc::Receiver<Arrival>,
+    window: u32,
+    /// Items that were taken and that the server was not told of.
+    taken: u32,
+    until: Instant,
+    end: Option<Response>,
+    over: bool,
+}
+
+impl Items {
+    pub(super) fn new(
+        client: Client,
+        connection: Arc<Connection>,
+        id: u64,
+        window: u32,
+        until: Instant,
+    ) -> Result<Self, Error> {
+        // One place more for the end.
+        let (sender, arrivals) = mpsc::channel(window as usize + 1);
+        connection.expect(id, Waiter::Stream(sender))?;
+        Ok(Self { client, connection, id, arrivals, window, taken: 0, until, end: None, over: false })
+    }
+
+    /// The next item; None behind the last.
+    ///
+    /// # Errors
+    /// The service's own, or what happened to the connection, or that the stream's deadline passed. There are no items behind an error.
+    pub async fn next(&mut self) -> Result<Option<Response>, Error> {
+        if self.over {
+            return Ok(None);
+        }
+        let arrival = match timeout_at(self.until, self.arrivals.recv()).await {
+            Ok(Some(arrival)) => arrival,
+            Ok(None) => Arrival::Failed(Error::lost("the connection was lost", true)),
+            Err(_) => Arrival::Failed(Error::Deadline),
+        };
+        match arrival {
+            Arrival::Item(item) => {
+                self.taken += 1;
+                // Told in halves of the window, so that the server need not stop and few frames are sent.
+                if self.taken >= self.window.div_ceil(2) {
+                    let credit = Header { count: self.taken, ..Header::new(Kind::Credit, self.id) };
+                    self.taken = 0;
+                    self.connection.outgoing.queue(credit, &[]);
+                }
+                Ok(Some(item))
+            }
+            Arrival::End(end) => {
+                self.over = true;
+                self.end = Some(end);
+                Ok(None)
+            }
+            Arrival::Failed(error) => {
+                self.over = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// What the service returned at the end, once `next` has returned None.
+    pub fn take_end(&mut self) -> Option<Response> {
+        self.end.take()
+    }
+}
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        self.connection.forget(self.id, true);
+    }
+}
+
+impl fmt::Debug for Items {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Items({:?})", self.client)
+    }
+}

@@ -1,0 +1,311 @@
+//! The frame: a header of 48 bytes, then the body, then the payload. Little-endian. Pure: bytes to structures and back.
+//!
+//! ```text
+//!  at  bytes
+//!   0      4  magic "WEFT"
+//!   4      1  kind
+//!   5      1  flags, 0
+//!   6      2  method: what is asked for; 0 in answers
+//!   8      2  status: 0 is success; 0 in requests
+//!  10      2  0
+//!  12      4  deadline in milliseconds from now, in requests
+//!  16      8  id of the exchange, chosen by the client
+//!  24      4  length of the body in bytes
+//!  28      4  length of the payload in bytes
+//!  32      4  CRC-32C of body and payload
+//!  36      4  count: items that may be sent, in Open and Credit
+//!  40      4  0
+//!  44      4  CRC-32C of the 44 bytes before
+//! ```
+//!
+//! What is 0 here must be 0, so that it can get a meaning later; the meaning is then agreed on by a feature bit (`hello.rs`).
+
+use crc_fast::{CrcAlgorithm, Digest};
+use std::fmt;
+use std::io::IoSlice;
+
+/// Length of a header in bytes.
+pub const HEADER_BYTES: usize = 48;
+const CHECKED_BYTES: usize = HEADER_BYTES - 4;
+pub(crate) const MAGIC: &[u8; 4] = b"WEFT";
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Client to server: wants one Response.
+    Request = 1,
+    /// Server to client: the answer to a Request.
+    Response = 2,
+    /// Either way: wants no answer.
+    OneWay = 3,
+    /// Client to server: wants Items and an End. `count` of them may be sent before the first Credit.
+    Open = 4,
+    /// Server to client: one of the items of an Open.
+    Item = 5,
+    /// Server to client: the last of an Open.
+    End = 6,
+    /// Client to server: `count` more items may be sent.
+    Credit = 7,
+    /// Client to server: the answer is no longer wanted.
+    Cancel = 8,
+    /// Either way: asks for a Pong.
+    Ping = 9,
+    /// Either way: still here.
+    Pong = 10,
+    /// Server to client: send no more requests here, answers still come.
+    Goodbye = 11,
+}
+
+impl Kind {
+    const ALL: [Self; 11] = [
+        Self::Request,
+        Self::Response,
+        Self::OneWay,
+        Self::Open,
+        Self::Item,
+        Self::End,
+        Self::Credit,
+        Self::Cancel,
+        Self::Ping,
+        Self::Pong,
+        Self::Goodbye,
+    ];
+
+    /// Whether a body and a payload may follow.
+    pub fn has_content(self) -> bool {
+        !matches!(self, Self::Credit | Self::Cancel | Self::Ping | Self::Pong | Self::Goodbye)
+    }
+}
+
+/// The header of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// What is asked for.
+    pub method: u16,
+    /// 0, or the service's number for what went wrong.
+    pub status: u16,
+    /// Milliseconds until nobody waits for the answer any more.
+    pub deadline_ms: u32,
+    /// The exchange that it belongs to.
+    pub id: u64,
+    /// Length of the body in bytes.
+    pub body_bytes: u32,
+    /// Length of the payload in bytes.
+    pub payload_bytes: u32,
+    /// CRC-32C of body and payload.
+    pub checksum: u32,
+    /// How many items may be sent.
+    pub count: u32,
+}
+
+/// The longest body and payload that are taken, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of the body.
+    pub body_bytes: u32,
+    /// Of the payload.
+    pub payload_bytes: u32,
+}
+
+impl Default for Limits {
+    /// A body of 1 MiB, a payload of 64 MiB.
+    fn default() -> Self {
+        Self { body_bytes: 1 << 20, payload_bytes: 64 << 20 }
+    }
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// There are fewer bytes than the frame has.
+    Short,
+    /// It does not begin like a frame.
+    Magic,
+    /// The header's checksum is wrong.
+    Header,
+    /// The checksum of body and payload is wrong.
+    Content,
+    /// There is no such kind.
+    Kind(u8),
+    /// Something that must be 0 is not.
+    Reserved,
+    /// The body or the payload is longer than is taken.
+    TooLong {
+        /// Its length in bytes.
+        bytes: u32,
+        /// The longest that is taken.
+        limit: u32,
+    },
+    /// A body or a payload on a kind that has none.
+    Unexpected(Kind),
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short => f.write_str("the frame is cut short"),
+            Self::Magic => f.write_str("these are not the bytes of a frame of Weft"),
+            Self::Header => f.write_str("wrong checksum of a frame's header"),
+            Self::Content => f.write_str("wrong checksum of a frame's content"),
+            Self::Kind(kind) => write!(f, "unknown kind of frame {kind}"),
+            Self::Reserved => f.write_str("a frame has bits that have no meaning"),
+            Self::TooLong { bytes, limit } => {
+                write!(f, "a frame has a part of {bytes} bytes, at most {limit} are taken")
+            }
+            Self::Unexpected(kind) => write!(f, "a frame {kind:?} has content"),
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+impl Header {
+    /// A header without content; the other fields are 0.
+    pub fn new(kind: Kind, id: u64) -> Self {
+        Self { kind, method: 0, status: 0, deadline_ms: 0, id, body_bytes: 0, payload_bytes: 0, checksum: 0, count: 0 }
+    }
+
+    /// The same with the lengths and the checksum of a body and a payload.
+    ///
+    /// # Panics
+    /// When one of them has 4 GiB or more; callers compare them with limits before.
+    pub fn with_content(mut self, body: &[u8], parts: &[IoSlice<'_>]) -> Self {
+        let payload: usize = parts.iter().map(|part| part.len()).sum();
+        self.body_bytes = u32::try_from(body.len()).expect("a body below 4 GiB");
+        self.payload_bytes = u32::try_from(payload).expect("a payload below 4 GiB");
+        let mut checksum = Checksum::default();
+        checksum.update(body);
+        parts.iter().for_each(|part| checksum.update(part));
+        self.checksum = checksum.value();
+        self
+    }
+
+    /// The bytes of body and payload together.
+    pub fn content_bytes(&self) -> u64 {
+        u64::from(self.body_bytes) + u64::from(self.payload_bytes)
+    }
+
+    /// The header as bytes.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[6..8].copy_from_slice(&self.method.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.status.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.deadline_ms.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.id.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.body_bytes.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.count.to_le_bytes());
+        let checksum = crc32c(&bytes[..CHECKED_BYTES]);
+        bytes[CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The header that the bytes begin with.
+    ///
+    /// # Errors
+    /// When they are no header, or one of content that is longer than the limits.
+    pub fn decode(bytes: &[u8], limits: Limits) -> Result<Self, FrameError> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(FrameError::Short)?;
+        if !bytes.starts_with(MAGIC) {
+            return Err(FrameError::Magic);
+        }
+        if crc32c(&bytes[..CHECKED_BYTES]) != u32_at(bytes, CHECKED_BYTES) {
+            return Err(FrameError::Header);
+        }
+        let kind = Kind::ALL.into_iter().find(|&kind| kind as u8 == bytes[4]).ok_or(FrameError::Kind(bytes[4]))?;
+        if bytes[5] != 0 || u16_at(bytes, 10) != 0 || u32_at(bytes, 40) != 0 {
+            return Err(FrameError::Reserved);
+        }
+        let header = Self {
+            kind,
+            method: u16_at(bytes, 6),
+            status: u16_at(bytes, 8),
+            deadline_ms: u32_at(bytes, 12),
+            id: u64::from(u32_at(bytes, 16)) | u64::from(u32_at(bytes, 20)) << 32,
+            body_bytes: u32_at(bytes, 24),
+            payload_bytes: u32_at(bytes, 28),
+            checksum: u32_at(bytes, 32),
+            count: u32_at(bytes, 36),
+        };
+        if !kind.has_content() && header.content_bytes() + u64::from(header.checksum) != 0 {
+            return Err(FrameError::Unexpected(kind));
+        }
+        limits.check(header.body_bytes, header.payload_bytes)?;
+        Ok(header)
+    }
+}
+
+impl Limits {
+    /// Whether a body and a payload of these lengths are taken.
+    ///
+    /// # Errors
+    /// `TooLong` when they are not.
+    pub fn check(&self, body_bytes: u32, payload_bytes: u32) -> Result<(), FrameError> {
+        for (bytes, limit) in [(body_bytes, self.body_bytes), (payload_bytes, self.payload_bytes)] {
+            if bytes > limit {
+                return Err(FrameError::TooLong { bytes, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The header, body and payload of the frame that the bytes begin with.
+///
+/// # Errors
+/// When they do not begin with a whole and sound frame within the limits.
+pub fn split(bytes: &[u8], limits: Limits) -> Result<(Header, &[u8], &[u8]), FrameError> {
+    let header = Header::decode(bytes, limits)?;
+    let content = &bytes[HEADER_BYTES..];
+    let (body, rest) = content.split_at_checked(header.body_bytes as usize).ok_or(FrameError::Short)?;
+    let payload = rest.get(..header.payload_bytes as usize).ok_or(FrameError::Short)?;
+    if crc32c(&content[..body.len() + payload.len()]) != header.checksum {
+        return Err(FrameError::Content);
+    }
+    Ok((header, body, payload))
+}
+
+/// A CRC-32C that grows piece by piece.
+#[derive(Clone, Debug)]
+pub(crate) struct Checksum(Digest);
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Checksum {
+    pub fn update(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.0.update(bytes);
+        }
+    }
+
+    pub fn value(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
+/// The CRC-32C of some bytes.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+pub(crate) fn u16_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+pub(crate) fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+#[path = "frame/tests.rs"]
+mod tests;

@@ -1,0 +1,65 @@
+//! The first messages of a connection, and TLS before them.
+
+use crate::error::Error;
+use crate::frame::Limits;
+use crate::hello::{Agreed, HELLO_BYTES, Hello, MAGIC};
+use crate::incoming::Incoming;
+use crate::stream::Halves;
+use crate::tls::{ClientTls, ServerTls, peer_name};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// How long, and for how many bytes, a refused client is listened to, so that it can read why before the connection is reset.
+const LINGER: Duration = Duration::from_millis(500);
+const LINGER_READS: usize = 16;
+
+/// Lays TLS over a connection to a server.
+pub(crate) async fn client_tls(halves: Halves, tls: &ClientTls, host: &str) -> Result<Halves, Error> {
+    let name = tls.name(host)?;
+    let stream = tokio::io::join(halves.read, halves.write);
+    let stream = tls.connector.connect(name, stream).await.map_err(|error| Error::from_io(&error, false))?;
+    Ok(Halves::split(stream))
+}
+
+/// Lays TLS over an accepted connection; also returns the name in the client's certificate.
+pub(crate) async fn server_tls(halves: Halves, tls: &ServerTls) -> Result<(Halves, Option<String>), Error> {
+    let stream = tokio::io::join(halves.read, halves.write);
+    match tls.0.accept(stream).into_fallible().await {
+        Ok(stream) => {
+            let name = peer_name(stream.get_ref().1.peer_certificates());
+            Ok((Halves::split(stream), name))
+        }
+        Err((error, mut stream)) => {
+            let _ = tokio::time::timeout(LINGER, async {
+                let _ = stream.shutdown().await;
+                let mut ignored = [0; 512];
+                for _ in 0..LINGER_READS {
+                    if !matches!(stream.read(&mut ignored).await, Ok(1..)) {
+                        break;
+                    }
+                }
+            })
+            .await;
+            Err(Error::from_io(&error, false))
+        }
+    }
+}
+
+/// Reads the other side's first message.
+pub(crate) async fn read_hello(incoming: &mut Incoming) -> Result<Hello, Error> {
+    let ended = || Error::lost("the other side closed the connection in the handshake", false);
+    let mut bytes = incoming.exactly(HELLO_BYTES, MAGIC).await?.ok_or_else(ended)?;
+    let text_bytes = Hello::text_bytes(&bytes)?;
+    if text_bytes > 0 {
+        bytes.extend(incoming.exactly(text_bytes, b"").await?.ok_or_else(ended)?);
+    }
+    Ok(Hello::decode(&bytes)?)
+}
+
+/// What a client and a server agreed on, from the server's answer.
+pub(crate) fn conclude(ours: &Hello, theirs: &Hello) -> Result<(Agreed, Limits), Error> {
+    if theirs.refused {
+        return Err(Error::Refused(String::from_utf8_lossy(&theirs.text).into_owned()));
+    }
+    Ok((ours.agree(theirs)?, theirs.limits))
+}

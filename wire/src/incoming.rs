@@ -1,0 +1,168 @@
+//! The reading half of a connection: headers and bodies through a little memory, payloads straight into their own.
+
+use crate::error::Error;
+use crate::frame::{Checksum, FrameError, HEADER_BYTES, Header, Limits, MAGIC};
+use crate::payload::Payload;
+use crate::stream::ReadHalf;
+use bytes::Bytes;
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::time::Instant;
+
+/// Bytes of a read that is not into a payload. They are on the stack: an idle connection has none.
+const SMALL_READ: usize = 4096;
+
+/// When something last came in.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    start: Instant,
+    last_ms: AtomicU64,
+}
+
+impl Heard {
+    pub fn new() -> Self {
+        Self { start: Instant::now(), last_ms: AtomicU64::new(0) }
+    }
+
+    /// Now.
+    pub fn touch(&self) {
+        self.last_ms.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// How long there was nothing.
+    pub fn silence(&self) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
+    }
+}
+
+pub(crate) struct Incoming {
+    io: ReadHalf,
+    /// What was read and not yet used begins at `at`.
+    held: Vec<u8>,
+    at: usize,
+    heard: Arc<Heard>,
+}
+
+impl Incoming {
+    pub fn new(io: ReadHalf, heard: Arc<Heard>) -> Self {
+        Self { io, held: Vec::new(), at: 0, heard }
+    }
+
+    /// Reads some bytes more. 0 at the end.
+    async fn more(&mut self) -> io::Result<usize> {
+        if self.at == self.held.len() {
+            self.held.clear();
+            self.at = 0;
+        }
+        let Self { io, held, .. } = self;
+        let count = poll_fn(|context| {
+            let mut space = [MaybeUninit::uninit(); SMALL_READ];
+            let mut buffer = ReadBuf::uninit(&mut space);
+            let polled = Pin::new(&mut *io).poll_read(context, &mut buffer);
+            if polled.is_pending() && held.is_empty() {
+                *held = Vec::new();
+            }
+            ready!(polled)?;
+            held.extend_from_slice(buffer.filled());
+            Poll::Ready(Ok::<_, io::Error>(buffer.filled().len()))
+        })
+        .await?;
+        self.heard.touch();
+        Ok(count)
+    }
+
+    /// The next bytes, which must be so many. None when the stream ends before the first. What does not begin with `magic` is given up at once:
+    /// waiting for the rest of it would be of no use.
+    pub async fn exactly(&mut self, count: usize, magic: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        while self.held.len() - self.at < count && begins(&self.held[self.at..], magic) {
+            if self.more().await.map_err(|error| Error::from_io(&error, true))? == 0 {
+                if self.held.len() == self.at {
+                    return Ok(None);
+                }
+                return Err(cut_short());
+            }
+        }
+        let count = count.min(self.held.len() - self.at);
+        let bytes = self.held[self.at..self.at + count].to_vec();
+        self.at += count;
+        Ok(Some(bytes))
+    }
+
+    /// The header of the next frame. None when the stream ends properly.
+    pub async fn header(&mut self, limits: Limits) -> Result<Option<Header>, Error> {
+        loop {
+            let held = &self.held[self.at..];
+            match Header::decode(held, limits) {
+                Ok(header) => {
+                    self.at += HEADER_BYTES;
+                    return Ok(Some(header));
+                }
+                Err(FrameError::Short) if begins(held, MAGIC) => {}
+                Err(FrameError::Short) => return Err(FrameError::Magic.into()),
+                Err(error) => return Err(error.into()),
+            }
+            if self.more().await.map_err(|error| Error::from_io(&error, true))? == 0 {
+                return if self.held.len() == self.at { Ok(None) } else { Err(cut_short()) };
+            }
+        }
+    }
+
+    /// The body and the payload that belong to a header.
+    pub async fn content(&mut self, header: &Header) -> Result<(Bytes, Payload), Error> {
+        let mut checksum = Checksum::default();
+        let body_bytes = header.body_bytes as usize;
+        let body = match self.held.get(self.at..self.at + body_bytes) {
+            Some(held) => {
+                let body = Bytes::copy_from_slice(held);
+                self.at += body_bytes;
+                checksum.update(&body);
+                body
+            }
+            None => {
+                let mut body = vec![0; body_bytes];
+                self.fill(&mut body, &mut checksum).await?;
+                body.into()
+            }
+        };
+        let mut payload = Payload::new(header.payload_bytes as usize);
+        self.fill(&mut payload, &mut checksum).await?;
+        if checksum.value() != header.checksum {
+            return Err(FrameError::Content.into());
+        }
+        Ok((body, payload))
+    }
+
+    /// Fills the memory, first with what is held, then by reads straight into it; each piece is checksummed while it is in the cache.
+    async fn fill(&mut self, into: &mut [u8], checksum: &mut Checksum) -> Result<(), Error> {
+        let held = (self.held.len() - self.at).min(into.len());
+        into[..held].copy_from_slice(&self.held[self.at..self.at + held]);
+        self.at += held;
+        checksum.update(&into[..held]);
+        let mut filled = held;
+        while filled < into.len() {
+            let count = self.io.read(&mut into[filled..]).await.map_err(|error| Error::from_io(&error, true))?;
+            if count == 0 {
+                return Err(cut_short());
+            }
+            self.heard.touch();
+            checksum.update(&into[filled..filled + count]);
+            filled += count;
+        }
+        Ok(())
+    }
+}
+
+fn begins(bytes: &[u8], magic: &[u8]) -> bool {
+    bytes.iter().zip(magic).all(|(byte, expected)| byte == expected)
+}
+
+fn cut_short() -> Error {
+    Error::lost("the connection ended in the middle of a message", true)
+}

@@ -1,0 +1,42 @@
+//! Messages between the roles of Weft: clients, storage servers and the metadata server. One layer for all of them.
+//!
+//! ```text
+//! Client -> channel -> connection -> frames -> (TLS) -> TCP ... -> connection -> Service::call
+//!                          ^-------- responses, items, pushes -------'
+//! ```
+//!
+//! A frame is a header, a small body and a payload that no serializer touches (`frame.rs`). It never hands up a byte that failed its checksum, never
+//! believes a length before it is within the limits, and holds callers back instead of growing.
+#![forbid(unsafe_code)]
+
+pub mod certificates;
+mod client;
+mod error;
+pub mod frame;
+mod handshake;
+pub mod hello;
+mod incoming;
+mod outgoing;
+mod payload;
+mod server;
+mod stream;
+mod tls;
+
+pub use client::{Client, ClientOptions, Items, Load, OnPush, Push, Response};
+pub use error::Error;
+pub use hello::{Role, VERSIONS};
+pub use payload::{Payload, set_pool_limit};
+pub use server::{ItemSender, Peer, Reply, Request, Server, ServerOptions, Service, serve};
+pub use stream::{Address, Connect, Connecting, Halves, TcpConnect};
+pub use tls::{ClientTls, ServerTls};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The server panicked in a request.
+pub const STATUS_PANICKED: u16 = 0xFFFF;
+/// The server's answer was longer than the client takes.
+pub const STATUS_TOO_LONG: u16 = 0xFFFE;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

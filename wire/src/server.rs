@@ -1,0 +1,264 @@
+//! The server's side: connections of many clients, whose requests a service answers at the same time, within limits that hold clients back.
+
+mod complaints;
+mod connection;
+mod peer;
+mod request;
+
+pub use peer::Peer;
+pub use request::{ItemSender, Reply, Request};
+
+use crate::error::Error;
+use crate::frame::Limits;
+use crate::handshake::server_tls;
+use crate::hello::{Role, VERSIONS};
+use crate::stream::Halves;
+use crate::tls::ServerTls;
+use complaints::Complaints;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+/// After a failed accept, mostly for want of file descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Bytes of a permit: a semaphore counts in 32 bits.
+const UNIT: u64 = 1024;
+
+/// What answers requests.
+pub trait Service: Send + Sync + 'static {
+    /// Answers a request. Many run at the same time. The future is dropped when the client cancels or goes away and when the deadline passes, so what must not
+    /// stop half-way belongs in a task of its own. When it panics the client gets `STATUS_PANICKED`.
+    fn call(&self, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// A client connects; each of its channels does.
+    ///
+    /// # Errors
+    /// With a text for the client when it may not.
+    fn connected(&self, _peer: &Arc<Peer>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A connection is over for which `connected` was called and did not refuse.
+    fn disconnected(&self, _peer: &Arc<Peer>) {}
+}
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// TLS with certificates on both sides; None is for networks that nobody else is in.
+    pub tls: Option<ServerTls>,
+    /// Who this is.
+    pub role: Role,
+    /// Feature bits that are offered.
+    pub features: u64,
+    /// The longest requests that are taken.
+    pub limits: Limits,
+    /// The versions that are spoken.
+    pub versions: RangeInclusive<u16>,
+    /// Connections at the same time; further ones are closed.
+    pub connections: usize,
+    /// Requests of a connection at the same time; no more are read before one is answered.
+    pub requests_per_connection: usize,
+    /// Bytes of a connection's requests at the same time.
+    pub bytes_per_connection: u64,
+    /// Bytes of all requests at the same time. A payload that does not fit is not read before there is room.
+    pub bytes: u64,
+    /// From a connection's first byte to the end of the first messages.
+    pub handshake_timeout: Duration,
+    /// From a request's header to its end.
+    pub frame_timeout: Duration,
+    /// A silent client is asked whether it is still there.
+    pub ping_after: Duration,
+    /// The connection is given up after so long a silence.
+    pub dead_after: Duration,
+    /// How long requests in flight may take when the server is to stop.
+    pub drain: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            role: Role::STORE,
+            features: 0,
+            limits: Limits::default(),
+            versions: VERSIONS,
+            connections: 20_000,
+            requests_per_connection: 256,
+            bytes_per_connection: 128 << 20,
+            bytes: 1 << 30,
+            handshake_timeout: Duration::from_secs(5),
+            frame_timeout: Duration::from_secs(30),
+            ping_after: Duration::from_secs(30),
+            dead_after: Duration::from_secs(90),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How far the end of a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    /// Clients are told to go; what is in flight is answered.
+    Draining,
+    Over,
+}
+
+/// A service and its connections. For streams of any kind; `serve` is all that TCP needs.
+pub struct Server<S> {
+    shared: Arc<Shared<S>>,
+}
+
+impl<S> Clone for Server<S> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<S> fmt::Debug for Server<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Server")
+    }
+}
+
+struct Shared<S> {
+    service: Arc<S>,
+    options: ServerOptions,
+    connections: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    stage: watch::Sender<Stage>,
+    complaints: Complaints,
+    next_peer: AtomicU64,
+}
+
+fn permits(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+impl<S: Service> Server<S> {
+    /// A server without connections.
+    pub fn new(service: Arc<S>, options: ServerOptions) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                service,
+                connections: Arc::new(Semaphore::new(options.connections)),
+                bytes: Arc::new(Semaphore::new(permits(options.bytes) as usize)),
+                stage: watch::Sender::new(Stage::Serving),
+                complaints: Complaints::default(),
+                next_peer: AtomicU64::new(1),
+                options,
+            }),
+        }
+    }
+
+    /// Accepts connections until `shutdown`, then says goodbye to the clients, answers what is in flight, and returns.
+    pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let accept = async {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, address)) => {
+                        let server = self.clone();
+                        let address = address.to_string();
+                        tokio::spawn(async move { server.serve_stream(stream.into(), address).await });
+                    }
+                    Err(error) => {
+                        self.shared.complaints.complain("accept", &error);
+                        sleep(ACCEPT_AGAIN).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = accept => {}
+            () = shutdown => {}
+        }
+        drop(listener);
+        self.drain().await;
+    }
+
+    /// Serves one accepted stream until it ends. `address` is for logs and `Peer::address`.
+    pub async fn serve_stream(&self, halves: Halves, address: String) {
+        let Ok(_place) = self.shared.connections.clone().try_acquire_owned() else {
+            let limit = self.shared.options.connections;
+            return self.shared.complaints.complain(&address, &format!("refused: there are {limit} connections"));
+        };
+        if *self.shared.stage.borrow() != Stage::Serving {
+            return;
+        }
+        // On the heap and apart, so that the idle connection does not carry what only the handshake needs.
+        let opened = Box::pin(timeout(self.shared.options.handshake_timeout, self.open(halves, &address))).await;
+        let served = match opened {
+            Ok(Ok((connection, incoming))) => connection.drive(incoming).await,
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::Protocol("the first message did not come in time".into())),
+        };
+        match served {
+            Ok(()) => {}
+            Err(Error::Unavailable { why, .. }) => tracing::debug!(peer = address, why, "connection lost"),
+            Err(error) => self.shared.complaints.complain(&address, &error),
+        }
+    }
+
+    async fn open(
+        &self,
+        mut halves: Halves,
+        address: &str,
+    ) -> Result<(connection::Connection<S>, crate::incoming::Incoming), Error> {
+        let mut name = None;
+        if let Some(tls) = &self.shared.options.tls {
+            (halves, name) = server_tls(halves, tls).await?;
+        }
+        connection::Connection::open(self.shared.clone(), halves, address, name).await
+    }
+
+    /// Says goodbye to the clients, waits until what is in flight is answered, or for the time in the options, and closes all connections.
+    pub async fn drain(&self) {
+        let Shared { stage, connections, bytes, options, .. } = &*self.shared;
+        stage.send_replace(Stage::Draining);
+        let all = u32::try_from(options.connections).unwrap_or(u32::MAX);
+        let end = async {
+            let _connections = connections.acquire_many(all).await;
+            // One-way messages hold nothing but their bytes.
+            let _bytes = bytes.acquire_many(permits(options.bytes)).await;
+        };
+        let ended = timeout(options.drain, end).await.is_ok();
+        stage.send_replace(Stage::Over);
+        if !ended {
+            let _ = timeout(ACCEPT_AGAIN * 20, connections.acquire_many(all)).await;
+        }
+    }
+
+    /// Connections that there are.
+    pub fn connections(&self) -> usize {
+        self.shared.options.connections - self.shared.connections.available_permits()
+    }
+
+    /// Bytes of requests that are in memory.
+    pub fn bytes_in_flight(&self) -> u64 {
+        let all = permits(self.shared.options.bytes) as usize;
+        (all - self.shared.bytes.available_permits()) as u64 * UNIT
+    }
+}
+
+/// Serves TCP connections until `shutdown`, and what was in flight then.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub async fn serve<S: Service>(
+    listener: TcpListener,
+    service: Arc<S>,
+    options: ServerOptions,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    listener.local_addr()?;
+    Server::new(service, options).serve(listener, shutdown).await;
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! What is logged about clients that do what they must not: one line an address and minute.
+
+use crate::lock;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_secs(60);
+/// Addresses that are remembered; with more than these in a minute, nothing is logged of the others.
+const ADDRESSES: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    last: Mutex<HashMap<String, Instant>>,
+}
+
+impl Complaints {
+    /// Logs a line, unless the same host had one less than a minute ago.
+    pub fn complain(&self, address: &str, what: &dyn fmt::Display) {
+        if self.is_due(host(address), Instant::now()) {
+            tracing::warn!(peer = address, "{what}");
+        }
+    }
+
+    fn is_due(&self, host: &str, now: Instant) -> bool {
+        let mut last = lock(&self.last);
+        if last.get(host).is_some_and(|then| now.duration_since(*then) < PAUSE) {
+            return false;
+        }
+        if last.len() >= ADDRESSES {
+            last.retain(|_, then| now.duration_since(*then) < PAUSE);
+            if last.len() >= ADDRESSES {
+                return false;
+            }
+        }
+        last.insert(host.to_owned(), now);
+        true
+    }
+}
+
+/// Without the port, which is another one for every connection.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_an_address_and_minute() {
+        let (complaints, now) = (Complaints::default(), Instant::now());
+        assert!(complaints.is_due(host("10.0.0.1:5"), now));
+        assert!(!complaints.is_due(host("10.0.0.1:6"), now));
+        assert!(complaints.is_due(host("10.0.0.2:6"), now));
+        assert!(complaints.is_due(host("10.0.0.1:7"), now + PAUSE));
+        for number in 0..2 * ADDRESSES {
+            complaints.is_due(&number.to_string(), now + PAUSE);
+        }
+        assert!(lock(&complaints.last).len() <= ADDRESSES);
+    }
+}

@@ -1,0 +1,300 @@
+//! A connection of a client: its requests are read as long as they fit into the limits, and each is answered in a task of its own.
+
+use super::request::{ItemSender, Reply, Request};
+use super::{Peer, Service, Shared, Stage, permits};
+use crate::error::Error;
+use crate::frame::{Header, Kind};
+use crate::handshake::read_hello;
+use crate::hello::{Hello, TEXT_BYTES};
+use crate::incoming::{Heard, Incoming};
+use crate::lock;
+use crate::outgoing::Outgoing;
+use crate::stream::Halves;
+use crate::{STATUS_PANICKED, STATUS_TOO_LONG};
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// A client that is held back hears so as often, so that it does not take the server for dead.
+const STILL_HERE: Duration = Duration::from_secs(2);
+/// More items than this ahead are not believed.
+const MOST_CREDITS: usize = 1 << 24;
+
+pub(super) struct Connection<S: Service> {
+    shared: Arc<Shared<S>>,
+    peer: Arc<Peer>,
+    heard: Arc<Heard>,
+    requests: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    running: Arc<Mutex<HashMap<u64, Running>>>,
+}
+
+/// A request that is being answered. Dropping this cancels it.
+struct Running {
+    _cancel: oneshot::Sender<()>,
+    credits: Option<Arc<Semaphore>>,
+}
+
+/// The room that a request takes until it is answered.
+type Room = [OwnedSemaphorePermit; 3];
+
+impl<S: Service> Connection<S> {
+    /// Exchanges the first messages.
+    pub async fn open(
+        shared: Arc<Shared<S>>,
+        halves: Halves,
+        address: &str,
+        name: Option<String>,
+    ) -> Result<(Self, Incoming), Error> {
+        let heard = Arc::new(Heard::new());
+        let mut incoming = Incoming::new(halves.read, heard.clone());
+        let outgoing = Arc::new(Outgoing::new(halves.write));
+        let theirs = read_hello(&mut incoming).await?;
+        let options = &shared.options;
+        let mut ours = Hello {
+            versions: (*options.versions.start(), *options.versions.end()),
+            features: options.features,
+            role: options.role,
+            refused: false,
+            limits: options.limits,
+            client: 0,
+            text: Vec::new(),
+        };
+        // The service may push as soon as it knows the peer, but nothing may come before the first message.
+        let mut writer = outgoing.hold().await;
+        let agreed = match ours.agree(&theirs) {
+            Ok(agreed) => agreed,
+            Err(error) => {
+                // The client finds the same from the versions in the answer.
+                let _ = writer.write_raw(&ours.encode()).await;
+                return Err(error.into());
+            }
+        };
+        let peer = Arc::new(Peer {
+            id: shared.next_peer.fetch_add(1, Ordering::Relaxed),
+            client: theirs.client,
+            address: address.to_owned(),
+            name,
+            role: theirs.role,
+            version: agreed.version,
+            features: agreed.features,
+            credentials: theirs.text.into(),
+            limits: theirs.limits,
+            outgoing: outgoing.clone(),
+        });
+        if let Err(why) = shared.service.connected(&peer) {
+            ours.refused = true;
+            ours.text = why.as_bytes()[..why.len().min(TEXT_BYTES)].to_vec();
+            let _ = writer.write_raw(&ours.encode()).await;
+            return Err(Error::Refused(why));
+        }
+        // From here on the end of the connection is told to the service, whatever happens.
+        let connection = Self {
+            heard,
+            requests: Arc::new(Semaphore::new(options.requests_per_connection)),
+            bytes: Arc::new(Semaphore::new(permits(options.bytes_per_connection) as usize)),
+            running: Arc::default(),
+            peer,
+            shared: shared.clone(),
+        };
+        writer.write_raw(&ours.encode()).await.map_err(|error| Error::from_io(&error, false))?;
+        drop(writer);
+        Ok((connection, incoming))
+    }
+
+    /// Answers requests until the connection ends.
+    pub async fn drive(self, mut incoming: Incoming) -> Result<(), Error> {
+        let outgoing = self.peer.outgoing.clone();
+        let ended = tokio::select! {
+            ended = self.read(&mut incoming) => ended,
+            error = self.watch() => Err(error),
+            error = outgoing.flush_always() => Err(error),
+            () = outgoing.closed() => Ok(()),
+            () = self.over() => Ok(()),
+        };
+        drop(self);
+        drop(incoming);
+        outgoing.finish().await;
+        ended
+    }
+
+    async fn read(&self, incoming: &mut Incoming) -> Result<(), Error> {
+        let options = &self.shared.options;
+        while let Some(header) = incoming.header(options.limits).await? {
+            match header.kind {
+                Kind::Request | Kind::Open | Kind::OneWay => {
+                    let deadline = Instant::now() + Duration::from_millis(header.deadline_ms.into());
+                    let room = self.room(header.content_bytes()).await;
+                    let content = timeout(options.frame_timeout, incoming.content(&header)).await;
+                    let (body, payload) =
+                        content.map_err(|_| Error::Protocol("a message did not end in time".into()))??;
+                    let request = Request {
+                        peer: self.peer.clone(),
+                        method: header.method,
+                        body,
+                        payload,
+                        deadline,
+                        one_way: header.kind == Kind::OneWay,
+                        items: None,
+                    };
+                    self.start(&header, request, room)?;
+                }
+                Kind::Cancel => drop(lock(&self.running).remove(&header.id)),
+                Kind::Credit => {
+                    if let Some(Running { credits: Some(credits), .. }) = lock(&self.running).get(&header.id) {
+                        let most = MOST_CREDITS.saturating_sub(credits.available_permits());
+                        credits.add_permits((header.count as usize).min(most));
+                    }
+                }
+                Kind::Ping => {
+                    if !self.peer.outgoing.queue(Header::new(Kind::Pong, header.id), &[]) {
+                        return Err(Error::Protocol("a client asks and does not listen".into()));
+                    }
+                }
+                Kind::Pong | Kind::Goodbye => {}
+                kind => return Err(Error::Protocol(format!("a client sent {kind:?}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there is room for a request. Meanwhile nothing is read, so that the client's writes stop.
+    async fn room(&self, bytes: u64) -> Room {
+        let options = &self.shared.options;
+        let of = |limit: u64| permits(bytes.min(limit)).max(1);
+        let room = async {
+            let requests = self.requests.clone().acquire_owned().await;
+            let bytes = self.bytes.clone().acquire_many_owned(of(options.bytes_per_connection)).await;
+            let all = self.shared.bytes.clone().acquire_many_owned(of(options.bytes)).await;
+            [requests, bytes, all].map(|permit| permit.expect("limits are never closed"))
+        };
+        let mut room = Box::pin(room);
+        loop {
+            tokio::select! {
+                biased;
+                room = &mut room => return room,
+                () = sleep(STILL_HERE) => {
+                    self.heard.touch();
+                    self.peer.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+                }
+            }
+        }
+    }
+
+    fn start(&self, header: &Header, mut request: Request, room: Room) -> Result<(), Error> {
+        let service = self.shared.service.clone();
+        if request.one_way {
+            tokio::spawn(async move {
+                let _ = service.call(request).await;
+                drop(room);
+            });
+            return Ok(());
+        }
+        let (sender, cancelled) = oneshot::channel();
+        let credits =
+            (header.kind == Kind::Open).then(|| Arc::new(Semaphore::new((header.count as usize).min(MOST_CREDITS))));
+        request.items = credits.clone().map(|credits| ItemSender { peer: self.peer.clone(), id: header.id, credits });
+        if lock(&self.running).insert(header.id, Running { _cancel: sender, credits }).is_some() {
+            return Err(Error::Protocol("a client uses an id twice".into()));
+        }
+        let kind = if header.kind == Kind::Open { Kind::End } else { Kind::Response };
+        let mut answer =
+            Answer { peer: self.peer.clone(), running: self.running.clone(), kind, id: header.id, owed: true };
+        tokio::spawn(async move {
+            let deadline = request.deadline;
+            let reply = tokio::select! {
+                biased;
+                reply = service.call(request) => Some(reply),
+                _ = cancelled => None,
+                () = sleep_until(deadline) => None,
+            };
+            match reply {
+                Some(reply) => answer.give(reply).await,
+                None => answer.forgive(),
+            }
+            drop(room);
+        });
+        Ok(())
+    }
+
+    /// Asks a silent client whether it is still there, and gives up on it in the end. Says goodbye when the server is to stop.
+    async fn watch(&self) -> Error {
+        let options = &self.shared.options;
+        let tick = options.ping_after.min(options.dead_after) / 2;
+        let mut stage = self.shared.stage.subscribe();
+        let mut said_goodbye = false;
+        loop {
+            tokio::select! {
+                () = sleep(tick) => {}
+                _ = stage.wait_for(|stage| *stage != Stage::Serving), if !said_goodbye => {
+                    said_goodbye = true;
+                    self.peer.outgoing.queue(Header::new(Kind::Goodbye, 0), &[]);
+                }
+            }
+            let silence = self.heard.silence();
+            if silence >= options.dead_after {
+                return Error::lost(format!("nothing came from the client for {silence:.1?}"), true);
+            }
+            if silence >= options.ping_after {
+                self.peer.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+            }
+        }
+    }
+
+    async fn over(&self) {
+        let _ = self.shared.stage.subscribe().wait_for(|stage| *stage == Stage::Over).await;
+    }
+}
+
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.peer.outgoing.close();
+        lock(&self.running).clear();
+        self.shared.service.disconnected(&self.peer);
+    }
+}
+
+/// The answer that is owed to a request, also when the service panics.
+struct Answer {
+    peer: Arc<Peer>,
+    running: Arc<Mutex<HashMap<u64, Running>>>,
+    kind: Kind,
+    id: u64,
+    owed: bool,
+}
+
+impl Answer {
+    /// Nobody waits for it any more.
+    fn forgive(&mut self) {
+        self.owed = false;
+    }
+
+    async fn give(&mut self, reply: Reply) {
+        self.owed = false;
+        lock(&self.running).remove(&self.id);
+        let Reply { mut status, mut body, mut payload } = reply;
+        let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let lengths = (length(body.len()), length(payload.iter().map(|part| part.len()).sum()));
+        if let Err(error) = self.peer.limits.check(lengths.0, lengths.1) {
+            (status, body, payload) = (STATUS_TOO_LONG, error.to_string().into_bytes(), Vec::new());
+        }
+        let parts: Vec<_> = payload.iter().map(|part| IoSlice::new(part)).collect();
+        let header = Header { status, ..Header::new(self.kind, self.id) }.with_content(&body, &parts);
+        // Whom it does not reach is gone, and nobody else waits for it.
+        let _ = self.peer.outgoing.write(header, &body, &parts).await;
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if self.owed {
+            let header = Header { status: STATUS_PANICKED, ..Header::new(self.kind, self.id) };
+            self.peer.outgoing.queue(header, b"the server failed in this request");
+        }
+        lock(&self.running).remove(&self.id);
+    }
+}

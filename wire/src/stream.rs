@@ -1,0 +1,107 @@
+//! Where bytes come from and go to: TCP, Unix sockets, TLS over either, memory, a simulated network.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::{fmt, io};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+pub(crate) type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// A stream in two halves that do not wait for each other.
+pub struct Halves {
+    pub(crate) read: ReadHalf,
+    pub(crate) write: WriteHalf,
+}
+
+impl Halves {
+    /// The halves of any stream. Those of TCP and Unix sockets are made by `from`, which needs no lock between them.
+    pub fn split(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        let (read, write) = tokio::io::split(stream);
+        Self { read: Box::new(read), write: Box::new(write) }
+    }
+}
+
+impl From<TcpStream> for Halves {
+    fn from(stream: TcpStream) -> Self {
+        // Frames are written whole, so nothing is gained by waiting for more.
+        let _ = stream.set_nodelay(true);
+        let (read, write) = stream.into_split();
+        Self { read: Box::new(read), write: Box::new(write) }
+    }
+}
+
+impl From<UnixStream> for Halves {
+    fn from(stream: UnixStream) -> Self {
+        let (read, write) = stream.into_split();
+        Self { read: Box::new(read), write: Box::new(write) }
+    }
+}
+
+impl fmt::Debug for Halves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Halves")
+    }
+}
+
+/// Where a server is: `host:port`, or `unix:` and a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address(String);
+
+impl Address {
+    /// The host's name or number without the port, as its certificate must have it.
+    pub fn host(&self) -> &str {
+        let host = self.0.rsplit_once(':').map_or(self.0.as_str(), |(host, _)| host);
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
+    /// The whole text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: ToString> From<T> for Address {
+    fn from(text: T) -> Self {
+        Self(text.to_string())
+    }
+}
+
+/// A connection that is being made.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Halves>> + Send + 'a>>;
+
+/// How connections are made; TLS is laid over it by the client.
+pub trait Connect: Send + Sync + 'static {
+    /// Makes one. It may take long; the caller gives up by dropping it.
+    fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a>;
+}
+
+/// Connections over TCP, and over Unix sockets where the address begins with `unix:`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpConnect;
+
+impl Connect for TcpConnect {
+    fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a> {
+        Box::pin(async move {
+            match address.as_str().strip_prefix("unix:") {
+                Some(path) => Ok(UnixStream::connect(path).await?.into()),
+                None => Ok(TcpStream::connect(address.as_str()).await?.into()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        for (text, host) in
+            [("store1:7000", "store1"), ("[::1]:7000", "::1"), ("10.0.0.1:7", "10.0.0.1"), ("name", "name")]
+        {
+            assert_eq!(Address::from(text).host(), host);
+        }
+    }
+}

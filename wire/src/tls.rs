@@ -1,0 +1,127 @@
+//! TLS 1.3 with certificates on both sides, all of one cluster's authority. Who has none of it is refused in the handshake.
+
+use crate::error::Error;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// What a server needs for TLS.
+#[derive(Clone)]
+pub struct ServerTls(pub(crate) TlsAcceptor);
+
+/// What a client needs for TLS.
+#[derive(Clone)]
+pub struct ClientTls {
+    pub(crate) connector: TlsConnector,
+    /// The name that the server's certificate must have, where it is not the host of the address.
+    pub(crate) server_name: Option<String>,
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerTls")
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientTls")
+    }
+}
+
+/// The files' contents.
+struct Identity {
+    roots: RootCertStore,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl ServerTls {
+    /// From PEM files: the authority, the own certificate and its key. Clients must have a certificate of the same authority.
+    ///
+    /// # Errors
+    /// `Refused`, with the file, when one cannot be read or used, or when others can read the key.
+    pub fn from_files(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let identity = Identity::read(authority, certificate, key)?;
+        let provider = Arc::new(ring::default_provider());
+        let refuse = |error: &dyn fmt::Display| Error::Refused(format!("{}: {error}", certificate.display()));
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(identity.roots), provider.clone())
+            .build()
+            .map_err(|error| refuse(&error))?;
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| refuse(&error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(identity.chain, identity.key)
+            .map_err(|error| refuse(&error))?;
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+impl ClientTls {
+    /// From PEM files: the authority, the own certificate and its key. Servers must have a certificate of the same authority.
+    ///
+    /// # Errors
+    /// `Refused`, with the file, when one cannot be read or used, or when others can read the key.
+    pub fn from_files(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let identity = Identity::read(authority, certificate, key)?;
+        let refuse = |error: rustls::Error| Error::Refused(format!("{}: {error}", certificate.display()));
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(refuse)?
+            .with_root_certificates(identity.roots)
+            .with_client_auth_cert(identity.chain, identity.key)
+            .map_err(refuse)?;
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name: None })
+    }
+
+    /// The same, where servers must have this name in their certificate instead of the host in their address.
+    #[must_use]
+    pub fn with_server_name(mut self, name: &str) -> Self {
+        self.server_name = Some(name.to_owned());
+        self
+    }
+
+    pub(crate) fn name(&self, host: &str) -> Result<ServerName<'static>, Error> {
+        let name = self.server_name.as_deref().unwrap_or(host);
+        ServerName::try_from(name.to_owned()).map_err(|_| Error::Refused(format!("{name} cannot be in a certificate")))
+    }
+}
+
+impl Identity {
+    fn read(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let refuse = |path: &Path, error: &dyn fmt::Display| Error::Refused(format!("{}: {error}", path.display()));
+        let mode = fs::metadata(key).map_err(|error| refuse(key, &error))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(refuse(key, &format!("others can use this key (mode {:o}); chmod 600 it", mode & 0o777)));
+        }
+        let read = |path: &Path| -> Result<Vec<CertificateDer<'static>>, Error> {
+            let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+                .map_err(|error| refuse(path, &error))?
+                .collect::<Result<_, _>>()
+                .map_err(|error| refuse(path, &error))?;
+            if certificates.is_empty() { Err(refuse(path, &"there is no certificate in it")) } else { Ok(certificates) }
+        };
+        let mut roots = RootCertStore::empty();
+        for root in read(authority)? {
+            roots.add(root).map_err(|error| refuse(authority, &error))?;
+        }
+        let chain = read(certificate)?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| refuse(key, &error))?;
+        Ok(Self { roots, chain, key })
+    }
+}
+
+/// The first name in the certificate of the other side.
+pub(crate) fn peer_name(certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
+    let certificate = webpki::EndEntityCert::try_from(certificates?.first()?).ok()?;
+    certificate.valid_dns_names().next().map(str::to_owned)
+}

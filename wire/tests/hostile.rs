@@ -1,0 +1,201 @@
+//! What outsiders and broken networks send: refused, and the service goes on. What does not fit waits, and memory does not grow.
+
+mod harness;
+
+use harness::{DEADLINE, METHODS, client, parts, raw, rest, serve, until};
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use wire::frame::{HEADER_BYTES, Header, Kind, Limits};
+use wire::hello::{HELLO_BYTES, Hello};
+use wire::{Address, ClientOptions, Error, ServerOptions};
+
+fn request(body: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut header = Header::new(Kind::Request, 1).with_content(body, &[IoSlice::new(payload)]);
+    header.deadline_ms = 10_000;
+    [&header.encode(), body, payload].concat()
+}
+
+/// Whether the service still answers.
+async fn assert_well(address: &Address) {
+    let client = client(address, ClientOptions::default());
+    assert_eq!(client.call(METHODS.echo, b"well", &[], DEADLINE).await.unwrap().body, "well");
+}
+
+#[tokio::test]
+async fn garbage_instead_of_a_hello() {
+    let (address, service, server) = serve(ServerOptions::default()).await;
+    let (http, tls) = (b"GET / HTTP/1.1\r\n\r\n".as_slice(), [0x16, 3, 1, 2, 0, 1].as_slice());
+    for garbage in [http, tls, &[0xFF; 10_000], &[0; 48], b"WEFH but nothing else that makes any sense to anybody"] {
+        let mut stream = TcpStream::connect(address.as_str()).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        assert!(rest(&mut stream).await.is_empty());
+    }
+    assert!(service.peers.lock().unwrap().is_empty());
+    until(|| server.connections() == 0).await;
+    assert_well(&address).await;
+}
+
+#[tokio::test]
+async fn garbage_after_the_hello_and_a_frame_of_4_gib() {
+    let (address, service, _server) = serve(ServerOptions::default()).await;
+    let mut huge = Header::new(Kind::Request, 1);
+    (huge.body_bytes, huge.payload_bytes) = (u32::MAX, u32::MAX);
+    let wrong = [Kind::Response, Kind::Item, Kind::End].map(|kind| Header::new(kind, 1).encode().to_vec());
+    let twice = [request(b"a", &[]), request(b"a", &[])].map(|mut frame| {
+        frame[6] = 1;
+        let checksum = wire::frame::crc32c(&frame[..44]);
+        frame[44..48].copy_from_slice(&checksum.to_le_bytes());
+        frame
+    });
+    for garbage in
+        [b"nonsense".to_vec(), vec![0; 5000], huge.encode().to_vec(), twice.concat()].into_iter().chain(wrong)
+    {
+        let mut stream = raw(&address).await;
+        stream.write_all(&garbage).await.unwrap();
+        rest(&mut stream).await;
+    }
+    until(|| service.left.load(Ordering::SeqCst) == 7).await;
+    assert_well(&address).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flipped_bit_anywhere_in_a_request_is_never_served() {
+    let (address, service, _server) = serve(ServerOptions::default()).await;
+    let frame = request(b"body", b"some payload");
+    let mut stream = raw(&address).await;
+    stream.write_all(&frame).await.unwrap();
+    let mut answer = vec![0; frame.len()];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer[HEADER_BYTES..], frame[HEADER_BYTES..]);
+    for bit in 0..frame.len() * 8 {
+        let mut flipped = frame.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let mut stream = raw(&address).await;
+        stream.write_all(&flipped).await.unwrap();
+        assert!(rest(&mut stream).await.is_empty(), "bit {bit}");
+    }
+    assert_eq!(service.called.load(Ordering::SeqCst), 1);
+}
+
+/// A server that answers the first request with these bytes instead of its own.
+async fn liar(change: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().into();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut theirs = [0; HELLO_BYTES];
+        stream.read_exact(&mut theirs).await.unwrap();
+        stream.write_all(&Hello::decode(&theirs).unwrap().encode()).await.unwrap();
+        let mut head = [0; HEADER_BYTES];
+        stream.read_exact(&mut head).await.unwrap();
+        let request = Header::decode(&head, Limits::default()).unwrap();
+        let answer = Header::new(Kind::Response, request.id).with_content(b"body", &parts(&[b"payload"]));
+        let bytes = change([&answer.encode(), b"body".as_slice(), b"payload"].concat());
+        stream.write_all(&bytes).await.unwrap();
+        stream.shutdown().await.unwrap();
+        rest(&mut stream).await;
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_flipped_bit_anywhere_in_an_answer_is_an_error() {
+    let call = async |address: Address| client(&address, ClientOptions::default()).call(0, &[], &[], DEADLINE).await;
+    assert_eq!(call(liar(|bytes| bytes).await).await.unwrap().payload[..], b"payload"[..]);
+    for bit in 0..(HEADER_BYTES + 11) * 8 {
+        let address = liar(move |mut bytes| {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            bytes
+        });
+        let error = call(address.await).await.unwrap_err();
+        assert!(matches!(error, Error::Protocol(_)), "bit {bit}: {error}");
+    }
+    for length in [0, 1, 47, 48, 50, 58] {
+        let error = call(liar(move |bytes| bytes[..length].to_vec()).await).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { sent: true, .. }), "{length}: {error}");
+    }
+    // An answer to nothing is ignored, one of another kind is not.
+    let other = |kind, id| move |bytes: Vec<u8>| [Header::new(kind, id).encode().to_vec(), bytes].concat();
+    call(liar(other(Kind::Response, 77)).await).await.unwrap();
+    call(liar(other(Kind::Item, 77)).await).await.unwrap();
+    assert!(matches!(call(liar(other(Kind::End, 1)).await).await, Err(Error::Protocol(_))));
+    assert!(matches!(call(liar(other(Kind::Open, 1)).await).await, Err(Error::Protocol(_))));
+}
+
+#[tokio::test]
+async fn slow_handshakes_and_slow_frames_are_given_up() {
+    let timeout = Duration::from_millis(200);
+    let (address, _, server) =
+        serve(ServerOptions { handshake_timeout: timeout, frame_timeout: timeout, ..Default::default() }).await;
+    let hello = harness::hello((1, 1)).encode();
+    for bytes in [&[], &hello[..10]] {
+        let mut stream = TcpStream::connect(address.as_str()).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let begun = Instant::now();
+        rest(&mut stream).await;
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+    let mut stream = raw(&address).await;
+    stream.write_all(&request(&[], &[0; 10_000])[..5000]).await.unwrap();
+    until(|| server.bytes_in_flight() > 0).await;
+    rest(&mut stream).await;
+    until(|| server.connections() == 0 && server.bytes_in_flight() == 0).await;
+}
+
+#[tokio::test]
+async fn the_limit_of_connections() {
+    let (address, _, server) = serve(ServerOptions { connections: 3, ..Default::default() }).await;
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        streams.push(raw(&address).await);
+    }
+    let mut one_more = TcpStream::connect(address.as_str()).await.unwrap();
+    assert!(rest(&mut one_more).await.is_empty());
+    streams.pop();
+    until(|| server.connections() == 2).await;
+    assert_well(&address).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_hold_clients_back_and_nothing_grows() {
+    let options = ServerOptions { bytes: 4 << 20, requests_per_connection: 8, ..Default::default() };
+    let (address, service, server) = serve(options).await;
+    let payload = bytes::Bytes::from(vec![5; 1 << 20]);
+    let calls: Vec<_> = (0..30)
+        .map(|number| {
+            let (client, payload) = (client(&address, ClientOptions::default()), payload.clone());
+            tokio::spawn(async move {
+                let size = if number % 3 == 0 { payload.len() } else { 100 };
+                client.call(METHODS.wait, &[], &parts(&[&payload[..size]]), DEADLINE).await
+            })
+        })
+        .collect();
+    until(|| server.bytes_in_flight() > 3 << 20).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(server.bytes_in_flight() <= 4 << 20);
+    assert!(service.waiting.load(Ordering::SeqCst) < 30);
+    service.go.add_permits(30);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    until(|| server.bytes_in_flight() == 0).await;
+    // More requests than a connection may have wait in it.
+    let one = client(&address, ClientOptions { channels: 1, ..Default::default() });
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let one = one.clone();
+            tokio::spawn(async move { one.call(METHODS.wait, &[], &[], DEADLINE).await })
+        })
+        .collect();
+    until(|| service.waiting.load(Ordering::SeqCst) == 8).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(service.waiting.load(Ordering::SeqCst), 8);
+    service.go.add_permits(20);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+}
