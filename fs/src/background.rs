@@ -3,9 +3,10 @@
 use crate::buffer::Taken;
 use crate::commit::Packer;
 use crate::file::File;
+use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,33 +49,35 @@ impl Background {
         if fs.client.is_none() {
             let weak = Arc::downgrade(fs);
             threads.push(std::thread::spawn(move || crate::collect::collect(&weak)));
+            if !fs.volume.read_only {
+                let weak = Arc::downgrade(fs);
+                threads.push(std::thread::spawn(move || crate::strays::watch(&weak)));
+            }
         }
-        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(jobs);
-        *self.hurry.lock().unwrap_or_else(PoisonError::into_inner) = Some(hurry);
-        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+        *lock(&self.jobs) = Some(jobs);
+        *lock(&self.hurry) = Some(hurry);
+        *lock(&self.threads) = threads;
     }
 
     /// Has data put into a stripe soon. Waits while too much is queued.
-    pub fn store(&self, file: Arc<File>, taken: Vec<Taken>) {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(jobs) = jobs {
-            // The threads live as long as the sender.
-            let _ = jobs.send((file, taken));
-        }
+    /// Gives it back when the threads have ended.
+    pub fn store(&self, file: Arc<File>, taken: Vec<Taken>) -> std::result::Result<(), Vec<Taken>> {
+        let Some(jobs) = lock(&self.jobs).clone() else { return Err(taken) };
+        jobs.send((file, taken)).map_err(|refused| refused.0.1)
     }
 
     /// Has everything dirty written soon.
     pub fn hurry(&self) {
-        if let Some(hurry) = &*self.hurry.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(hurry) = &*lock(&self.hurry) {
             let _ = hurry.try_send(());
         }
     }
 
     /// Ends the threads, when they have done what was queued.
     pub fn stop(&self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.hurry.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        lock(&self.jobs).take();
+        lock(&self.hurry).take();
+        let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             // The last holder of a file system may be one of its own threads.
             if thread.thread().id() != std::thread::current().id() {
@@ -86,7 +89,7 @@ impl Background {
 
 fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
     loop {
-        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = lock(queue).recv();
         let Ok((file, taken)) = job else { return };
         let Some(fs) = fs.upgrade() else {
             // It is being dropped, and commits what is dirty then.
@@ -94,10 +97,10 @@ fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
             file.arrived();
             continue;
         };
+        let file = fs.table.hold(file);
         if let Err(error) = fs.store_pieces(&file, taken) {
             file.state().failed = Some(error.to_string());
         }
-        fs.table.leave(file);
     }
 }
 
@@ -135,9 +138,9 @@ impl FileSystem {
             return;
         }
         if hurry || self.memory.is_half_full() {
-            let files = self.table.all();
+            let held = self.table.all();
+            let files: Vec<Arc<File>> = held.iter().map(|file| Arc::clone(file)).collect();
             let done = self.flush(&files);
-            files.into_iter().for_each(|file| self.table.leave(file));
             self.memory.note(&done);
             self.warn(done);
         }

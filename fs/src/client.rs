@@ -1,6 +1,8 @@
 //! A volume whose metadata a server has: data goes straight to the targets, what names it goes to the server.
 
+use crate::history::History;
 use crate::label::{Label, Member, Role};
+use crate::mutex::lock;
 use crate::sets::Leased;
 use crate::store::{Options, Store};
 use crate::{Error, FileSystem, OpenOptions, Result, open};
@@ -8,7 +10,7 @@ use meta::Kind;
 use meta::port::{Port, Session, Welcome};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
@@ -44,10 +46,6 @@ pub(crate) struct Client {
     taking_up: Mutex<()>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl FileSystem {
     /// Opens a volume whose metadata a server has. `name` is what the server calls this client.
     ///
@@ -64,8 +62,14 @@ impl FileSystem {
             durability: label.durability,
         };
         let sets = Arc::new(Leased::new(session.clone()));
-        let store =
-            Store::new(Arc::new(Targets::new()), port.clone(), sets.clone(), store_options, welcome.first_stripe);
+        let store = Store::new(
+            Arc::new(Targets::new()),
+            port.clone(),
+            sets.clone(),
+            store_options,
+            History::default(),
+            welcome.first_stripe,
+        );
         let client = Client {
             session,
             number: welcome.session,
@@ -153,11 +157,7 @@ impl FileSystem {
     }
 
     fn is_clean(&self, ino: u64) -> bool {
-        self.table.find(ino).is_none_or(|file| {
-            let clean = file.state().buffer.is_clean();
-            self.table.leave(file);
-            clean
-        })
+        self.table.find(ino).is_none_or(|file| file.state().buffer.is_clean())
     }
 
     /// Others want to see what was written to these files: commits it. Without a file: there are others from now on.
@@ -170,8 +170,7 @@ impl FileSystem {
         }
         for &ino in inos {
             if let Some(file) = self.table.find(ino) {
-                let done = self.commit(std::slice::from_ref(&file), false);
-                self.table.leave(file);
+                let done = self.commit(std::slice::from_ref(&*file), false);
                 if let Err(error) = done {
                     self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
                 }
@@ -231,8 +230,6 @@ impl FileSystem {
             let own = state.buffer.size.filter(|_| !state.buffer.is_clean()).unwrap_or(0);
             state.buffer.size = Some(attributes.size.max(own));
         }
-        drop(state);
-        self.table.leave(file);
         Ok(())
     }
 

@@ -2,13 +2,17 @@
 //! dropped, and data that waits in the metadata is moved into stripes.
 
 use crate::manifest::{self, Piece};
+use crate::mutex::lock;
 use crate::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{DeadStripe, Seq};
 use plan::{Extent, Place, Span};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::io;
+use std::ops::Range;
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
+use volume::SetLayout;
 use volume::target::TargetFile;
 
 /// A stripe is left alone for so long after nothing refers to it any more: somebody may be reading it.
@@ -30,10 +34,6 @@ pub(crate) struct Collector {
 /// Files with data in the metadata that belongs in stripes.
 #[derive(Debug, Default)]
 pub(crate) struct Inline(Mutex<BTreeMap<u64, (Instant, u64)>>);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Collector {
     /// Stripes that lost their last reference in a transaction.
@@ -92,10 +92,19 @@ pub(crate) fn collect(fs: &Weak<FileSystem>) {
 impl FileSystem {
     /// Gives back what is due, or all.
     pub(crate) fn collect(&self, all: bool) -> Result<()> {
-        let orphans = std::mem::take(&mut *lock(&self.collector.orphans));
-        for ino in orphans {
-            let (dead, seq) = self.engine()?.meta.drop_orphan(ino)?;
-            self.collector.add(dead, seq);
+        let mut orphans = std::mem::take(&mut *lock(&self.collector.orphans));
+        while let Some(ino) = orphans.pop() {
+            let file = self.table.enter(ino);
+            // Its extents are dropped in several transactions: nobody may move any between them.
+            let _one_at_a_time = file.content();
+            match self.engine()?.meta.drop_orphan(ino) {
+                Ok((dead, seq)) => self.collector.add(dead, seq),
+                Err(error) => {
+                    orphans.push(ino);
+                    lock(&self.collector.orphans).append(&mut orphans);
+                    return Err(error.into());
+                }
+            }
         }
         // What was written to a set and given up before its commit is in no transaction: it is looked at when it is full.
         let mut busy = std::mem::take(&mut *lock(&self.collector.busy));
@@ -145,22 +154,52 @@ impl FileSystem {
         if self.delete_if_empty(set)? {
             return Ok(());
         }
+        self.punch(&layout, &mut dead);
+        Ok(())
+    }
+
+    /// Gives back stripes that were written and then named by no transaction. The caller has pins on their sets.
+    pub(crate) fn give_back_unnamed(&self, extents: &[Extent]) -> Result<()> {
+        let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
+        for extent in extents {
+            if let Place::Stripe(Span { set, record, block, .. }) = extent.place {
+                sets.entry(set).or_default().push(DeadStripe { set, record, block });
+            }
+        }
+        for (set, mut stripes) in sets {
+            stripes.dedup();
+            self.punch(&*self.store.layout(set)?, &mut stripes);
+        }
+        Ok(())
+    }
+
+    /// Punches stripes out of the chunks of a set. A chunk that cannot be punched keeps its room until it is repaired or deleted.
+    fn punch(&self, layout: &SetLayout, dead: &mut [DeadStripe]) {
         dead.sort_unstable();
-        let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
-        for stripe in dead {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for stripe in dead.iter() {
             let range = volume::record_range(stripe.record, stripe.block);
             match ranges.last_mut() {
                 Some(last) if last.end == range.start => last.end = range.end,
                 _ => ranges.push(range),
             }
         }
-        for (position, place) in layout.places.iter().enumerate() {
-            let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
+        self.punch_ranges(layout, ranges);
+    }
+
+    /// Punches ranges out of the chunks of a set that are on targets that answer.
+    pub(crate) fn punch_ranges(&self, layout: &SetLayout, ranges: Vec<Range<u64>>) {
+        let (targets, set) = (&self.store.targets, layout.set);
+        let places = layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
+        let answering = places.filter(|(_, id)| targets.get(*id).is_some() && targets.error(*id).is_none());
+        targets.each(answering, move |position, target| {
             let file = TargetFile::Chunk { set, position: position as u16 };
-            // A chunk that cannot be punched keeps its room until it is repaired or deleted.
-            let _ = ranges.iter().try_for_each(|range| target.punch(file, range.clone()));
-        }
-        Ok(())
+            match ranges.iter().try_for_each(|range| target.punch(file, range.clone())) {
+                // That a chunk is not there says nothing of its target.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+                done => done,
+            }
+        });
     }
 
     /// Deletes a sealed chunk set that has no stripes. Returns whether it did.
@@ -180,17 +219,18 @@ impl FileSystem {
             lock(&self.collector.busy).insert(set);
             return Ok(false);
         }
+        let Some(_claim) = self.store.claims.try_take(set) else {
+            lock(&self.collector.busy).insert(set);
+            return Ok(false);
+        };
         let (forgotten, seq) = self.engine()?.meta.forget_set(set)?;
         if !forgotten {
             return Ok(false);
         }
         self.meta.sync(seq)?;
         self.store.forget_layout(set);
-        for (position, place) in layout.places.iter().enumerate() {
-            if let Some(target) = place.and_then(|id| self.store.targets.get(id)) {
-                let _ = target.remove(TargetFile::Chunk { set, position: position as u16 });
-            }
-        }
+        let places = layout.places.iter().enumerate();
+        self.remove_chunks(set, places.filter_map(|(position, id)| Some((position, (*id)?))));
         Ok(true)
     }
 

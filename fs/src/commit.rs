@@ -196,7 +196,7 @@ impl FileSystem {
             place: Place::Bytes(piece.bytes.clone()),
         };
         let ranges = taken.iter().map(extent).map(|extent| (extent.range(), vec![extent])).collect();
-        let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified.take() };
+        let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified };
         Some(Part { file: file.clone(), edit, taken })
     }
 
@@ -216,7 +216,7 @@ impl FileSystem {
             }
             stored_any |= !stored.is_empty();
             let ranges = stored.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
-            let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified.take() };
+            let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified };
             parts.push(Part { file: file.clone(), edit, taken: Vec::new() });
         }
         if stored_any { self.store.sync() } else { Ok(()) }
@@ -230,13 +230,16 @@ impl FileSystem {
             let extents: Vec<Extent> = edit.ranges.iter().flat_map(|(_, new)| new.clone()).collect();
             let bytes: u64 = taken.iter().map(|piece| piece.bytes.len() as u64).sum();
             self.change_buffer(&mut state, |buffer| buffer.inlined(taken, &extents));
+            // Not before: until now nobody else knew of it. A later write has another time.
+            if state.buffer.modified == edit.modified {
+                state.buffer.modified = None;
+            }
             if bytes > 0 {
                 self.inline.add(file.ino, bytes);
             }
             drop(state);
             file.arrived();
         } else {
-            state.buffer.modified = state.buffer.modified.or(edit.modified);
             drop(state);
             taken.iter().for_each(|piece| self.landed(file, piece, None));
         }

@@ -4,11 +4,12 @@
 //! would be ever more.
 
 use crate::manifest;
+use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
 use plan::{Extent, Place};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// A sealed set of which less than this share is referred to, in percent, is worth writing anew.
 const SPARSE: u64 = 40;
@@ -18,10 +19,6 @@ const SPARSE: u64 = 40;
 pub(crate) struct Compactor {
     suspects: Mutex<BTreeSet<u64>>,
     stuck: Mutex<BTreeSet<u64>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Compactor {
@@ -96,23 +93,61 @@ impl FileSystem {
     /// Writes some of the extents of a file into new stripes.
     pub(crate) fn restripe(&self, ino: u64, which: impl Fn(&Extent) -> bool) -> Result<()> {
         let file = self.table.enter(ino);
-        let result = (|| {
-            let _one_at_a_time = file.content();
-            let size = self.sized(&file)?.buffer.size.unwrap_or(0);
-            let mut extents = self.meta.extents(ino, 0..size)?;
-            extents.retain(which);
-            let (moved, _pins) = self.store_extents(ino, &extents)?;
-            if moved.is_empty() {
-                return Ok(());
-            }
-            self.store.sync()?;
-            let ranges = moved.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
-            let edit = ContentEdit { ranges, resize: Resize::Keep, modified: None };
-            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
-            self.collector.add(dead, seq);
-            Ok(())
-        })();
-        self.table.leave(file);
-        result
+        let _one_at_a_time = file.content();
+        let size = self.sized(&file)?.buffer.size.unwrap_or(0);
+        let mut extents = self.meta.extents(ino, 0..size)?;
+        extents.retain(which);
+        let (moved, _pins) = self.store_extents(ino, &extents)?;
+        if moved.is_empty() {
+            return Ok(());
+        }
+        self.store.sync()?;
+        let ranges = moved.iter().map(|extent| (extent.range(), vec![extent.clone()])).collect();
+        let edit = ContentEdit { ranges, resize: Resize::Keep, modified: None };
+        match self.meta.change_content(ino, &edit) {
+            Ok((_, dead, seq)) => self.collector.add(dead, seq),
+            Err(meta::Error::NotFound) => self.give_back_unnamed(&moved)?,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ROOT;
+    use crate::testing::{Lab, make};
+
+    /// A file that is dropped in several transactions is not moved between them: nothing would be counted right after that.
+    #[test]
+    fn what_is_dropped_is_not_moved() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        for round in 0..25 {
+            let name = format!("f{round}");
+            let ino = make(&fs, &name);
+            // More extents than one transaction drops.
+            (0..9000).for_each(|n| fs.write(ino, n * 10, &[round; 3]).unwrap());
+            fs.sync(ino).unwrap();
+            std::thread::scope(|scope| {
+                let moving = scope.spawn(|| {
+                    for _ in 0..3 {
+                        let _ = fs.restripe(ino, |_| true);
+                    }
+                });
+                fs.unlink(ROOT, name.as_bytes()).unwrap();
+                while fs.meta.attributes(ino).is_ok() {
+                    fs.collect(true).unwrap();
+                }
+                moving.join().unwrap();
+            });
+            let checked = fs.check().unwrap();
+            assert!(checked.problems.is_empty(), "round {round}: {:#?}", checked.problems);
+        }
+        assert_eq!(fs.status().unwrap().bytes, 0);
+        fs.close_volume().unwrap();
+        let chunks = lab.disks.iter().flat_map(|disk| volume::target::Target::list(&**disk).unwrap());
+        let chunks = chunks.filter(|(file, _)| matches!(file, volume::target::TargetFile::Chunk { .. }));
+        assert_eq!(chunks.count(), 0);
     }
 }

@@ -1,7 +1,10 @@
 //! Files that are open or have uncommitted content.
 
 use crate::buffer::Buffer;
+use crate::mutex::lock;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Files are found by their number in one of so many tables, each with its own lock.
@@ -35,11 +38,11 @@ pub(crate) struct State {
 
 impl File {
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub fn content(&self) -> MutexGuard<'_, ()> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.content)
     }
 
     /// Says that a piece arrived.
@@ -57,39 +60,78 @@ impl File {
 
 /// All such files.
 #[derive(Debug)]
-pub(crate) struct Table([Mutex<HashMap<u64, Arc<File>>>; SHARDS]);
+pub(crate) struct Table {
+    shards: [Mutex<HashMap<u64, Arc<File>>>; SHARDS],
+    /// Files that were taken out.
+    departures: AtomicU64,
+}
+
+/// A file of the table in hand. The table forgets it when the last one lets go of it, unless it is open or has uncommitted content.
+pub(crate) struct Held<'a> {
+    table: &'a Table,
+    /// Always there but in `drop`.
+    file: Option<Arc<File>>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Arc<File>;
+
+    fn deref(&self) -> &Arc<File> {
+        self.file.as_ref().expect("it goes with this")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            self.table.leave(file);
+        }
+    }
+}
 
 impl Table {
     pub fn new() -> Self {
-        Self(std::array::from_fn(|_| Mutex::default()))
+        Self { shards: std::array::from_fn(|_| Mutex::default()), departures: AtomicU64::new(0) }
     }
 
     fn shard(&self, ino: u64) -> MutexGuard<'_, HashMap<u64, Arc<File>>> {
-        self.0[ino as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[ino as usize % SHARDS])
+    }
+
+    /// Takes a file in hand that is on its own.
+    pub fn hold(&self, file: Arc<File>) -> Held<'_> {
+        Held { table: self, file: Some(file) }
     }
 
     /// The file of a number, made if it is not there.
-    pub fn enter(&self, ino: u64) -> Arc<File> {
+    pub fn enter(&self, ino: u64) -> Held<'_> {
         let new = || Arc::new(File { ino, content: Mutex::new(()), state: Mutex::default(), arrived: Condvar::new() });
-        self.shard(ino).entry(ino).or_insert_with(new).clone()
+        let file = self.shard(ino).entry(ino).or_insert_with(new).clone();
+        self.hold(file)
     }
 
     /// The file of a number, if it is there.
-    pub fn find(&self, ino: u64) -> Option<Arc<File>> {
-        self.shard(ino).get(&ino).cloned()
+    pub fn find(&self, ino: u64) -> Option<Held<'_>> {
+        let file = self.shard(ino).get(&ino).cloned();
+        file.map(|file| self.hold(file))
     }
 
-    /// Gives up a file, and takes it out of the table when nobody else has it, it is not open and has nothing uncommitted.
-    pub fn leave(&self, file: Arc<File>) {
+    /// How many files left the table so far. What was uncommitted of them is committed.
+    pub fn departures(&self) -> u64 {
+        self.departures.load(Ordering::Relaxed)
+    }
+
+    fn leave(&self, file: Arc<File>) {
         let mut shard = self.shard(file.ino);
         // This one and the table's: nobody can get another while the shard is locked.
         let last = Arc::strong_count(&file) <= 2;
         let idle = last && {
             let state = file.state();
-            state.openers == 0 && state.failed.is_none() && (state.gone || state.buffer.is_clean())
+            state.openers == 0 && (state.gone || state.failed.is_none() && state.buffer.is_clean())
         };
         if idle {
             shard.remove(&file.ino);
+            self.departures.fetch_add(1, Ordering::Relaxed);
         }
         // Before the shard is unlocked, so that of two who leave the second one sees that it is the last.
         drop(file);
@@ -98,9 +140,9 @@ impl Table {
     /// The stripes that buffers refer to and no transaction names yet: set and record, each with the length of its blocks.
     pub fn uncommitted(&self) -> BTreeMap<(u64, u32), u32> {
         let mut found = BTreeMap::new();
-        for shard in &self.0 {
+        for shard in &self.shards {
             // Without handles of their own on the files, so that none is kept from leaving.
-            for file in shard.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            for file in lock(shard).values() {
                 found.extend(file.state().buffer.stripes().map(|span| (span.stripe(), span.block)));
             }
         }
@@ -113,13 +155,117 @@ impl Table {
         all.filter(|((of, _), _)| *of == set).map(|((_, record), block)| (record, block)).collect()
     }
 
-    /// All files.
-    pub fn all(&self) -> Vec<Arc<File>> {
-        let mut all: Vec<Arc<File>> = Vec::new();
-        for shard in &self.0 {
-            all.extend(shard.lock().unwrap_or_else(PoisonError::into_inner).values().cloned());
+    /// All files, in the order of their numbers.
+    pub fn all(&self) -> Vec<Held<'_>> {
+        let mut all: Vec<Held<'_>> = Vec::new();
+        for shard in &self.shards {
+            all.extend(lock(shard).values().cloned().map(|file| self.hold(file)));
         }
         all.sort_by_key(|file| file.ino);
         all
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Lab, make};
+    use crate::{ROOT, SetAttributes, SetTime};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    /// Whatever is done with files, the table forgets them when it is over.
+    #[test]
+    fn no_file_stays_in_the_table() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let stop = AtomicBool::new(false);
+        let work = |seed: u64| {
+            let mut dice = fastrand::Rng::with_seed(seed);
+            for round in 0..60 {
+                let name = format!("f{}", dice.u8(..12));
+                let ino = fs.lookup(ROOT, name.as_bytes()).map_or_else(
+                    |_| fs.make(ROOT, name.as_bytes(), &new()).map_or(0, |made| made.ino),
+                    |found| found.ino,
+                );
+                let open = fs.open(ino, true).is_ok();
+                let _ = fs.write(ino, dice.u64(..100_000), &vec![seed as u8; dice.usize(1..60_000)]);
+                let _ = match dice.u8(..6) {
+                    0 => fs.sync(ino),
+                    1 => fs.unlink(ROOT, name.as_bytes()),
+                    2 => fs.copy_range((ino, 0), (make(&fs, &format!("c{seed}-{round}")), 0), 5000).map(drop),
+                    3 => fs.rename((ROOT, name.as_bytes()), (ROOT, b"f1"), crate::RenameMode::Replace),
+                    4 => fs
+                        .set_attributes(ino, SetAttributes { modified: Some(SetTime::Now), ..Default::default() })
+                        .map(drop),
+                    _ => fs.read(ino, 0, &mut [0; 5000]).map(drop),
+                };
+                if open {
+                    fs.close(ino);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = fs.list(ROOT, 0, 100);
+                    let _ = fs.commit_all(Some(std::time::Instant::now()));
+                }
+            });
+            let working: Vec<_> = (0..4).map(|seed| scope.spawn(move || work(seed))).collect();
+            working.into_iter().for_each(|thread| thread.join().unwrap());
+            stop.store(true, Ordering::Relaxed);
+            looking.join().unwrap();
+        });
+        fs.sync_all().unwrap();
+        // What other threads have in hand for a moment is none of ours.
+        for _ in 0..50 {
+            if fs.table.len() > 0 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        assert_eq!(fs.table.len(), 0);
+    }
+
+    fn new() -> crate::New {
+        crate::New { kind: crate::Kind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() }
+    }
+
+    /// A stream of writes and commits: whoever looks never sees less than was there before.
+    #[test]
+    fn sizes_and_times_do_not_go_back() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let ino = make(&fs, "file");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let commits = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    fs.commit_all(None).unwrap();
+                }
+            });
+            let begun = std::time::Instant::now();
+            let mut last = fs.attributes(ino).unwrap();
+            for round in 1u64.. {
+                fs.write(ino, round * 100, &[1; 100]).unwrap();
+                let seen = match round % 3 {
+                    0 => fs.attributes(ino).unwrap(),
+                    1 => fs.lookup(ROOT, b"file").unwrap(),
+                    _ => fs.list(ROOT, 0, 10).unwrap()[0].attributes,
+                };
+                assert_eq!(seen.size, round * 100 + 100, "round {round}");
+                assert!(seen.modified >= last.modified, "round {round}: {seen:?} after {last:?}");
+                last = seen;
+                if begun.elapsed() > Duration::from_secs(3) {
+                    break;
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            commits.join().unwrap();
+        });
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::label::Label;
 use crate::manifest::{self, File, Piece};
-use crate::open::find;
+use crate::open::{STRIPES_PER_OPENING, find};
 use crate::places::Places;
 use crate::store::Stored;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, Kind, New, Resize, SetRecord};
 use plan::{Extent, ExtentMap, Place, Span, TargetId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use volume::target::TargetFile;
@@ -88,10 +89,16 @@ impl FileSystem {
         if self.engine()?.meta.stripes(set)?.is_empty() {
             return Ok(());
         }
-        for (position, place) in record.places.iter().enumerate() {
-            let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
-            let file = TargetFile::Chunk { set, position: position as u16 };
-            if target.read(file, 0, &mut [0]).is_err() && !known.contains(&(position as u16)) {
+        let there = record.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
+        let there = there.filter(|(_, id)| self.store.targets.get(*id).is_some());
+        let read = self.store.targets.each(there, move |position, target| {
+            match target.read(TargetFile::Chunk { set, position: position as u16 }, 0, &mut [0]) {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+                read => read.map(|_| true),
+            }
+        });
+        for (position, _, there) in read {
+            if !there.unwrap_or(false) && !known.contains(&(position as u16)) {
                 found.problems.push(format!("chunk set {set}: the chunk of position {position} is not there"));
             }
         }
@@ -110,7 +117,12 @@ pub struct Rebuilt {
     pub bytes: u64,
     /// Chunk sets.
     pub sets: usize,
+    /// What is left and could not be used, a line each. It stays where it is.
+    pub problems: Vec<String>,
 }
+
+/// The chunks that may be those of a set: by position, the targets that have one.
+type Candidates = BTreeMap<u16, Vec<TargetId>>;
 
 /// A stripe that was found, and what is in it.
 struct FoundStripe {
@@ -148,24 +160,28 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
 impl FileSystem {
     /// Names the files that the manifests of all stripes tell of.
     fn take_in_chunks(&self) -> Result<Rebuilt> {
+        let mut done = Rebuilt::default();
         let mut stripes = Vec::new();
-        let mut sets: BTreeMap<u64, BTreeMap<u16, TargetId>> = BTreeMap::new();
-        let mut codes = HashMap::new();
+        let mut sets: BTreeMap<u64, Candidates> = BTreeMap::new();
         for id in self.store.targets.ids() {
             let Some(target) = self.store.targets.get(id) else { continue };
             let files = target.list().map_err(|why| Error::Invalid(format!("cannot list target {}: {why}", id.0)))?;
             for (file, _) in files {
                 if let TargetFile::Chunk { set, position } = file {
-                    sets.entry(set).or_default().insert(position, id);
+                    sets.entry(set).or_default().entry(position).or_default().push(id);
                 }
             }
         }
-        for (&set, positions) in &sets {
-            stripes.extend(self.take_in_set(set, positions, &mut codes)?);
+        for (&set, candidates) in &sets {
+            stripes.extend(self.take_in_set(set, candidates, &mut done)?);
         }
         self.engine()?.meta.skip_sets(sets.keys().last().copied().unwrap_or(0))?;
-        // Later stripes lie over earlier ones, as their writes did.
+        // Later stripes lie over earlier ones, as their writes did, and those of later openings over all of these.
         stripes.sort_by_key(|stripe| stripe.sequence);
+        if let Some(last) = stripes.last() {
+            let opening: u64 = self.engine()?.meta.setting("openings")?.unwrap_or(0);
+            self.engine()?.meta.put_setting("openings", &opening.max(last.sequence / STRIPES_PER_OPENING))?;
+        }
         let mut files: BTreeMap<u64, (ExtentMap, Option<File>)> = BTreeMap::new();
         for stripe in stripes {
             let mut start = 0;
@@ -180,7 +196,6 @@ impl FileSystem {
                 *file = last.clone();
             }
         }
-        let mut done = Rebuilt { sets: sets.len(), ..Rebuilt::default() };
         for (ino, (map, file)) in files {
             self.take_in_file(ino, &map, file, &mut done)?;
         }
@@ -188,39 +203,47 @@ impl FileSystem {
         Ok(done)
     }
 
-    /// The stripes of a set, found from whichever chunk of it has them.
-    fn take_in_set(
-        &self,
-        set: u64,
-        positions: &BTreeMap<u16, TargetId>,
-        codes: &mut HashMap<u64, String>,
-    ) -> Result<Vec<FoundStripe>> {
+    /// The stripes of a set, found from whichever chunk of it has them. A set of which too little is left is none: it may be one that was deleted while
+    /// a target was away, or one whose targets are away now, and whose chunks must stay for the next time.
+    fn take_in_set(&self, set: u64, candidates: &Candidates, done: &mut Rebuilt) -> Result<Vec<FoundStripe>> {
         let mut records = BTreeMap::new();
-        for (&position, &id) in positions {
-            let Some(target) = self.store.targets.get(id) else { continue };
-            let Ok(scanned) = volume::scan(&*target, TargetFile::Chunk { set, position }) else { continue };
-            if let Some(header) = scanned.header.filter(|header| header.volume == self.store.options.volume) {
-                codes.insert(set, header.code);
-            }
-            for header in scanned.records {
-                if header.volume == self.store.options.volume && header.set == set {
-                    records.entry(header.record).or_insert(header);
+        let mut positions: BTreeMap<u16, TargetId> = BTreeMap::new();
+        let mut code = None;
+        for (&position, ids) in candidates {
+            let mut most = None;
+            for &id in ids {
+                let Some(target) = self.store.targets.get(id) else { continue };
+                let Ok(scanned) = volume::scan(&*target, TargetFile::Chunk { set, position }) else { continue };
+                let volume = self.store.options.volume;
+                let header = scanned.header.filter(|header| header.volume == volume);
+                let found = scanned.records.into_iter().filter(|header| header.volume == volume && header.set == set);
+                let found: Vec<_> = found.collect();
+                // Of two, one was left behind where the other was moved away or made again: it has no more than the other.
+                if (header.is_some() || !found.is_empty()) && most.is_none_or(|most| most < found.len()) {
+                    most = Some(found.len());
+                    positions.insert(position, id);
                 }
+                code = header.map(|header| header.code).or(code);
+                found.into_iter().for_each(|header| _ = records.entry(header.record).or_insert(header));
             }
         }
-        let code = codes.get(&set).cloned().unwrap_or_else(|| self.store.options.code.spec().to_string());
-        let blocks = ec::parse(&code).map_err(|why| Error::Invalid(why.to_string()))?.shape().blocks();
-        let places = (0..blocks).map(|position| positions.get(&(position as u16)).copied()).collect();
+        let code = code.unwrap_or_else(|| self.store.options.code.spec().to_string());
+        let shape = ec::parse(&code).map_err(|why| Error::Invalid(why.to_string()))?.shape();
+        if positions.len() < shape.k {
+            let (have, need) = (positions.len(), shape.k);
+            done.problems.push(format!("chunk set {set}: {have} of its chunks are left and {need} are needed"));
+            return Ok(Vec::new());
+        }
+        let places = (0..shape.blocks()).map(|position| positions.get(&(position as u16)).copied()).collect();
         let length =
             records.values().next_back().map_or(0, |last| volume::record_range(last.record, last.block_bytes).end);
         let record = SetRecord { code, places, sealed: true, length: length as u32 };
-        self.engine()?.meta.put_set(set, &record)?;
-        let layout = self.store.layout(set)?;
+        let layout = self.store.layout_of(set, &record)?;
         let mut stripes = Vec::new();
         for header in records.values() {
             let manifest = volume::read_manifest(&self.store.targets, &layout, header.record, header.block_bytes);
             let Some(pieces) = manifest.ok().and_then(|bytes| manifest::decode(&bytes)) else {
-                self.volume.warn(&format!("chunk set {set}, stripe at {}: too little is left of it", header.record));
+                done.problems.push(format!("chunk set {set}, stripe at {}: too little is left of it", header.record));
                 continue;
             };
             // A manifest that says more than the stripe has is none of ours.
@@ -231,6 +254,11 @@ impl FileSystem {
             }
             let stored = Stored { set, record: header.record, block: header.block_bytes };
             stripes.push(FoundStripe { sequence: header.sequence, stored, pieces });
+        }
+        // Without stripes it would be deleted as empty.
+        if !stripes.is_empty() || records.is_empty() {
+            self.engine()?.meta.put_set(set, &record)?;
+            done.sets += 1;
         }
         Ok(stripes)
     }

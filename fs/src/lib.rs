@@ -12,6 +12,7 @@
 
 mod background;
 mod buffer;
+mod claims;
 mod client;
 mod collect;
 mod commit;
@@ -19,9 +20,11 @@ mod compact;
 mod error;
 mod file;
 mod fsck;
+mod history;
 pub mod label;
 mod limits;
 pub mod manifest;
+mod mutex;
 mod names;
 mod open;
 mod places;
@@ -31,7 +34,10 @@ mod sessions;
 mod sets;
 mod status;
 mod store;
+mod strays;
 mod targets;
+#[cfg(test)]
+mod testing;
 mod verify;
 mod write;
 
@@ -79,6 +85,7 @@ pub struct FileSystem {
     pub(crate) collector: collect::Collector,
     pub(crate) inline: collect::Inline,
     pub(crate) compactor: compact::Compactor,
+    pub(crate) strays: strays::Strays,
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
     pub(crate) leases: sessions::Leases,

@@ -1,5 +1,6 @@
 //! What may grow, and how far: memory for data that is in no stripe yet, and room on the targets.
 
+use crate::mutex::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,7 +36,7 @@ impl Memory {
 
     pub fn subtract(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lock(&self.waiting);
         if *waiting > 0 {
             self.less.notify_all();
         }
@@ -49,7 +50,7 @@ impl Memory {
     /// Notes whether dirty data could be written.
     pub fn note(&self, done: &crate::Result<()>) {
         let why = done.as_ref().err().map(|error| (error.is_no_space(), error.to_string()));
-        *self.stuck.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *lock(&self.stuck) = why;
     }
 
     /// Waits while the limit is exceeded; `hurry` is called now and then to have something written.
@@ -60,11 +61,11 @@ impl Memory {
         if self.used() <= self.limit {
             return Ok(());
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         *waiting += 1;
         while self.used() > self.limit {
             hurry();
-            let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let stuck = lock(&self.stuck).clone();
             if let Some((no_space, why)) = stuck {
                 *waiting -= 1;
                 return Err(match no_space {

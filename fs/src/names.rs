@@ -3,7 +3,7 @@
 use crate::file::{File, State};
 use crate::{Error, FileSystem, Result, now, sessions};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
-use std::sync::{Arc, MutexGuard};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// Attributes to set; None stays.
@@ -28,18 +28,33 @@ pub struct SetAttributes {
 }
 
 impl FileSystem {
-    /// Attributes with what is not committed yet.
-    fn with_buffer(&self, mut attributes: Attributes) -> Attributes {
-        let Some(file) = self.table.find(attributes.ino).filter(|_| attributes.kind == Kind::File) else {
-            return attributes;
-        };
+    /// Attributes of a file with what is not committed of it yet.
+    fn attributes_of(&self, file: &File) -> Result<Attributes> {
+        // Read under the lock: a commit takes nothing out of the buffer before it is in the metadata.
         let state = file.state();
-        attributes.size = state.buffer.size.unwrap_or(attributes.size);
-        attributes.allocated += state.buffer.held_bytes();
-        if let Some(modified) = state.buffer.modified {
-            (attributes.modified, attributes.changed) = (modified, attributes.changed.max(modified));
+        let mut attributes = self.meta.attributes(file.ino)?;
+        if attributes.kind == Kind::File {
+            attributes.size = state.buffer.size.unwrap_or(attributes.size);
+            attributes.allocated += state.buffer.held_bytes();
+            if let Some(modified) = state.buffer.modified {
+                (attributes.modified, attributes.changed) = (modified, attributes.changed.max(modified));
+            }
         }
-        attributes
+        Ok(attributes)
+    }
+
+    /// Attributes that were found with a name, as they are now. The table had `departures` before they were read: what left it since may have committed
+    /// what they do not show.
+    fn with_buffer(&self, found: Attributes, departures: u64) -> Attributes {
+        if found.kind != Kind::File {
+            return found;
+        }
+        // Of a file that was removed meanwhile, it is shown how it was.
+        match self.table.find(found.ino) {
+            Some(file) => self.attributes_of(&file).unwrap_or(found),
+            None if self.table.departures() == departures => found,
+            None => self.meta.attributes(found.ino).unwrap_or(found),
+        }
     }
 
     /// The attributes of the file of that name. `.` and `..` are names here.
@@ -47,7 +62,8 @@ impl FileSystem {
     /// # Errors
     /// Those of [`meta::Meta::lookup`].
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
-        Ok(self.with_buffer(self.meta.lookup(parent, name)?))
+        let departures = self.table.departures();
+        Ok(self.with_buffer(self.meta.lookup(parent, name)?, departures))
     }
 
     /// The attributes of a file.
@@ -55,7 +71,11 @@ impl FileSystem {
     /// # Errors
     /// When it is not there.
     pub fn attributes(&self, ino: u64) -> Result<Attributes> {
-        Ok(self.with_buffer(self.meta.attributes(ino)?))
+        match self.table.find(ino) {
+            Some(file) => self.attributes_of(&file),
+            // What was written before is committed.
+            None => Ok(self.meta.attributes(ino)?),
+        }
     }
 
     /// Sets attributes; returns all.
@@ -68,19 +88,19 @@ impl FileSystem {
             self.truncate(ino, size)?;
         }
         let SetAttributes { mode, uid, gid, accessed, modified, changed, created, .. } = change;
-        if modified.is_some()
-            && let Some(file) = self.table.find(ino)
-        {
-            // A time that is set holds against that of writes before.
+        let file = modified.and_then(|_| self.table.find(ino));
+        // A time that is set holds against that of writes before, those included that are being committed.
+        let _one_at_a_time = file.as_ref().map(|file| file.content());
+        if let Some(file) = &file {
             file.state().buffer.modified = None;
-            self.table.leave(file);
         }
         let change = Change { mode, uid, gid, accessed, modified, changed, created };
         if change == Change::default() {
             return self.attributes(ino);
         }
+        let departures = self.table.departures();
         let (attributes, _) = self.meta.set_attributes(ino, change, now())?;
-        Ok(self.with_buffer(attributes))
+        Ok(self.with_buffer(attributes, departures))
     }
 
     /// Makes a file of any kind.
@@ -105,8 +125,8 @@ impl FileSystem {
             state.orphan &= linked.is_err();
             linked
         };
-        self.table.leave(file);
-        Ok(self.with_buffer(linked?.0))
+        linked?;
+        self.attributes_of(&file)
     }
 
     /// Where a symbolic link leads.
@@ -127,18 +147,11 @@ impl FileSystem {
             let ino = self.meta.lookup(parent, name)?.ino;
             let file = self.table.enter(ino);
             let mut state = file.state();
-            let removed = self.meta.unlink(parent, name, ino, state.openers > 0, now());
-            match removed {
+            match self.meta.unlink(parent, name, ino, state.openers > 0, now()) {
                 // The name has another file by now.
-                Err(meta::Error::NotFound) => drop(state),
-                removed => {
-                    let done = removed.map(|removed| self.after_removal(&mut state, removed));
-                    drop(state);
-                    self.table.leave(file);
-                    return Ok(done?);
-                }
+                Err(meta::Error::NotFound) => {}
+                removed => return Ok(removed.map(|removed| self.after_removal(&mut state, removed))?),
             }
-            self.table.leave(file);
         }
     }
 
@@ -156,7 +169,6 @@ impl FileSystem {
                 let removed = self.meta.remove_directory(parent, name, ino, state.openers > 0, now());
                 removed.map(|removed| self.after_removal(&mut state, removed))
             };
-            self.table.leave(file);
             match removed {
                 // The name has another directory by now.
                 Err(meta::Error::NotFound) => {}
@@ -200,7 +212,7 @@ impl FileSystem {
                 Err(error) => return Err(error.into()),
             };
             self.commit_before_replacing(from, replaced, mode)?;
-            let file: Option<Arc<File>> = replaced.map(|ino| self.table.enter(ino));
+            let file = replaced.map(|ino| self.table.enter(ino));
             let result = {
                 let mut state = file.as_ref().map(|file| file.state());
                 let keep = state.as_ref().is_some_and(|state| state.openers > 0);
@@ -212,9 +224,6 @@ impl FileSystem {
                 }
                 result
             };
-            if let Some(file) = file {
-                self.table.leave(file);
-            }
             match result {
                 Err(meta::Error::NotFound) if self.meta.lookup(to.0, to.1).ok().map(|a| a.ino) != replaced => {}
                 result => return Ok(result.map(|_| ())?),
@@ -230,9 +239,7 @@ impl FileSystem {
         }
         let Ok(attributes) = self.meta.lookup(from.0, from.1) else { return Ok(()) };
         if let Some(file) = self.table.find(attributes.ino) {
-            let done = self.commit(std::slice::from_ref(&file), false);
-            self.table.leave(file);
-            done?;
+            self.commit(std::slice::from_ref(&*file), false)?;
         }
         Ok(())
     }
@@ -257,8 +264,9 @@ impl FileSystem {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+        let departures = self.table.departures();
         let mut listed = self.meta.list(parent, cookie, limit)?;
-        listed.iter_mut().for_each(|entry| entry.attributes = self.with_buffer(entry.attributes));
+        listed.iter_mut().for_each(|entry| entry.attributes = self.with_buffer(entry.attributes, departures));
         Ok(listed)
     }
 
@@ -322,23 +330,21 @@ impl FileSystem {
             state.openers += u32::from(there.is_ok());
             there
         };
-        self.table.leave(file);
         opened.map_err(|error| if error == meta::Error::NotFound { Error::Stale } else { error.into() })
     }
 
     /// One opener less. The last one takes a file without a name with it.
     pub fn close(&self, ino: u64) {
         let Some(file) = self.table.find(ino) else { return };
-        {
-            let mut state = file.state();
-            state.openers = state.openers.saturating_sub(1);
-            if state.openers == 0 && state.orphan {
-                state.orphan = false;
-                self.forget_content(&mut state);
-                self.collector.add_orphan(ino);
-            }
+        let mut state = file.state();
+        state.openers = state.openers.saturating_sub(1);
+        if state.openers == 0 && state.orphan {
+            state.orphan = false;
+            self.forget_content(&mut state);
+            self.collector.add_orphan(ino);
         }
-        self.table.leave(file);
+        drop(state);
+        drop(file);
         if let Some(client) = &self.client {
             self.close_served(client, ino);
         }

@@ -1,11 +1,14 @@
 //! Making a volume, opening and closing it.
 
 use crate::client::Client;
+use crate::history::{self, History};
 use crate::label::{Label, Member, POINTER, Role};
 use crate::places::{Directories, Places};
 use crate::sets::Placed;
 use crate::store::{Options, Store, block_bytes};
-use crate::{Engine, Error, FileSystem, Result, background, collect, compact, file, limits, now, sessions};
+use crate::{
+    Engine, Error, FileSystem, Result, background, collect, compact, file, limits, mutex, now, sessions, strays,
+};
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
 use plan::TargetId;
@@ -13,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::{Shadow, Target};
@@ -23,7 +26,7 @@ pub(crate) const INDEX: &str = "index.redb";
 /// The first data in flight that makes writers wait.
 const MEMORY_BYTES: u64 = 128 << 20;
 /// The number of the first stripe after an opening is that of the opening, times this.
-const STRIPES_PER_OPENING: u64 = 1 << 40;
+pub(crate) const STRIPES_PER_OPENING: u64 = 1 << 40;
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
@@ -104,7 +107,7 @@ impl Opened {
     }
 
     pub fn label(&self) -> Label {
-        self.label.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        mutex::lock(&self.label).clone()
     }
 }
 
@@ -376,7 +379,9 @@ impl FileSystem {
         let store_options =
             Options { volume: VolumeId(volume), code, chunk_bytes: label.chunk_bytes, durability: label.durability };
         let sets = Arc::new(Placed(meta.clone()));
-        let store = Store::new(targets, meta.clone(), sets, store_options, (opening + 1) * STRIPES_PER_OPENING);
+        let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
+        let first = (opening + 1) * STRIPES_PER_OPENING;
+        let store = Store::new(targets, meta.clone(), sets, store_options, history, first);
         for member in label.members().filter(|member| member.role != Role::Active) {
             store.close_target(member.id, true);
         }
@@ -425,6 +430,7 @@ impl FileSystem {
             collector: collect::Collector::default(),
             inline: collect::Inline::default(),
             compactor: compact::Compactor::default(),
+            strays: strays::Strays::default(),
             background: background::Background::new(),
             leases: sessions::Leases::default(),
             volume,
@@ -488,13 +494,7 @@ impl FileSystem {
             at = range.end;
         }
         gaps.push(at..u64::from(self.volume.label().chunk_bytes).max(at + 1));
-        for (position, place) in layout.places.iter().enumerate() {
-            let Some(target) = place.and_then(|id| self.store.targets.get(id)) else { continue };
-            let file = volume::target::TargetFile::Chunk { set, position: position as u16 };
-            for gap in &gaps {
-                let _ = target.punch(file, gap.clone());
-            }
-        }
+        self.punch_ranges(&layout, gaps);
         Ok(())
     }
 
@@ -528,7 +528,8 @@ impl FileSystem {
             return Ok(());
         }
         self.collect(true)?;
-        self.collect(true)
+        self.collect(true)?;
+        self.remove_strays(false).map(drop)
     }
 
     /// Commits everything and closes the volume. Whoever still holds it gets errors.

@@ -25,27 +25,23 @@ impl FileSystem {
     /// When the file is gone, is no regular one, or too much of its data is lost.
     pub fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.table.enter(ino);
-        let result = (|| {
-            for attempt in 1.. {
-                let (size, over) = {
-                    let state = self.sized(&file)?;
-                    let size = state.buffer.size.unwrap_or(0);
-                    let range = offset.min(size)..size.min(offset.saturating_add(into.len() as u64));
-                    (range.end - range.start, state.buffer.read(range))
-                };
-                let into = &mut into[..size as usize];
-                // The buffer was looked at first: what a commit moves meanwhile is in both.
-                match self.fill_pieces(ino, offset, over, into) {
-                    Ok(()) => return Ok(into.len()),
-                    // What was read may have been overwritten and given up meanwhile; the second look shows where it is now.
-                    Err(error) if attempt == ATTEMPTS => return Err(error),
-                    Err(_) => {}
-                }
+        for attempt in 1.. {
+            let (size, over) = {
+                let state = self.sized(&file)?;
+                let size = state.buffer.size.unwrap_or(0);
+                let range = offset.min(size)..size.min(offset.saturating_add(into.len() as u64));
+                (range.end - range.start, state.buffer.read(range))
+            };
+            let into = &mut into[..size as usize];
+            // The buffer was looked at first: what a commit moves meanwhile is in both.
+            match self.fill_pieces(ino, offset, over, into) {
+                Ok(()) => return Ok(into.len()),
+                // What was read may have been overwritten and given up meanwhile; the second look shows where it is now.
+                Err(error) if attempt == ATTEMPTS => return Err(error),
+                Err(_) => {}
             }
-            unreachable!("the loop returns")
-        })();
-        self.table.leave(file);
-        result
+        }
+        unreachable!("the loop returns")
     }
 
     fn fill_pieces(&self, ino: u64, offset: u64, over: Vec<Piece>, into: &mut [u8]) -> Result<()> {
@@ -108,11 +104,8 @@ impl FileSystem {
 
     /// The ranges of a file that have data, in order. Room that was only set aside counts as a hole.
     fn data(&self, ino: u64, range: Range<u64>) -> Result<Vec<Range<u64>>> {
-        let covered = self.table.find(ino).map(|file| {
-            let covered = self.change_buffer(&mut file.state(), |buffer| buffer.covered());
-            self.table.leave(file);
-            covered
-        });
+        let file = self.table.find(ino);
+        let covered = file.map(|file| self.change_buffer(&mut file.state(), |buffer| buffer.covered()));
         let mut map: ExtentMap = self
             .meta
             .extents(ino, range.clone())?

@@ -40,7 +40,13 @@ impl FileSystem {
     ) -> Result<Repaired> {
         self.writable()?;
         // What failed once may be whole again; what fails again will be noticed again.
-        self.store.targets.ids().into_iter().for_each(|id| self.store.targets.forgive(id));
+        for id in self.store.targets.ids() {
+            if self.store.targets.error(id).is_some() {
+                self.strays.suspect(id);
+                self.store.targets.forgive(id);
+            }
+        }
+        self.engine()?.journal.retry();
         // The open set goes on changing: it is sealed, so that nothing is left out.
         self.store.seal_open()?;
         self.sync_all()?;
@@ -75,6 +81,7 @@ impl FileSystem {
             }
         }
         self.forget_drained()?;
+        self.remove_strays_now()?;
         Ok(done)
     }
 
@@ -82,6 +89,11 @@ impl FileSystem {
         let set = degraded.set;
         // A set without stripes has nothing to repair.
         if self.engine()?.meta.stripes(set)?.is_empty() && self.delete_if_empty(set)? {
+            return Ok(());
+        }
+        let _claim = self.store.claims.take(set);
+        // Somebody else repaired it meanwhile.
+        if self.engine()?.meta.set(set)?.places != degraded.places {
             return Ok(());
         }
         // What is being written stays in the queue; a set that is full or given up has what is not committed yet, too.
@@ -108,13 +120,10 @@ impl FileSystem {
             self.meta.sync(seq)?;
             self.store.forget_layout(set);
             // A chunk that was moved leaves its old place.
-            for &(position, target) in &wanted {
-                if let Some(old) = layout.places[position].filter(|&old| old != target)
-                    && let Some(old) = self.store.targets.get(old)
-                {
-                    let _ = old.remove(volume::target::TargetFile::Chunk { set, position: position as u16 });
-                }
-            }
+            let old = |&(position, new): &(usize, TargetId)| {
+                Some((position, layout.places[position].filter(|&old| old != new)?))
+            };
+            self.remove_chunks(set, wanted.iter().filter_map(old));
             done.chunks += wanted.len();
             done.bytes += report.bytes;
             done.witnessed += report.witnessed;

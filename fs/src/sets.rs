@@ -1,13 +1,14 @@
 //! Where new chunk sets come from: they are placed here, or by the metadata server, ahead of need.
 
+use crate::mutex::lock;
 use crate::store::Store;
-use crate::{Error, Result};
+use crate::{Error, Result, history};
 use meta::port::Session;
 use meta::{Meta, SetRecord};
 use plan::TargetId;
 use plan::placement::place;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Sets that a client asks for at a time, and what it keeps ahead: one is filled with some hundred MiB.
 const BATCH: u32 = 4;
@@ -47,6 +48,7 @@ impl Placed {
         }
         let record = SetRecord { code: store.options.code.spec().to_string(), places, sealed: false, length: 0 };
         held(set);
+        store.history.add(set, |all| Ok(self.0.put_setting(history::SETTING, all).map(drop)?))?;
         self.0.put_set(set, &record)?;
         let lost: Vec<u16> = (0..blocks as u16).filter(|&p| record.places[usize::from(p)].is_none()).collect();
         if !lost.is_empty() {
@@ -81,7 +83,7 @@ impl Leased {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The sets that this client may write to.

@@ -1,6 +1,7 @@
 //! How a volume is: room, targets, and what it survives.
 
 use crate::label::Role;
+use crate::mutex::lock;
 use crate::{FileSystem, Result, Usage};
 use meta::SetRecord;
 use plan::TargetId;
@@ -28,7 +29,7 @@ pub struct Status {
     pub lost: usize,
     /// Chunk sets that wait for repair.
     pub to_repair: usize,
-    /// Targets that have the metadata, and how many should.
+    /// Targets that have all of the metadata, and how many should.
     pub mirrors: (usize, usize),
     /// The last thing that went wrong with the metadata.
     pub metadata_error: Option<String>,
@@ -145,18 +146,18 @@ impl FileSystem {
             survive,
             lost,
             to_repair,
-            mirrors: (journal.mirrors.len(), journal.wanted),
+            mirrors: (journal.whole, journal.wanted),
             metadata_error: journal.last_error,
         })
     }
 
     /// What is wrong with a target.
     fn problem(&self, id: TargetId) -> Option<String> {
-        let Some(target) = self.store.targets.get(id) else {
-            let missing = self.volume.missing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.store.targets.get(id).is_none() {
+            let missing = lock(&self.volume.missing);
             return Some(missing.get(&id).cloned().unwrap_or_else(|| "it is not there".into()));
-        };
-        if let Err(why) = target.space() {
+        }
+        if let Err(why) = self.store.targets.space(id) {
             return Some(why.to_string());
         }
         self.store.targets.error(id)

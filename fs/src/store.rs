@@ -1,5 +1,8 @@
 //! Stripes on the targets: which chunk set is written to, and where the others are.
 
+use crate::claims::Claims;
+use crate::history::History;
+use crate::mutex::lock;
 use crate::sets::NewSets;
 use crate::{Error, Result};
 use ec::Code;
@@ -9,7 +12,7 @@ use plan::placement::Candidate;
 use plan::{Span, TargetId};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use volume::format::VolumeId;
 use volume::target::Space;
 use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
@@ -85,12 +88,12 @@ pub(crate) struct Store {
     /// Targets that new sets do not go to.
     closed: Mutex<HashSet<TargetId>>,
     sequence: AtomicU64,
+    /// The sets that were ever made.
+    pub history: History,
+    /// The sets whose chunks are being moved or removed.
+    pub claims: Claims,
     /// Stripes that were found damaged: the set and the position.
     damaged: Mutex<HashSet<(u64, u16)>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
@@ -99,6 +102,7 @@ impl Store {
         meta: Arc<dyn Port>,
         sets: Arc<dyn NewSets>,
         options: Options,
+        history: History,
         first_sequence: u64,
     ) -> Self {
         let stripe = options.code.shape().k * block_bytes(options.code.shape().k);
@@ -116,6 +120,8 @@ impl Store {
             codes: Mutex::default(),
             closed: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
+            history,
+            claims: Claims::default(),
             damaged: Mutex::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! Growing, emptying and replacing: the targets of a volume.
 
 use crate::label::{Label, Member, Role};
+use crate::mutex::lock;
 use crate::open::open_target;
 use crate::places::Places;
 use crate::repair::Repaired;
@@ -8,7 +9,6 @@ use crate::{Error, FileSystem, Result};
 use plan::TargetId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::PoisonError;
 use volume::Control;
 
 impl FileSystem {
@@ -25,15 +25,19 @@ impl FileSystem {
 
     /// Changes the label everywhere: on the targets that can be reached, then in the pointer.
     fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
-        let mut label = self.volume.label.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut label = lock(&self.volume.label);
         let mut new = label.clone();
         change(&mut new);
         new.generation += 1;
-        for member in new.members() {
-            if let Some(target) = self.store.targets.get(member.id).filter(|target| target.space().is_ok())
-                && let Err(why) = new.write(&*target, member.id)
-            {
-                self.volume.warn(&format!("cannot write the label of {}: {why}", volume::Shown(&member.path)));
+        let targets = &self.store.targets;
+        let there = new.members().map(|member| member.id).filter(|&id| targets.is_usable(id));
+        let label_of_all = new.clone();
+        let done = targets.each(there.map(|id| (usize::from(id.0), id)), move |number, target| {
+            label_of_all.write(target, TargetId(number as u16))
+        });
+        for (_, id, done) in done {
+            if let Err(why) = done {
+                self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0));
             }
         }
         if let Some(directory) = &self.volume.directory {
@@ -151,9 +155,8 @@ impl FileSystem {
             // The metadata leaves it too, before it is forgotten.
             self.engine()?.journal.set_targets(self.journal_targets(Some(id)))?;
             self.set_role(id, Role::Removed)?;
-            if let Some(target) = self.store.targets.get(id) {
-                let _ = target.remove(volume::target::TargetFile::Label);
-            }
+            // One that is gone keeps its label, which the others know to be old.
+            self.store.targets.each([(0, id)], |_, target| target.remove(volume::target::TargetFile::Label));
             self.store.targets.remove(id);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Writing, cutting off, and setting room aside.
 
 use crate::buffer::Buffer;
-use crate::file::{File, State};
+use crate::file::{File, Held, State};
 use crate::{Error, FileSystem, Result, now};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, Kind, Resize};
@@ -88,15 +88,7 @@ impl FileSystem {
             return Err(Error::Volume(volume::Error::NoSpace("the volume".into())));
         }
         let file = self.table.enter(ino);
-        let result = self.write_to(&file, offset, data);
-        if result.is_err() {
-            self.table.leave(file);
-        }
-        result
-    }
-
-    fn write_to(&self, file: &Arc<File>, offset: Option<u64>, data: &[u8]) -> Result<()> {
-        let mut state = self.sized(file)?;
+        let mut state = self.sized(&file)?;
         let size = state.buffer.size.unwrap_or(0);
         let offset = offset.unwrap_or(size);
         let end = end_of(offset, data.len() as u64)?;
@@ -109,8 +101,11 @@ impl FileSystem {
         });
         state.dirty_since.get_or_insert_with(Instant::now);
         drop(state);
-        if !taken.is_empty() {
-            self.background.store(file.clone(), taken);
+        if !taken.is_empty()
+            && let Err(taken) = self.background.store(Arc::clone(&file), taken)
+        {
+            // The volume is being closed, which commits what is dirty.
+            taken.iter().for_each(|piece| self.landed(&file, piece, None));
         }
         Ok(())
     }
@@ -140,30 +135,26 @@ impl FileSystem {
     ) -> Result<()> {
         self.writable()?;
         let file = self.table.enter(ino);
-        let result = (|| {
-            let _one_at_a_time = file.content();
-            let mut state = self.sized(&file)?;
-            let size = state.buffer.size.unwrap_or(0);
-            let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
-            // What made the file so long may be forgotten here, before a commit says how long it is.
-            let resize = if resize == Resize::Keep { Resize::AtLeast(size) } else { resize };
-            self.change_buffer(&mut state, |buffer| buffer.forget(range.clone()));
-            state.buffer.size = Some(match resize {
-                Resize::Keep => size,
-                Resize::AtLeast(least) => size.max(least),
-                Resize::To(to) => to,
-            });
-            drop(state);
-            let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
-            // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
-            let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
-            let edit = ContentEdit { ranges, resize, modified: Some(now()) };
-            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
-            self.collector.add(dead, seq);
-            Ok(())
-        })();
-        self.table.leave(file);
-        result
+        let _one_at_a_time = file.content();
+        let mut state = self.sized(&file)?;
+        let size = state.buffer.size.unwrap_or(0);
+        let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
+        // What made the file so long may be forgotten here, before a commit says how long it is.
+        let resize = if resize == Resize::Keep { Resize::AtLeast(size) } else { resize };
+        self.change_buffer(&mut state, |buffer| buffer.forget(range.clone()));
+        state.buffer.size = Some(match resize {
+            Resize::Keep => size,
+            Resize::AtLeast(least) => size.max(least),
+            Resize::To(to) => to,
+        });
+        drop(state);
+        let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
+        // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
+        let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
+        let edit = ContentEdit { ranges, resize, modified: Some(now()) };
+        let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+        self.collector.add(dead, seq);
+        Ok(())
     }
 
     /// Sets room aside, makes holes or zeroes: `fallocate`.
@@ -192,26 +183,22 @@ impl FileSystem {
             return Err(Error::Volume(volume::Error::NoSpace("the volume".into())));
         }
         let file = self.table.enter(ino);
-        let result = (|| {
-            let _one_at_a_time = file.content();
-            let mut state = self.sized(&file)?;
-            if let Resize::AtLeast(end) = resize {
-                state.buffer.size = state.buffer.size.max(Some(end));
-            }
-            drop(state);
-            let committed = self.meta.extents(ino, range.clone())?;
-            let holes = pieces(&committed, range).into_iter().filter(|piece| piece.place.is_none());
-            let zeroes = holes.map(|hole| {
-                let length = hole.range.end - hole.range.start;
-                (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: Place::Zero }])
-            });
-            let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
-            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
-            self.collector.add(dead, seq);
-            Ok(())
-        })();
-        self.table.leave(file);
-        result
+        let _one_at_a_time = file.content();
+        let mut state = self.sized(&file)?;
+        if let Resize::AtLeast(end) = resize {
+            state.buffer.size = state.buffer.size.max(Some(end));
+        }
+        drop(state);
+        let committed = self.meta.extents(ino, range.clone())?;
+        let holes = pieces(&committed, range).into_iter().filter(|piece| piece.place.is_none());
+        let zeroes = holes.map(|hole| {
+            let length = hole.range.end - hole.range.start;
+            (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: Place::Zero }])
+        });
+        let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
+        let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+        self.collector.add(dead, seq);
+        Ok(())
     }
 
     /// Copies a range within the volume by sharing its extents; nothing is read or written. Returns how many bytes there were.
@@ -221,40 +208,35 @@ impl FileSystem {
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
         self.writable()?;
         let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));
-        let result = (|| {
-            self.commit(std::slice::from_ref(&source), false)?;
-            let _one_at_a_time: Vec<_> = match from.0.cmp(&to.0) {
-                std::cmp::Ordering::Less => vec![source.content(), target.content()],
-                std::cmp::Ordering::Equal => vec![source.content()],
-                std::cmp::Ordering::Greater => vec![target.content(), source.content()],
-            };
-            let size = self.sized(&source)?.buffer.size.unwrap_or(0);
-            let length = length.min(size.saturating_sub(from.1));
-            if length == 0 {
-                return Ok(0);
-            }
-            let end = end_of(to.1, length)?;
-            if from.0 == to.0 && from.1 < end && to.1 < from.1 + length {
-                return Err(Error::Meta(meta::Error::Invalid("the ranges overlap".into())));
-            }
-            // What was written since the commit is not copied: it came later.
-            let mut extents = self.meta.extents(from.0, from.1..from.1 + length)?;
-            let stripes: Vec<(u64, u32)> = extents.iter().filter_map(|extent| stripe_of(&extent.place)).collect();
-            self.meta.share(&stripes, to.0)?;
-            extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);
-            let mut state = self.sized(&target)?;
-            self.change_buffer(&mut state, |buffer| buffer.forget(to.1..end));
-            state.buffer.size = state.buffer.size.max(Some(end));
-            drop(state);
-            let edit =
-                ContentEdit { ranges: vec![(to.1..end, extents)], resize: Resize::AtLeast(end), modified: Some(now()) };
-            let (_, dead, seq) = self.meta.change_content(to.0, &edit)?;
-            self.collector.add(dead, seq);
-            Ok(length)
-        })();
-        self.table.leave(source);
-        self.table.leave(target);
-        result
+        self.commit(std::slice::from_ref(&*source), false)?;
+        let _one_at_a_time: Vec<_> = match from.0.cmp(&to.0) {
+            std::cmp::Ordering::Less => vec![source.content(), target.content()],
+            std::cmp::Ordering::Equal => vec![source.content()],
+            std::cmp::Ordering::Greater => vec![target.content(), source.content()],
+        };
+        let size = self.sized(&source)?.buffer.size.unwrap_or(0);
+        let length = length.min(size.saturating_sub(from.1));
+        if length == 0 {
+            return Ok(0);
+        }
+        let end = end_of(to.1, length)?;
+        if from.0 == to.0 && from.1 < end && to.1 < from.1 + length {
+            return Err(Error::Meta(meta::Error::Invalid("the ranges overlap".into())));
+        }
+        // What was written since the commit is not copied: it came later.
+        let mut extents = self.meta.extents(from.0, from.1..from.1 + length)?;
+        let stripes: Vec<(u64, u32)> = extents.iter().filter_map(|extent| stripe_of(&extent.place)).collect();
+        self.meta.share(&stripes, to.0)?;
+        extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);
+        let mut state = self.sized(&target)?;
+        self.change_buffer(&mut state, |buffer| buffer.forget(to.1..end));
+        state.buffer.size = state.buffer.size.max(Some(end));
+        drop(state);
+        let edit =
+            ContentEdit { ranges: vec![(to.1..end, extents)], resize: Resize::AtLeast(end), modified: Some(now()) };
+        let (_, dead, seq) = self.meta.change_content(to.0, &edit)?;
+        self.collector.add(dead, seq);
+        Ok(length)
     }
 
     /// Returns when everything that was written to a file, or done in a directory, is durable.
@@ -263,11 +245,7 @@ impl FileSystem {
     /// When that is not sure.
     pub fn sync(&self, ino: u64) -> Result<()> {
         match self.table.find(ino) {
-            Some(file) => {
-                let done = self.commit(std::slice::from_ref(&file), true);
-                self.table.leave(file);
-                done.map(|_| ())
-            }
+            Some(file) => self.commit(std::slice::from_ref(&*file), true).map(drop),
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         }
     }
@@ -283,22 +261,21 @@ impl FileSystem {
 
     /// Commits files that have been dirty since a moment, or all.
     pub(crate) fn commit_all(&self, since: Option<Instant>) -> Result<()> {
-        let due = |file: &Arc<File>| {
+        let due = |file: &Held<'_>| {
             let state = file.state();
             !state.buffer.is_clean() && since.is_none_or(|since| state.dirty_since.is_none_or(|dirty| dirty <= since))
         };
-        let files: Vec<Arc<File>> = self.table.all().into_iter().filter(due).collect();
+        let held: Vec<Held<'_>> = self.table.all().into_iter().filter(due).collect();
+        let files: Vec<Arc<File>> = held.iter().map(|file| Arc::clone(file)).collect();
         files.iter().for_each(|file| file.state().dirty_since = None);
         let done = self.commit(&files, false);
-        files.into_iter().for_each(|file| {
+        for file in &files {
             let mut state = file.state();
             if !state.buffer.is_clean() {
                 state.dirty_since.get_or_insert_with(Instant::now);
             }
-            drop(state);
-            self.table.leave(file);
-        });
-        done.map(|_| ())
+        }
+        done.map(drop)
     }
 }
 

@@ -225,3 +225,67 @@ fn room_on_disks_is_given_back() {
     fs.close_volume().unwrap();
     assert_eq!(chunks(), 0);
 }
+
+fn remove_metadata(place: &Place, targets: std::ops::Range<usize>) {
+    for number in targets {
+        for below in ["journal", "snapshots"] {
+            for entry in std::fs::read_dir(place.target(number).join(below)).unwrap() {
+                std::fs::remove_file(entry.unwrap().path()).unwrap();
+            }
+        }
+    }
+}
+
+/// What was deleted while a target was away does not come back by way of its chunks, and is in nobody's way.
+#[test]
+fn a_rebuild_takes_stale_chunks_for_what_they_are() {
+    let place = Place::new("stale");
+    let fs = place.create("rs:4+2", 6);
+    fs.write(make(&fs, "gone"), 0, &pattern(1, 3_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let fs = place.open().unwrap();
+    fs.write(make(&fs, "kept"), 0, &pattern(2, 3_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let away = place.0.join("away");
+    std::fs::rename(place.target(5), &away).unwrap();
+    let fs = place.open().unwrap();
+    fs.unlink(ROOT, b"gone").unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    std::fs::rename(&away, place.target(5)).unwrap();
+    remove_metadata(&place, 0..6);
+    let rebuilt = fs::rebuild(&place.volume()).unwrap();
+    assert_eq!((rebuilt.files, rebuilt.sets), (1, 1), "{rebuilt:?}");
+    let said = |line: &String| line.contains("1 of its chunks are left and 4 are needed");
+    assert!(rebuilt.problems.len() == 1 && rebuilt.problems.iter().all(said), "{rebuilt:?}");
+    let fs = place.open().unwrap();
+    assert!(fs.lookup(ROOT, b"gone").is_err());
+    assert!(content(&fs, fs.lookup(ROOT, b"kept").unwrap().ino).unwrap() == pattern(2, 3_000_000));
+    assert_sound(&fs);
+}
+
+/// With too many targets away a rebuild finds nothing, and harms nothing: when they are back, it finds everything.
+#[test]
+fn a_rebuild_without_enough_targets_harms_nothing() {
+    let place = Place::new("too-few");
+    let fs = place.create("rs:4+2", 6);
+    fs.write(make(&fs, "file"), 0, &pattern(1, 3_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    remove_metadata(&place, 0..6);
+    let away = |number: usize| place.0.join(format!("away{number}"));
+    (0..3).for_each(|number| std::fs::rename(place.target(number), away(number)).unwrap());
+    let rebuilt = fs::rebuild(&place.volume()).unwrap();
+    assert_eq!((rebuilt.files, rebuilt.sets, rebuilt.problems.len()), (0, 0, 1), "{rebuilt:?}");
+    let fs = place.open().unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    (0..3).for_each(|number| std::fs::rename(away(number), place.target(number)).unwrap());
+    remove_metadata(&place, 0..6);
+    fs::rebuild(&place.volume()).unwrap();
+    let fs = place.open().unwrap();
+    assert!(content(&fs, fs.lookup(ROOT, b"file").unwrap().ino).unwrap() == pattern(1, 3_000_000));
+    assert_sound(&fs);
+}

@@ -166,7 +166,6 @@ fn a_target_that_comes_back_is_used_again_after_a_repair() {
 
 /// What a removed file had on a target that was away is gone when the target is back and the volume is opened.
 #[test]
-#[ignore = "nothing looks for such chunks yet"]
 fn chunks_that_were_deleted_while_their_target_was_away_do_not_stay() {
     let mut lab = Lab::new("rs:4+2", 6);
     let fs = lab.open();
@@ -270,7 +269,7 @@ fn names_under_several_threads() {
                         6 => _ = fs.remove_directory(a.0, a.1),
                         _ => {
                             if let Ok(found) = fs.lookup(a.0, a.1)
-                                && fs.open(found.ino).is_ok()
+                                && fs.open(found.ino, true).is_ok()
                             {
                                 let _ = fs.write(found.ino, 0, &[1; 3000]);
                                 let _ = fs.link(found.ino, b.0, b.1);

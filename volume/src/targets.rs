@@ -5,12 +5,12 @@ use crate::target::{Space, Target};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// An operation that takes longer counts as failed; it may still happen.
+/// An operation that takes longer counts as failed. One that was begun may still happen.
 const DEADLINE: Duration = Duration::from_secs(15);
 /// Threads of a target.
 const THREADS: usize = 2;
@@ -75,6 +75,25 @@ struct Entry {
     errors: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    /// Operations that were given up and have not ended.
+    late: AtomicUsize,
+}
+
+/// How far an operation is.
+#[derive(Debug)]
+enum Stage {
+    Queued,
+    Begun,
+    Ended,
+    /// Nobody waits for it any more.
+    GivenUp,
+}
+
+/// An operation that somebody waits for.
+struct Waiting {
+    id: TargetId,
+    entry: Arc<Entry>,
+    stage: Arc<Mutex<Stage>>,
 }
 
 /// The targets of a volume by their numbers.
@@ -92,7 +111,7 @@ pub(crate) struct Batch<T> {
     results: Receiver<(usize, io::Result<T>)>,
     /// What waits for room in a queue.
     refused: Vec<(usize, Arc<Entry>, Job)>,
-    waiting: BTreeMap<usize, TargetId>,
+    waiting: BTreeMap<usize, Waiting>,
     done: Vec<(usize, TargetId, io::Result<T>)>,
     begun: Instant,
 }
@@ -118,7 +137,33 @@ impl Entry {
             errors: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            late: AtomicUsize::new(0),
         }
+    }
+
+    /// Does an operation, unless it was given up before.
+    fn perform<T>(&self, stage: &Mutex<Stage>, operation: impl FnOnce() -> T) -> Option<T> {
+        {
+            let mut stage = lock(stage);
+            if matches!(*stage, Stage::GivenUp) {
+                return None;
+            }
+            *stage = Stage::Begun;
+        }
+        let result = operation();
+        if let Stage::GivenUp = std::mem::replace(&mut *lock(stage), Stage::Ended) {
+            self.late.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(result)
+    }
+
+    /// Waits no longer for an operation. It does not happen if it has not begun.
+    fn give_up(&self, stage: &Mutex<Stage>) {
+        let mut stage = lock(stage);
+        if let Stage::Begun = *stage {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
+        *stage = Stage::GivenUp;
     }
 
     /// Puts an operation in the queue; gives it back when that is full.
@@ -207,7 +252,28 @@ impl Targets {
 
     /// Whether a target is there and nothing failed on it: it may get chunks.
     pub fn is_healthy(&self, id: TargetId) -> bool {
-        self.error(id).is_none() && self.is_usable(id)
+        self.error(id).is_none() && !self.hangs(id) && self.is_usable(id)
+    }
+
+    /// Whether an operation that was given up goes on. It may yet change what came after it, so nothing new is to be made there.
+    pub fn hangs(&self, id: TargetId) -> bool {
+        self.entry(id).is_some_and(|entry| entry.late.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Does something on several targets at the same time, each time with a key that tells it from the others. One that takes longer than
+    /// the deadline has failed. Failures are recorded with their targets.
+    pub fn each<T: Send + 'static>(
+        &self,
+        places: impl IntoIterator<Item = (usize, TargetId)>,
+        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let operation = Arc::new(operation);
+        let mut batch = Batch::new();
+        for (key, id) in places {
+            let operation = operation.clone();
+            batch.run(self, key, id, move |target| operation(key, target));
+        }
+        batch.wait(self)
     }
 
     /// The room on a target, a moment ago at most.
@@ -428,12 +494,23 @@ impl<T: Send + 'static> Batch<T> {
         let Some(entry) = targets.entry(id) else {
             return self.done.push((key, id, Err(io::ErrorKind::NotFound.into())));
         };
-        let send = self.send.clone();
-        let job: Job = Box::new(move |target| _ = send.send((key, operation(target))));
+        let stage = Arc::new(Mutex::new(Stage::Queued));
+        let (send, his, its) = (self.send.clone(), stage.clone(), Arc::downgrade(&entry));
+        let job: Job = Box::new(move |target| {
+            // Whoever waits holds the entry until it gives up or has the result.
+            let done = match its.upgrade() {
+                Some(entry) => entry.perform(&his, || operation(target)),
+                None => None,
+            };
+            if let Some(result) = done {
+                // Nobody may listen any more.
+                let _ = send.send((key, result));
+            }
+        });
         if let Err(job) = entry.submit(job) {
-            self.refused.push((key, entry, job));
+            self.refused.push((key, entry.clone(), job));
         }
-        self.waiting.insert(key, id);
+        self.waiting.insert(key, Waiting { id, entry, stage });
     }
 
     /// Waits for all of them. Failures are recorded with their targets.
@@ -459,15 +536,18 @@ impl<T: Send + 'static> Batch<T> {
             let patience = if self.refused.is_empty() { left } else { left.min(RETRY) };
             match self.results.recv_timeout(patience) {
                 Ok((key, result)) => {
-                    if let Some(id) = self.waiting.remove(&key) {
-                        self.done.push((key, id, result));
+                    if let Some(waiting) = self.waiting.remove(&key) {
+                        self.done.push((key, waiting.id, result));
                     }
                 }
                 Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let late = std::mem::take(&mut self.waiting);
                     let error = || Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
-                    self.done.extend(late.into_iter().map(|(key, id)| (key, id, error())));
+                    for (key, Waiting { id, entry, stage }) in late {
+                        entry.give_up(&stage);
+                        self.done.push((key, id, error()));
+                    }
                 }
             }
         }

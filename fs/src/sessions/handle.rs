@@ -1,7 +1,7 @@
 //! What one client asks.
 
-use super::{Recall, Sessions, lock};
-use crate::file::File;
+use super::{Recall, Sessions};
+use crate::mutex::lock;
 use crate::sets::Placed;
 use meta::port::{Beat, Port, Session, Welcome};
 use meta::{
@@ -72,13 +72,9 @@ impl Handle {
         let mut inos = inos.to_vec();
         inos.sort_unstable();
         inos.dedup();
-        let files: Vec<Arc<File>> = inos.iter().map(|&ino| table.enter(ino)).collect();
-        let result = {
-            let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
-            change()
-        };
-        files.into_iter().for_each(|file| table.leave(file));
-        result
+        let files: Vec<_> = inos.iter().map(|&ino| table.enter(ino)).collect();
+        let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+        change()
     }
 
     /// Checks a change of content, and notes what follows from it.
@@ -262,6 +258,8 @@ impl Session for Handle {
                 Err(_) => break,
             }
         }
+        // A client writes to them for long: they must not be forgotten meanwhile.
+        self.meta()?.sync(Seq::MAX)?;
         Ok(new)
     }
 

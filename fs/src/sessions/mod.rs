@@ -7,6 +7,7 @@
 mod handle;
 mod table;
 
+use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use handle::Handle;
 use meta::port;
@@ -53,7 +54,7 @@ impl Leases {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     /// Whether a client may still write to a set or name it in a transaction.
@@ -202,8 +203,4 @@ impl Sessions {
             (table, _) = leases.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,6 +7,7 @@ use super::keeper;
 use super::moving::set_targets;
 use super::options::{Options, Place, Status};
 use super::recover::{Recovered, check, recover};
+use super::retry;
 use super::shared::{Layers, Shared, Start, closed};
 use super::writer::Writer;
 use crate::kv::{
@@ -75,7 +76,9 @@ impl Journaled {
         }
         let mut engine = Self { shared: shared.clone(), merge, order: Mutex::new(()), threads: Vec::new() };
         engine.spawn("weft-journal", move || writer.run())?;
+        let trying = shared.clone();
         engine.spawn("weft-keeper", move || keeper::run(&shared))?;
+        engine.spawn("weft-retry", move || retry::run(&trying))?;
         Ok(engine)
     }
 
@@ -88,6 +91,11 @@ impl Journaled {
     /// How the engine is.
     pub fn status(&self) -> Status {
         self.shared.status()
+    }
+
+    /// Has targets that failed tried again soon, if mirrors are lacking. By itself the engine tries them less and less often.
+    pub fn retry(&self) {
+        self.shared.retry();
     }
 
     /// Makes a snapshot now and waits for it. What went wrong with it says [`Self::status`].

@@ -1,10 +1,11 @@
 //! What an engine knows of its targets, and which file is on which.
 
 use super::options::Place;
+use super::retry::Retries;
 use crate::kv::Seq;
 use plan::TargetId;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// What is where.
 #[derive(Default)]
@@ -23,8 +24,10 @@ pub(super) struct Files {
     /// The complete snapshot that a target has.
     pub complete: BTreeMap<TargetId, Seq>,
     pub failed: Vec<(Place, String)>,
-    /// Failed outside of the journal thread, which has yet to drop them.
-    pub suspects: Vec<(Place, String)>,
+    /// When those are tried again.
+    pub retries: Retries,
+    /// Failed outside of the journal thread, which has yet to drop them, and the thread on which each did.
+    pub suspects: Vec<(Place, String, Weak<()>)>,
     /// What was ever written to the journal since the opening.
     pub written: u64,
     /// `written` when the last snapshot began.

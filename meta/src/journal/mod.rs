@@ -4,7 +4,8 @@
 //! buffer. The journal thread writes that buffer to all mirrors at once when somebody waits, and soon when nobody does. The keeper
 //! brings full layers to the index, after they are durable in the journal, and has snapshots of the index written to the mirrors, after
 //! which the older journal is removed. So the index is a cache: any one of m+1 mirrors has everything, and a mirror that fails is
-//! replaced by another target, with a snapshot of its own. The bytes are described in `frame`.
+//! replaced by another target, with a snapshot of its own. Where there is none left, those that failed are tried again from time to
+//! time. The bytes are described in `frame`.
 
 mod copies;
 mod engine;
@@ -19,6 +20,7 @@ mod purge;
 mod recover;
 mod replay;
 mod restore;
+mod retry;
 mod shared;
 mod snapshot;
 mod worker;

@@ -48,6 +48,8 @@ pub struct Limits {
     pub snapshot_bytes: u64,
     /// A mirror that takes longer counts as failed.
     pub deadline: Duration,
+    /// A target that failed is tried again after this time, while mirrors are lacking; up to 64 times as long if it goes on failing.
+    pub retry: Duration,
 }
 
 /// How an engine is.
@@ -57,9 +59,11 @@ pub struct Status {
     pub mirrors: Vec<TargetId>,
     /// How many there should be.
     pub wanted: usize,
-    /// Whether fewer than wanted hold everything: the journal and a snapshot to begin with.
+    /// How many hold everything: the journal and a snapshot to begin with.
+    pub whole: usize,
+    /// Whether fewer than wanted hold everything.
     pub degraded: bool,
-    /// Targets that failed since the opening, and how.
+    /// Targets that failed and did not come back, and how.
     pub failed: Vec<(TargetId, String)>,
     /// The last thing that went wrong.
     pub last_error: Option<String>,
@@ -85,6 +89,7 @@ impl Default for Limits {
             overlay_bytes: 32 << 20,
             snapshot_bytes: 64 << 20,
             deadline: Duration::from_secs(15),
+            retry: Duration::from_secs(5),
         }
     }
 }

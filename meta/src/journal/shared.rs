@@ -65,6 +65,8 @@ pub(super) struct Tasks {
     pub snapshot: bool,
     /// A snapshot is being written.
     pub busy: bool,
+    /// Targets that failed shall be tried again at once.
+    pub retry: bool,
     pub stop: bool,
     /// How many flushes and snapshots were ended, well or not.
     pub flushes: u64,
@@ -275,6 +277,22 @@ impl Shared {
         self.wait_tasks(|tasks| tasks.snapshots >= wanted || tasks.stop).map(drop)
     }
 
+    /// Has targets that failed tried again without waiting for their time.
+    pub fn retry(&self) {
+        self.files().retries.now();
+        self.task(|tasks| tasks.retry = true);
+    }
+
+    /// For the thread that tries targets again: waits for its time. False when it shall end.
+    pub fn wait_for_retry(&self, pause: Duration) -> bool {
+        let wait = self.tasks_changed.wait_timeout_while(self.tasks(), pause, |tasks| !tasks.stop && !tasks.retry);
+        let (mut tasks, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        tasks.retry = false;
+        let stop = tasks.stop;
+        drop(tasks);
+        !stop && self.log().check().is_ok()
+    }
+
     /// Waits until the snapshot that is being written, if there is one, is written or given up.
     pub fn wait_for_snapshot(&self) -> Result<(), KvError> {
         let wanted = {
@@ -321,11 +339,12 @@ impl Shared {
             (log.last, log.durable, log.failed.as_ref().map(ToString::to_string))
         };
         let files = self.files();
-        let whole = |place: &&Place| files.snapshot_of(place.0).is_some();
+        let whole = files.mirrors.iter().filter(|place| files.snapshot_of(place.0).is_some()).count();
         Status {
             mirrors: files.mirrors.iter().map(|&(id, _)| id).collect(),
             wanted: self.wanted,
-            degraded: files.mirrors.iter().filter(whole).count() < self.wanted,
+            whole,
+            degraded: whole < self.wanted,
             failed: files.failed.iter().map(|((id, _), why)| (*id, why.clone())).collect(),
             last_error: failure.or_else(|| files.last_error.clone()),
             journal_bytes: files.written - files.written_at_snapshot,

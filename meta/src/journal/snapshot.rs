@@ -167,9 +167,9 @@ impl Snapshot<'_> {
         let mut failed = None;
         for (number, result) in results.into_iter().enumerate().rev() {
             if let Err(error) = result {
-                let (place, _) = self.mirrors.remove(number);
+                let (place, worker) = self.mirrors.remove(number);
                 failed = Some(unavailable(place.0, &error));
-                self.shared.files().suspects.push((place, error.to_string()));
+                self.shared.files().suspects.push((place, error.to_string(), worker.running()));
             }
         }
         if let Some(error) = failed {

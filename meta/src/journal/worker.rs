@@ -1,8 +1,8 @@
 //! A thread per target, so that targets work at the same time and one that hangs holds nobody up for longer than the deadline.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use volume::target::Target;
@@ -14,13 +14,26 @@ type Answer = (usize, io::Result<()>);
 
 /// A thread that does the jobs of one target in order. It ends after the job in hand when the worker is dropped.
 #[derive(Debug)]
-pub(super) struct Worker(Sender<(Job, usize, Sender<Answer>)>);
+pub(super) struct Worker {
+    jobs: Sender<(Job, usize, Sender<Answer>)>,
+    running: Weak<()>,
+}
 
 impl Worker {
     pub fn start(target: Arc<dyn Target>) -> io::Result<Self> {
         let (sender, receiver) = channel::<(Job, usize, Sender<Answer>)>();
-        thread::Builder::new().name("weft-mirror".into()).spawn(move || serve(&*target, &receiver))?;
-        Ok(Self(sender))
+        let alive = Arc::new(());
+        let running = Arc::downgrade(&alive);
+        thread::Builder::new().name("weft-mirror".into()).spawn(move || {
+            serve(&*target, &receiver);
+            drop(alive);
+        })?;
+        Ok(Self { jobs: sender, running })
+    }
+
+    /// Gone when the thread has ended.
+    pub fn running(&self) -> Weak<()> {
+        self.running.clone()
     }
 }
 
@@ -43,7 +56,7 @@ pub(super) fn all<'a>(
     for (number, worker) in workers.enumerate() {
         results.push(Err(io::Error::from(io::ErrorKind::TimedOut)));
         // A dead thread gives no answer, which is an answer.
-        let _ = worker.0.send((job(number), number, sender.clone()));
+        let _ = worker.jobs.send((job(number), number, sender.clone()));
     }
     drop(sender);
     for _ in 0..results.len() {

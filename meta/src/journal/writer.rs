@@ -10,7 +10,7 @@ use crate::kv::{KvError, Seq};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use volume::target::TargetFile;
 
 /// A snapshot is made when there are more segments, however short: every opening begins one.
@@ -220,8 +220,8 @@ impl Writer {
         let mut last_error = None;
         for (number, result) in results.into_iter().enumerate().rev() {
             if let Err(error) = result {
-                let (place, _) = self.mirrors.remove(number);
-                self.note_failure(&place, &error);
+                let (place, worker) = self.mirrors.remove(number);
+                self.note_failure(&place, &error, worker.running());
                 last_error = Some(unavailable(place.0, &error));
             }
         }
@@ -238,11 +238,11 @@ impl Writer {
             return Ok(());
         }
         let mut error = None;
-        for (place, why) in suspects {
+        for (place, why, running) in suspects {
             if let Some(number) = self.mirrors.iter().position(|(mirror, _)| same(mirror, &place)) {
                 self.mirrors.remove(number);
                 let why = io::Error::other(why);
-                self.note_failure(&place, &why);
+                self.note_failure(&place, &why, running);
                 error = Some(unavailable(place.0, &why));
             }
         }
@@ -345,19 +345,20 @@ impl Writer {
                 Some(found)
             }
             Err(error) => {
-                self.note_failure(place, &error);
+                self.note_failure(place, &error, Weak::new());
                 None
             }
         }
     }
 
-    fn note_failure(&self, place: &Place, error: &io::Error) {
+    fn note_failure(&self, place: &Place, error: &io::Error, running: Weak<()>) {
         let mut files = self.shared.files();
         files.complete.remove(&place.0);
         files.last_error = Some(format!("target {}: {error}", place.0.0));
         // One that is no target any more may come back.
         if files.has_place(place) {
             files.failed.push((place.clone(), error.to_string()));
+            files.retries.failed(place.0, self.shared.limits.retry, running);
         }
     }
 }

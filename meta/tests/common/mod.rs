@@ -181,6 +181,8 @@ pub fn small() -> Limits {
         overlay_bytes: 8 << 10,
         snapshot_bytes: 16 << 10,
         deadline: Duration::from_millis(500),
+        // Longer than any test, but those that are about it.
+        retry: Duration::from_secs(3600),
     }
 }
 

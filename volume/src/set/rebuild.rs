@@ -4,12 +4,13 @@ use super::SetLayout;
 use super::reader::{Found, StripeAt};
 use super::writer::chunk_headers;
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, StripeHeader, Timestamp};
-use crate::target::TargetFile;
+use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
 use plan::TargetId;
 use std::collections::BTreeMap;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::path::Path;
 
 /// What a rebuild did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,17 +40,16 @@ pub fn rebuild(
 ) -> Result<RebuildReport> {
     let made = make(targets, layout, stripes, wanted, control);
     if made.is_err() {
-        for &(position, id) in wanted {
-            if let Some(target) = targets.get(id) {
-                let _ = target.remove(new_chunk(layout, position));
-            }
-        }
+        // One that hangs does not answer this either; what is left there has no use, and no name.
+        let answering = wanted.iter().copied().filter(|&(_, id)| !targets.hangs(id));
+        let set = layout.set;
+        targets.each(answering, move |position, target| target.remove(new_chunk(set, position)));
     }
     made
 }
 
-fn new_chunk(layout: &SetLayout, position: usize) -> TargetFile {
-    TargetFile::NewChunk { set: layout.set, position: position as u16 }
+fn new_chunk(set: u64, position: usize) -> TargetFile {
+    TargetFile::NewChunk { set, position: position as u16 }
 }
 
 fn make(
@@ -59,40 +59,52 @@ fn make(
     wanted: &[Wanted],
     control: &Control,
 ) -> Result<RebuildReport> {
-    let failed = |id: TargetId, operation: &'static str, why| {
-        Error::io(operation, std::path::Path::new(&format!("a chunk on target {}", id.0)))(why)
-    };
-    let target = |id: TargetId| targets.get(id).ok_or_else(|| Error::NotFound(format!("target {} is not there", id.0)));
+    let set = layout.set;
     let headers = chunk_headers(layout, created(targets, layout));
-    for &(position, id) in wanted {
-        let (target, file) = (target(id)?, new_chunk(layout, position));
-        target.remove(file).map_err(|why| failed(id, "remove", why))?;
-        target.write(file, 0, &[IoSlice::new(&headers[position])]).map_err(|why| failed(id, "write", why))?;
-    }
+    on_each(targets, wanted, "begin", move |position, target| {
+        target.remove(new_chunk(set, position))?;
+        target.write(new_chunk(set, position), 0, &[IoSlice::new(&headers[position])])
+    })?;
     let mut report = RebuildReport::default();
     for &(record, block) in stripes {
         control.check()?;
         let stripe = StripeAt { targets, layout, record, block, fresh: true };
-        for (&(position, id), (header, bytes)) in wanted.iter().zip(blocks(&stripe, wanted, &mut report)?) {
-            let padding = vec![0; bytes.len().next_multiple_of(64) - bytes.len()];
-            let header = header.encode();
-            let parts = [&header[..], &bytes, &padding].map(IoSlice::new);
-            target(id)?
-                .write(new_chunk(layout, position), u64::from(record), &parts)
-                .map_err(|why| failed(id, "write", why))?;
+        let blocks = blocks(&stripe, wanted, &mut report)?;
+        for (_, bytes) in &blocks {
             report.bytes += bytes.len() as u64;
             control.advance(bytes.len());
         }
+        let blocks: BTreeMap<usize, (StripeHeader, Vec<u8>)> =
+            wanted.iter().map(|&(position, _)| position).zip(blocks).collect();
+        on_each(targets, wanted, "write", move |position, target| {
+            let (header, bytes) = &blocks[&position];
+            let padding = vec![0; bytes.len().next_multiple_of(64) - bytes.len()];
+            let header = header.encode();
+            let parts = [&header[..], bytes, &padding].map(IoSlice::new);
+            target.write(new_chunk(set, position), u64::from(record), &parts)
+        })?;
     }
-    for &(position, id) in wanted {
-        target(id)?.sync(new_chunk(layout, position)).map_err(|why| failed(id, "sync", why))?;
-    }
-    for &(position, id) in wanted {
-        target(id)?
-            .rename(new_chunk(layout, position), layout.file(position))
-            .map_err(|why| failed(id, "rename", why))?;
-    }
+    on_each(targets, wanted, "sync", move |position, target| target.sync(new_chunk(set, position)))?;
+    on_each(targets, wanted, "rename", move |position, target| {
+        target.rename(new_chunk(set, position), TargetFile::Chunk { set, position: position as u16 })
+    })?;
     Ok(report)
+}
+
+/// Does something for each of the chunks, on all targets at the same time.
+fn on_each(
+    targets: &Targets,
+    wanted: &[Wanted],
+    what: &'static str,
+    operation: impl Fn(usize, &dyn Target) -> io::Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    for &(_, id) in wanted {
+        targets.get(id).ok_or_else(|| Error::NotFound(format!("target {} is not there", id.0)))?;
+    }
+    for (_, id, done) in targets.each(wanted.iter().copied(), operation) {
+        done.map_err(Error::io(what, Path::new(&format!("a chunk on target {}", id.0))))?;
+    }
+    Ok(())
 }
 
 /// When the set was begun, as its chunks say.

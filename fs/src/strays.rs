@@ -1,0 +1,445 @@
+//! Stray chunks: what lies on a target and belongs to the volume no more. While a target is away or fails, sets are deleted and chunks are moved; when it
+//! is back, what it missed is made up for.
+//!
+//! A chunk is removed only if it is certain that nobody needs it:
+//! - this process deleted or moved it; or it was found on the target, its header says that it is this volume's, and this metadata saw its set made,
+//!   before this opening;
+//! - the metadata, durably, does not know the set, or has the chunk on another target, where it really is;
+//! - nobody writes to the set, and nobody repairs or moves it at the same time.
+
+use crate::mutex::lock;
+use crate::{FileSystem, Result};
+use meta::Seq;
+use plan::TargetId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Mutex, Weak};
+use std::time::{Duration, Instant};
+use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
+use volume::target::TargetFile;
+
+const TICK: Duration = Duration::from_millis(200);
+/// How often it is looked whether targets are healthy again.
+const LOOK: Duration = Duration::from_secs(1);
+/// So many are removed from a target before the next one has its turn.
+const AT_ONCE: usize = 256;
+/// So many of a target are kept in mind; the others are found when it is listed again.
+const REMEMBERED: usize = 1 << 16;
+/// A target on which something failed is tried again after this time, and after twice as long each time it fails again.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Whoever wants it done now waits no longer for lists of chunks.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+type Listed = io::Result<Vec<(TargetFile, u64)>>;
+
+/// What is known of stray chunks.
+#[derive(Debug, Default)]
+pub(crate) struct Strays {
+    known: Mutex<Known>,
+    /// Held by the one that removes some.
+    removing: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Targets that were healthy at the last look, and when that was.
+    healthy: BTreeSet<TargetId>,
+    looked: Option<Instant>,
+    /// Targets whose chunks must be listed.
+    unlisted: BTreeSet<TargetId>,
+    /// Lists that are being made, each by a thread: a target may have very many chunks.
+    lists: BTreeMap<TargetId, Receiver<Listed>>,
+    /// Chunks that may be stray.
+    found: BTreeMap<TargetId, BTreeSet<TargetFile>>,
+    /// Targets that are left alone until then, and how long that was.
+    pauses: BTreeMap<TargetId, (Instant, Duration)>,
+}
+
+impl Known {
+    fn is_paused(&self, id: TargetId) -> bool {
+        self.pauses.get(&id).is_some_and(|(until, _)| *until > Instant::now())
+    }
+
+    fn pause(&mut self, id: TargetId) {
+        let pause = self.pauses.get(&id).map_or(PAUSE, |(_, last)| (*last * 2).min(LONGEST_PAUSE));
+        self.pauses.insert(id, (Instant::now() + pause, pause));
+    }
+
+    fn remember(&mut self, id: TargetId, file: TargetFile) {
+        let found = self.found.entry(id).or_default();
+        if found.len() < REMEMBERED {
+            found.insert(file);
+        } else {
+            self.unlisted.insert(id);
+        }
+    }
+}
+
+impl Strays {
+    /// A chunk is not needed any more and could not be removed.
+    pub fn remember(&self, id: TargetId, file: TargetFile) {
+        lock(&self.known).remember(id, file);
+    }
+
+    /// A target may have missed something.
+    pub fn suspect(&self, id: TargetId) {
+        lock(&self.known).unlisted.insert(id);
+    }
+}
+
+fn set_of(file: TargetFile) -> Option<(u64, u16)> {
+    match file {
+        TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => Some((set, position)),
+        _ => None,
+    }
+}
+
+/// The thread that removes them.
+pub(crate) fn watch(fs: &Weak<FileSystem>) {
+    let mut next = Instant::now();
+    loop {
+        std::thread::sleep(TICK);
+        let Some(fs) = fs.upgrade() else { return };
+        if fs.is_closed() {
+            return;
+        }
+        if Instant::now() < next {
+            continue;
+        }
+        if let Err(error) = fs.remove_strays(true) {
+            fs.volume.warn(&format!("cannot look for stray chunks: {error}"));
+            next = Instant::now() + LONGEST_PAUSE;
+        }
+    }
+}
+
+impl FileSystem {
+    /// Removes chunks that the metadata has no use for any more, durably; those that cannot be removed now, later.
+    pub(crate) fn remove_chunks(&self, set: u64, places: impl IntoIterator<Item = (usize, TargetId)>) {
+        let file = move |position: usize| TargetFile::Chunk { set, position: position as u16 };
+        let targets = &self.store.targets;
+        let there = places.into_iter().filter(|(_, id)| targets.get(*id).is_some());
+        let (now, later): (Vec<_>, Vec<_>) = there.partition(|(_, id)| targets.error(*id).is_none());
+        let done = targets.each(now, move |position, target| target.remove(file(position)));
+        let failed = done.into_iter().filter(|(.., done)| done.is_err()).map(|(position, id, _)| (position, id));
+        for (position, id) in failed.chain(later) {
+            self.strays.remember(id, file(position));
+        }
+    }
+
+    /// Removes all stray chunks that can be removed now.
+    pub(crate) fn remove_strays_now(&self) -> Result<()> {
+        {
+            let mut known = lock(&self.strays.known);
+            (known.looked, known.pauses) = (None, BTreeMap::new());
+        }
+        let begun = Instant::now();
+        while self.remove_strays(true)? || !lock(&self.strays.known).lists.is_empty() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Removes some stray chunks; with `look`, looks for others. Returns whether there are more.
+    pub(crate) fn remove_strays(&self, look: bool) -> Result<bool> {
+        let _one_at_a_time = lock(&self.strays.removing);
+        if look {
+            self.notice_healthy();
+            self.begin_lists();
+            self.take_lists()?;
+        }
+        let due: Vec<(TargetId, Vec<TargetFile>)> = {
+            let mut known = lock(&self.strays.known);
+            let ids: Vec<TargetId> = known.found.keys().copied().filter(|&id| !known.is_paused(id)).collect();
+            let mut some = |id| {
+                let found = known.found.get_mut(&id)?;
+                let some: Vec<TargetFile> = std::iter::from_fn(|| found.pop_first()).take(AT_ONCE).collect();
+                (!some.is_empty()).then_some((id, some))
+            };
+            ids.into_iter().filter_map(&mut some).collect()
+        };
+        if due.is_empty() {
+            return Ok(false);
+        }
+        // What a crash brings back must not need what is removed.
+        let result = self.meta.sync(Seq::MAX);
+        let mut more = false;
+        for (id, files) in due {
+            let mut rest = files.into_iter();
+            if result.is_ok() {
+                let goes_on = self.remove_strays_of(id, &mut rest);
+                more |= goes_on && lock(&self.strays.known).found.get(&id).is_some_and(|left| !left.is_empty());
+            }
+            rest.for_each(|file| self.strays.remember(id, file));
+        }
+        result?;
+        Ok(more)
+    }
+
+    /// Removes these from a target, unless they are no strays. Returns whether it is worth going on with it.
+    fn remove_strays_of(&self, id: TargetId, files: &mut impl Iterator<Item = TargetFile>) -> bool {
+        let targets = &self.store.targets;
+        if targets.get(id).is_none() {
+            files.for_each(drop);
+            return false;
+        }
+        let mut goes_on = true;
+        for file in files {
+            let Some((set, _)) = set_of(file) else { continue };
+            let claim = self.store.claims.try_take(set).filter(|_| !self.store.is_in_use(set));
+            let stray = claim.as_ref().map(|_| self.is_stray(id, file));
+            match stray {
+                Some(Ok(true)) => {}
+                Some(Ok(false)) => continue,
+                // Somebody works with the set, or the metadata cannot be read: later.
+                Some(Err(_)) | None => {
+                    self.strays.remember(id, file);
+                    goes_on = false;
+                    continue;
+                }
+            }
+            let done = targets.each([(0, id)], move |_, target| target.remove(file));
+            if done.iter().any(|(.., done)| done.is_err()) {
+                let mut known = lock(&self.strays.known);
+                known.remember(id, file);
+                known.pause(id);
+                return false;
+            }
+        }
+        lock(&self.strays.known).pauses.remove(&id);
+        goes_on
+    }
+
+    /// Whether the metadata has no use for a chunk there. The caller has the set.
+    fn is_stray(&self, id: TargetId, file: TargetFile) -> Result<bool> {
+        let TargetFile::Chunk { set, position } = file else {
+            // Nobody repairs the set, so nobody goes on with what was begun.
+            return Ok(matches!(file, TargetFile::NewChunk { .. }));
+        };
+        let record = match self.engine()?.meta.set(set) {
+            Err(meta::Error::NotFound) => return Ok(true),
+            record => record?,
+        };
+        let Some(Some(place)) = record.places.get(usize::from(position)).copied() else { return Ok(false) };
+        if place == id {
+            return Ok(false);
+        }
+        let damaged =
+            self.engine()?.meta.repairs()?.iter().any(|(queued, lost)| *queued == set && lost.contains(&position));
+        // What is placed elsewhere and not there may be needed yet.
+        Ok(!damaged && self.has_header(place, file).is_ok_and(|has| has))
+    }
+
+    /// Whether a chunk says that it is what its name says, of this volume.
+    fn has_header(&self, id: TargetId, file: TargetFile) -> io::Result<bool> {
+        let mut read = self.store.targets.each([(0, id)], move |_, target| {
+            let mut bytes = vec![0; CHUNK_HEADER_BYTES];
+            match target.read(file, 0, &mut bytes) {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => bytes.clear(),
+                length => bytes.truncate(length?),
+            }
+            Ok(bytes)
+        });
+        let (_, _, bytes) = read.pop().ok_or(io::ErrorKind::NotFound)?;
+        let header = ChunkHeader::decode(&bytes?).ok();
+        let volume = self.store.options.volume;
+        Ok(header.is_some_and(|it| it.volume == volume && Some((it.set, it.position)) == set_of(file)))
+    }
+
+    /// Notes which targets became healthy: they may have missed something.
+    fn notice_healthy(&self) {
+        if lock(&self.strays.known).looked.is_some_and(|when| when.elapsed() < LOOK) {
+            return;
+        }
+        let targets = &self.store.targets;
+        let healthy: BTreeSet<TargetId> = targets.ids().into_iter().filter(|&id| targets.is_healthy(id)).collect();
+        let mut known = lock(&self.strays.known);
+        let new: Vec<TargetId> = healthy.difference(&known.healthy).copied().collect();
+        for id in new {
+            known.unlisted.insert(id);
+            known.pauses.remove(&id);
+        }
+        (known.healthy, known.looked) = (healthy, Some(Instant::now()));
+    }
+
+    fn begin_lists(&self) {
+        let mut known = lock(&self.strays.known);
+        let due =
+            |id: &&TargetId| known.healthy.contains(id) && !known.is_paused(**id) && !known.lists.contains_key(id);
+        let due: Vec<TargetId> = known.unlisted.iter().filter(due).copied().collect();
+        for id in due {
+            known.unlisted.remove(&id);
+            let Some(target) = self.store.targets.get(id) else { continue };
+            let (send, list) = channel();
+            std::thread::spawn(move || _ = send.send(target.list()));
+            known.lists.insert(id, list);
+        }
+    }
+
+    /// Looks through the lists that are made.
+    fn take_lists(&self) -> Result<()> {
+        let ready: Vec<(TargetId, Listed)> = {
+            let mut known = lock(&self.strays.known);
+            let mut ready = Vec::new();
+            known.lists.retain(|&id, list| match list.try_recv() {
+                Err(TryRecvError::Empty) => true,
+                listed => {
+                    ready.push((id, listed.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))));
+                    false
+                }
+            });
+            ready
+        };
+        for (id, listed) in ready {
+            let looked = match listed {
+                Ok(files) => self.look_through(id, files.into_iter().map(|(file, _)| file))?,
+                Err(_) => false,
+            };
+            if !looked {
+                let mut known = lock(&self.strays.known);
+                known.unlisted.insert(id);
+                known.pause(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers which chunks of a target are stray. The list is older than what the metadata says now, so that a set that is new is in both. Returns whether
+    /// the target answered.
+    fn look_through(&self, id: TargetId, files: impl Iterator<Item = TargetFile>) -> Result<bool> {
+        let mut newest = 0;
+        for file in files {
+            let Some((set, position)) = set_of(file) else { continue };
+            newest = newest.max(set);
+            if !self.store.history.made_before(set) {
+                continue;
+            }
+            let finished = matches!(file, TargetFile::Chunk { .. });
+            let is_here = match self.engine()?.meta.set(set) {
+                Ok(record) => finished && record.places.get(usize::from(position)) == Some(&Some(id)),
+                Err(meta::Error::NotFound) => false,
+                Err(error) => return Err(error.into()),
+            };
+            if is_here {
+                continue;
+            }
+            match self.has_header(id, file) {
+                Ok(true) => self.strays.remember(id, file),
+                Ok(false) => {}
+                Err(_) => return Ok(false),
+            }
+        }
+        if newest > self.store.history.last() && self.engine()?.meta.set(newest) == Err(meta::Error::NotFound) {
+            // The numbers must not be used again for others.
+            self.engine()?.meta.skip_sets(newest)?;
+            self.volume.warn(&format!(
+                "target {} has chunks of chunk set {newest}, which the metadata does not know: was it restored from an old copy? They stay",
+                id.0
+            ));
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ROOT;
+    use crate::testing::{Lab, make};
+    use std::io::IoSlice;
+    use volume::format::{Timestamp, VolumeId};
+    use volume::target::Target;
+
+    fn header(volume: VolumeId, set: u64, position: u16) -> Vec<u8> {
+        let created = Timestamp { seconds: 5, nanoseconds: 0 };
+        ChunkHeader { volume, set, position, shape: (2, 1), code: "rs:2+1".into(), unit: 64, created }.encode()
+    }
+
+    /// A volume that had a set which is deleted, and still has one; the numbers of both.
+    fn volume_with_a_past(lab: &Lab) -> (u64, u64) {
+        let mut sets = Vec::new();
+        for name in ["gone", "kept"] {
+            let fs = lab.open();
+            fs.write(make(&fs, name), 0, &[1; 100_000]).unwrap();
+            fs.sync_all().unwrap();
+            sets.push(fs.engine().unwrap().meta.sets(0, 10).unwrap().last().unwrap().0);
+            fs.close_volume().unwrap();
+        }
+        let fs = lab.open();
+        fs.unlink(ROOT, b"gone").unwrap();
+        fs.close_volume().unwrap();
+        (sets[0], sets[1])
+    }
+
+    fn has(lab: &Lab, number: usize, file: TargetFile) -> bool {
+        lab.disks[number].list().unwrap().iter().any(|(found, _)| *found == file)
+    }
+
+    #[test]
+    fn only_what_is_certain_is_removed() {
+        let lab = Lab::new("rs:2+1", 4);
+        let (gone, kept) = volume_with_a_past(&lab);
+        let fs = lab.open();
+        let ours = fs.store.options.volume;
+        let record = fs.meta.set(kept).unwrap();
+        let spare = (0..4).find(|n| !record.places.contains(&Some(TargetId(*n)))).unwrap();
+        fs.close_volume().unwrap();
+        drop(fs);
+        let spare = usize::from(spare);
+        let put = |file, bytes: &[u8]| lab.disks[spare].write(file, 0, &[IoSlice::new(bytes)]).unwrap();
+        let chunk = |set, position| TargetFile::Chunk { set, position };
+        let mut damaged = header(ours, gone, 1);
+        damaged[40] ^= 1;
+        let stray = [chunk(gone, 0), TargetFile::NewChunk { set: gone, position: 0 }, chunk(kept, 0)];
+        let not = [chunk(gone, 1), chunk(gone, 2), chunk(gone + 3, 0), chunk(60, 0), chunk(kept, 1)];
+        put(stray[0], &header(ours, gone, 0));
+        put(stray[1], &header(ours, gone, 0));
+        put(stray[2], &header(ours, kept, 0));
+        put(not[0], &damaged);
+        put(not[1], &header(VolumeId([8; 16]), gone, 2));
+        // Numbers that this metadata never used.
+        put(not[2], &header(ours, gone + 3, 0));
+        put(not[3], &header(ours, 60, 0));
+        // Not where it should be, but nowhere else either.
+        put(not[4], &header(ours, kept, 1));
+        let home = usize::from(record.places[1].unwrap().0);
+        lab.disks[home].remove(chunk(kept, 1)).unwrap();
+        let fs = lab.open();
+        fs.remove_strays_now().unwrap();
+        fs.close_volume().unwrap();
+        assert_eq!(stray.map(|file| has(&lab, spare, file)), [false; 3]);
+        assert_eq!(not.map(|file| has(&lab, spare, file)), [true; 5]);
+    }
+
+    #[test]
+    fn what_is_in_use_is_left_alone() {
+        let lab = Lab::new("rs:2+1", 4);
+        let (gone, _) = volume_with_a_past(&lab);
+        let fs = lab.open();
+        let file = TargetFile::NewChunk { set: gone, position: 0 };
+        lab.disks[3].write(file, 0, &[IoSlice::new(&header(fs.store.options.volume, gone, 0))]).unwrap();
+        // As a repair does.
+        let claim = fs.store.claims.take(gone);
+        fs.strays.suspect(TargetId(3));
+        fs.remove_strays_now().unwrap();
+        assert!(has(&lab, 3, file));
+        drop(claim);
+        fs.remove_strays_now().unwrap();
+        assert!(!has(&lab, 3, file));
+    }
+
+    /// A chunk that was to be removed is needed again when a repair brought it back.
+    #[test]
+    fn what_came_back_stays() {
+        let lab = Lab::new("rs:2+1", 4);
+        let (_, kept) = volume_with_a_past(&lab);
+        let fs = lab.open();
+        let file = TargetFile::Chunk { set: kept, position: 0 };
+        let home = fs.meta.set(kept).unwrap().places[0].unwrap();
+        fs.strays.remember(home, file);
+        fs.remove_strays_now().unwrap();
+        assert!(has(&lab, usize::from(home.0), file));
+    }
+}

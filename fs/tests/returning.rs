@@ -1,0 +1,171 @@
+//! Targets that come back: what they missed is made up for, and nothing that may be needed is taken for what they missed.
+
+mod lab;
+
+use fs::{Kind, ROOT};
+use lab::*;
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+use volume::Control;
+use volume::target::{Faults, Target, TargetFile};
+
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Journals and snapshots of all disks.
+fn metadata(lab: &Lab) -> Vec<(usize, TargetFile, Vec<u8>)> {
+    let mut all = Vec::new();
+    for (number, disk) in lab.disks.iter().enumerate() {
+        for (file, length) in disk.list().unwrap() {
+            if matches!(file, TargetFile::Journal { .. } | TargetFile::Snapshot { .. }) {
+                let mut bytes = vec![0; length as usize];
+                let read = disk.read(file, 0, &mut bytes).unwrap_or(0);
+                bytes.truncate(read);
+                all.push((number, file, bytes));
+            }
+        }
+    }
+    all
+}
+
+fn put_back(lab: &Lab, saved: &[(usize, TargetFile, Vec<u8>)]) {
+    metadata(lab).into_iter().for_each(|(number, file, _)| lab.disks[number].remove(file).unwrap());
+    for (number, file, bytes) in saved {
+        lab.disks[*number].write(*file, 0, &[IoSlice::new(bytes)]).unwrap();
+        lab.disks[*number].sync(*file).unwrap();
+    }
+}
+
+#[test]
+fn chunks_of_deleted_sets_go_without_a_repair() {
+    let mut lab = Lab::new("rs:4+2", 6);
+    let fs = lab.open();
+    fs.write(make(&fs, "file"), 0, &pattern(1, 3_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let fs = lab.try_open(&[1]).unwrap();
+    fs.unlink(ROOT, b"file").unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    assert!(!lab.chunks().is_empty());
+    let _fs = lab.open();
+    until("they go", || lab.chunks().is_empty());
+}
+
+#[test]
+fn a_removal_that_failed_is_tried_again() {
+    let mut lab = Lab::new("rs:4+2", 6);
+    let fs = lab.open();
+    fs.write(make(&fs, "file"), 0, &pattern(1, 3_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let fs = lab.open();
+    lab.fault(1, dead());
+    fs.unlink(ROOT, b"file").unwrap();
+    until("the others go", || lab.chunks().iter().all(|(number, ..)| *number == 1));
+    assert!(!lab.chunks().is_empty());
+    lab.fault(1, Faults::default());
+    until("the last goes", || lab.chunks().is_empty());
+    drop(fs);
+}
+
+/// Whoever finds out that the metadata was restored from an old copy, and puts the newer one back, has everything.
+#[test]
+fn old_metadata_deletes_nothing_that_is_newer() {
+    let mut lab = Lab::new("rs:2+1", 5);
+    let fs = lab.open();
+    let first = make(&fs, "first");
+    fs.write(first, 0, &pattern(1, 2_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    // Seals the set: of one that is open, what is behind the last transaction is punched at the next opening, in every history.
+    fs.repair(&Control::default()).unwrap();
+    fs.sync_all().unwrap();
+    let old = metadata(&lab);
+    // Made later, and moved later.
+    let second = make(&fs, "second");
+    fs.write(second, 0, &pattern(2, 20_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    let bad = lab.chunks()[0].0;
+    lab.fault(bad, dead());
+    fs.write(make(&fs, "notices"), 0, &pattern(3, 100_000)).unwrap();
+    fs.sync_all().unwrap();
+    // Only the metadata that is taken back matters, so a repair that leaves that target is what is wanted.
+    lab.fault(bad, Faults { full: true, ..Faults::default() });
+    let done = fs.repair(&Control::default()).unwrap();
+    assert!(done.failed.is_empty(), "{done:?}");
+    lab.fault_all(Faults::default);
+    fs.close_volume().unwrap();
+    drop(fs);
+    let (new, chunks) = (metadata(&lab), lab.chunks());
+    put_back(&lab, &old);
+    // More than once: each opening knows what the one before it made.
+    for round in 0..3 {
+        let fs = lab.open();
+        assert!(content(&fs, first).is_ok_and(|found| found == pattern(1, 2_000_000)), "round {round}");
+        fs.make(ROOT, format!("d{round}").as_bytes(), &new_directory()).unwrap();
+        fs.repair(&Control::default()).unwrap();
+        std::thread::sleep(Duration::from_millis(1500));
+        fs.close_volume().unwrap();
+    }
+    let left = lab.chunks();
+    let lost: Vec<_> = chunks.iter().filter(|chunk| !left.iter().any(|other| other.1 == chunk.1)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    put_back(&lab, &new);
+    let fs = lab.open();
+    assert!(content(&fs, second).unwrap() == pattern(2, 20_000_000));
+}
+
+fn new_directory() -> fs::New {
+    new(Kind::Directory)
+}
+
+/// Metadata on fewer targets than wanted is told, and does not stay so.
+#[test]
+fn the_metadata_returns_to_its_targets() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    for bad in [0, 1, 2, 0] {
+        lab.fault(bad, dead());
+        fs.write(make(&fs, &format!("f{}", fastrand::u64(..))), 0, &[1; 100]).unwrap();
+        fs.sync_all().unwrap();
+        until("two have it", || fs.status().unwrap().mirrors == (2, 2));
+        lab.fault(bad, Faults::default());
+    }
+    lab.fault(0, dead());
+    lab.fault(1, dead());
+    fs.make(ROOT, b"more", &new_directory()).unwrap();
+    fs.sync_all().unwrap();
+    let status = fs.status().unwrap();
+    assert!(status.mirrors == (1, 2) && !status.is_healthy(), "{status:#?}");
+    lab.fault_all(Faults::default);
+    fs.repair(&Control::default()).unwrap();
+    until("two have it", || fs.status().unwrap().is_healthy());
+}
+
+/// A disk that hangs holds neither the collector nor a repair up for longer than the deadline.
+#[test]
+fn a_disk_that_hangs_holds_up_neither_collector_nor_repair() {
+    let mut lab = Lab::new("rs:4+2", 7);
+    let fs = lab.open();
+    fs.write(make(&fs, "gone"), 0, &pattern(1, 3_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let fs = lab.open();
+    fs.write(make(&fs, "kept"), 0, &pattern(2, 3_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    let bad = lab.chunks()[0].0;
+    lab.fault(bad, Faults { delay: Duration::from_secs(600), ..Faults::default() });
+    fs.unlink(ROOT, b"gone").unwrap();
+    let before = lab.chunks().len();
+    until("the others go", || lab.chunks().len() <= before - 5);
+    let two = fs.clone();
+    let done = within(120, move || two.repair(&Control::default()).unwrap());
+    assert!(done.failed.is_empty(), "{done:?}");
+    // Whoever closes it does not wait for the disk either.
+    within(120, move || _ = fs.close_volume());
+}

@@ -1,0 +1,121 @@
+//! Targets that failed are tried again while there are fewer mirrors than wanted. Each time that one fails again soon, it is left alone for longer.
+
+use super::files::same;
+use super::inventory::{Owner, take};
+use super::options::Place;
+use super::shared::Shared;
+use super::worker::{Job, Worker, all};
+use plan::TargetId;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether there is one to be tried, at the least.
+const LOOK: Duration = Duration::from_millis(500);
+/// The longest pause, in first ones.
+const LONGEST: u32 = 64;
+
+/// When targets that failed are tried again.
+#[derive(Debug, Default)]
+pub(super) struct Retries(BTreeMap<TargetId, Retry>);
+
+#[derive(Debug)]
+struct Retry {
+    at: Instant,
+    pause: Duration,
+    /// Gone when the thread is that did what failed. Until then it may yet do it, to files that the target would have anew.
+    running: Weak<()>,
+}
+
+impl Retries {
+    /// A target failed.
+    pub fn failed(&mut self, id: TargetId, first: Duration, running: Weak<()>) {
+        let now = Instant::now();
+        let before = self.0.get(&id).filter(|retry| now < retry.at + 4 * retry.pause);
+        let pause = before.map_or(first, |retry| (2 * retry.pause).min(LONGEST * first));
+        self.0.insert(id, Retry { at: now + pause, pause, running });
+    }
+
+    /// Shortens all pauses.
+    pub fn now(&mut self) {
+        let now = Instant::now();
+        self.0.values_mut().for_each(|retry| retry.at = now);
+    }
+
+    fn is_due(&self, id: TargetId) -> bool {
+        self.0.get(&id).is_none_or(|retry| retry.at <= Instant::now() && retry.running.upgrade().is_none())
+    }
+}
+
+/// Tries targets again until the engine stops or fails.
+pub(super) fn run(shared: &Shared) {
+    while shared.wait_for_retry(LOOK.min(shared.limits.retry)) {
+        let (due, room) = {
+            let files = shared.files();
+            let lacking = files.staying().0 < shared.wanted;
+            let due = files.failed.iter().map(|(place, _)| place);
+            let due = due.filter(|place| lacking && files.has_place(place) && files.retries.is_due(place.0));
+            (due.cloned().collect::<Vec<Place>>(), files.snapshot_bytes)
+        };
+        let workers: Vec<Worker> = due.iter().map_while(|(_, target)| Worker::start(target.clone()).ok()).collect();
+        let tried = all(workers.iter(), |number| try_again(shared, due[number].clone(), room), shared.limits.deadline);
+        let mut answered = false;
+        for ((place, worker), result) in due.iter().zip(&workers).zip(tried) {
+            let mut files = shared.files();
+            match result {
+                Ok(()) => {
+                    files.failed.retain(|(failed, _)| !same(failed, place));
+                    answered = true;
+                }
+                Err(_) => files.retries.failed(place.0, shared.limits.retry, worker.running()),
+            }
+        }
+        if answered {
+            shared.ask();
+        }
+    }
+}
+
+/// Whether a target answers and could take a snapshot. What it has of the journal is replaced when it is a mirror.
+fn try_again(shared: &Shared, place: Place, room: u64) -> Job {
+    let volume = shared.volume;
+    Box::new(move |target| {
+        if target.space()?.free <= room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        match take(&place.1, &volume)?.iter().any(|found| found.owner == Owner::Foreign) {
+            true => Err(io::Error::other("it holds the journal of another volume")),
+            false => Ok(()),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_fails_again_soon_is_left_alone_for_longer() {
+        let (id, first) = (TargetId(1), Duration::from_secs(1000));
+        let mut retries = Retries::default();
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            retries.failed(id, first, Weak::new());
+            pauses.push(retries.0[&id].pause.as_secs() / 1000);
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+        assert!(!retries.is_due(id));
+        retries.now();
+        assert!(retries.is_due(id) && retries.is_due(TargetId(2)));
+    }
+
+    #[test]
+    fn one_that_still_does_what_failed_is_not_tried() {
+        let (mut retries, running) = (Retries::default(), std::sync::Arc::new(()));
+        retries.failed(TargetId(1), Duration::ZERO, std::sync::Arc::downgrade(&running));
+        assert!(!retries.is_due(TargetId(1)));
+        drop(running);
+        assert!(retries.is_due(TargetId(1)));
+    }
+}

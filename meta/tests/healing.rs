@@ -1,0 +1,130 @@
+//! Mirrors that fail and come back while the engine runs.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Flaky, memory, options, small};
+use meta::journal::{Journaled, Limits};
+use meta::kv::{Batch, Kv};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn targets(count: usize) -> Vec<Arc<Flaky>> {
+    (0..count).map(|_| Flaky::new()).collect()
+}
+
+fn soon() -> Limits {
+    Limits { retry: Duration::from_millis(20), ..small() }
+}
+
+fn add(kv: &Journaled) {
+    let mut batch = Batch::default();
+    batch.put(b"padding", vec![7; 100]);
+    batch.merge("sum", 1i64.to_le_bytes());
+    kv.sync(kv.commit(batch).unwrap().seq).unwrap();
+}
+
+fn sum(kv: &Journaled) -> u64 {
+    kv.get(b"sum").unwrap().map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+}
+
+/// A target alone has everything.
+fn assert_alone(target: &Flaky, count: u64) {
+    let kv = Journaled::open(options(&[target.copy()], 1, memory(), small())).unwrap();
+    assert_eq!(sum(&kv), count);
+}
+
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_mirror_that_comes_back_has_everything_again() {
+    let targets = targets(2);
+    let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+    add(&kv);
+    targets[0].dead.store(true, Ordering::Relaxed);
+    (0..50).for_each(|_| add(&kv));
+    let status = kv.status();
+    assert_eq!((status.mirrors.len(), status.whole, status.degraded, status.failed.len()), (1, 1, true, 1));
+    targets[0].dead.store(false, Ordering::Relaxed);
+    // Nobody writes meanwhile.
+    until("it comes back", || !kv.status().degraded);
+    assert_eq!(kv.status().failed, []);
+    (0..50).for_each(|_| add(&kv));
+    targets.iter().for_each(|target| assert_alone(target, 101));
+}
+
+#[test]
+fn one_after_the_other_may_fail() {
+    let targets = targets(3);
+    let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+    let mut count = 0;
+    for round in 0..12 {
+        let bad = &targets[round % 3];
+        bad.dead.store(true, Ordering::Relaxed);
+        (0..10).for_each(|_| add(&kv));
+        count += 10;
+        until("the other two are mirrors", || !kv.status().degraded);
+        bad.dead.store(false, Ordering::Relaxed);
+    }
+    drop(kv);
+    let kv = Journaled::open(options(&targets, 2, memory(), small())).unwrap();
+    assert_eq!(sum(&kv), count);
+}
+
+#[test]
+fn one_that_goes_on_failing_does_no_harm() {
+    let targets = targets(2);
+    let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+    for _ in 0..5 {
+        // It answers, and then takes no journal or no snapshot.
+        targets[1].writes_left.store(fastrand::i64(0..5), Ordering::Relaxed);
+        (0..20).for_each(|_| add(&kv));
+        until("it fails", || targets[1].dead.load(Ordering::Relaxed));
+        targets[1].dead.store(false, Ordering::Relaxed);
+        kv.retry();
+    }
+    targets[1].writes_left.store(-1, Ordering::Relaxed);
+    targets[1].dead.store(false, Ordering::Relaxed);
+    kv.retry();
+    until("it comes back", || !kv.status().degraded);
+    targets.iter().for_each(|target| assert_alone(target, 100));
+}
+
+#[test]
+fn one_that_hangs_comes_back_when_it_is_done_and_holds_up_nobody() {
+    let targets = targets(2);
+    let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+    targets[0].hang.store(true, Ordering::Relaxed);
+    add(&kv);
+    // Only the first had to wait for it.
+    let begun = Instant::now();
+    (0..50).for_each(|_| add(&kv));
+    assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
+    thread::sleep(Duration::from_millis(700));
+    assert!(kv.status().degraded);
+    targets[0].hang.store(false, Ordering::Relaxed);
+    until("it comes back", || !kv.status().degraded);
+    (0..10).for_each(|_| add(&kv));
+    targets.iter().for_each(|target| assert_alone(target, 61));
+}
+
+#[test]
+fn it_is_tried_at_once_when_somebody_asks() {
+    let targets = targets(2);
+    let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
+    targets[0].dead.store(true, Ordering::Relaxed);
+    add(&kv);
+    targets[0].dead.store(false, Ordering::Relaxed);
+    thread::sleep(Duration::from_millis(700));
+    assert!(kv.status().degraded);
+    kv.retry();
+    until("it comes back", || !kv.status().degraded);
+}

@@ -1,0 +1,78 @@
+//! Targets that do not answer: nobody waits for them longer than the deadline, and what they do too late harms nothing.
+
+use plan::TargetId;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use volume::format::VolumeId;
+use volume::target::{Faults, Faulty, Memory, TargetFile};
+use volume::{BufferPool, Control, SetLayout, SetWriter, Targets, rebuild};
+
+const DEADLINE: Duration = Duration::from_millis(200);
+const HANGS: Duration = Duration::from_millis(1500);
+
+fn hanging() -> Faults {
+    Faults { delay: HANGS, ..Faults::default() }
+}
+
+fn until(reached: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it hangs");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_was_not_begun_in_time_does_not_happen() {
+    let targets = Targets::with_deadline(DEADLINE);
+    let (id, disk) = (TargetId(0), Arc::new(Faulty::new(Arc::new(Memory::default()))));
+    targets.add(id, disk.clone());
+    let file = |key| TargetFile::Chunk { set: key as u64, position: 0 };
+    disk.set(hanging());
+    // More than a target has threads.
+    let begun = Instant::now();
+    let done = targets.each((0..8).map(|key| (key, id)), move |key, target| target.reserve(file(key), 10));
+    assert!(done.iter().all(|(.., result)| result.is_err()) && begun.elapsed() < HANGS);
+    assert!(targets.hangs(id));
+    // Though it is forgiven, nothing is made on it while it may still do what nobody expects any more.
+    disk.set(Faults::default());
+    targets.forgive(id);
+    assert!(!targets.is_healthy(id));
+    until(|| !targets.hangs(id));
+    assert!(targets.is_healthy(id));
+    std::thread::sleep(HANGS);
+    assert!(!targets.hangs(id));
+}
+
+#[test]
+fn a_rebuild_gives_a_target_up_that_hangs() {
+    let code = ec::parse("rs:2+1").unwrap();
+    let places = (0..3).map(|number| Some(TargetId(number))).collect();
+    let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places };
+    let targets = Arc::new(Targets::with_deadline(DEADLINE));
+    let disks: Vec<Arc<Faulty>> = (0..4).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
+    disks.iter().enumerate().for_each(|(number, disk)| targets.add(TargetId(number as u16), disk.clone()));
+    let pool = Arc::new(BufferPool::new(&*layout.code, 96 << 10, 4));
+    let writer = SetWriter::create(targets.clone(), pool.clone(), layout.clone(), 1 << 20, 1);
+    let mut buffer = pool.take();
+    buffer.extend_from_slice(&[7; 50_000]);
+    let stripe = writer.append(buffer, 1, b"manifest").unwrap();
+    disks[1].inner().remove(layout.file(1)).unwrap();
+
+    let again =
+        |id| rebuild(&targets, &layout, &[(stripe.record, stripe.block)], &[(1, TargetId(id))], &Control::default());
+    disks[3].set(hanging());
+    let begun = Instant::now();
+    let error = again(3).unwrap_err();
+    assert!(begun.elapsed() < HANGS, "after {:?}: {error}", begun.elapsed());
+    assert_eq!(disks[3].inner().list().unwrap(), []);
+    // Another target takes it meanwhile, and what comes too late is a chunk without a name at most.
+    again(1).unwrap();
+    disks[3].set(Faults::default());
+    until(|| !targets.hangs(TargetId(3)));
+    let unnamed = |(file, _): &(TargetFile, u64)| matches!(file, TargetFile::NewChunk { .. });
+    assert!(disks[3].inner().list().unwrap().iter().all(unnamed));
+    targets.forgive(TargetId(3));
+    again(3).unwrap();
+    assert_eq!(disks[3].inner().list().unwrap().len(), 1);
+}
