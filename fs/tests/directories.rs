@@ -40,6 +40,7 @@ impl Place {
             chunk_bytes: 8 << 20,
             durability: None,
             targets: (0..targets).map(|number| self.target(number)).collect(),
+            places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&self.volume()).unwrap();
         self.open().unwrap()
@@ -165,7 +166,7 @@ fn the_volume_directory_and_any_two_targets_may_go() {
         std::fs::remove_dir_all(place.volume()).unwrap();
         lost.iter().for_each(|&number| std::fs::remove_dir_all(place.target(number)).unwrap());
         let left: Vec<PathBuf> = (0..6).filter(|n| !lost.contains(n)).map(|n| place.target(n)).collect();
-        fs::reopen(&place.volume(), &left, Arc::new(fs::Directories)).unwrap();
+        fs::reopen(&place.volume(), &left, std::sync::Arc::new(fs::Directories)).unwrap();
         let fs = place.open().unwrap();
         assert_has(&fs, &files);
         assert!(fs.check().unwrap().problems.is_empty());
@@ -190,7 +191,7 @@ fn names_and_contents_come_back_from_chunks_alone() {
     }
     std::fs::remove_dir_all(place.target(2)).unwrap();
     assert!(place.open().is_err());
-    let rebuilt = fs::rebuild(&place.volume(), Arc::new(fs::Directories)).unwrap();
+    let rebuilt = fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();
     // Files that fit in their dinodes stay in the metadata for good, and are lost with it.
     let in_chunks = |data: &[u8]| data.len() > 2048;
     assert_eq!((rebuilt.files, rebuilt.unnamed), (files.iter().filter(|(_, data)| in_chunks(data)).count(), 0));
@@ -256,7 +257,7 @@ fn a_rebuild_takes_stale_chunks_for_what_they_are() {
     drop(fs);
     std::fs::rename(&away, place.target(5)).unwrap();
     remove_metadata(&place, 0..6);
-    let rebuilt = fs::rebuild(&place.volume()).unwrap();
+    let rebuilt = fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();
     assert_eq!((rebuilt.files, rebuilt.sets), (1, 1), "{rebuilt:?}");
     let said = |line: &String| line.contains("1 of its chunks are left and 4 are needed");
     assert!(rebuilt.problems.len() == 1 && rebuilt.problems.iter().all(said), "{rebuilt:?}");
@@ -277,14 +278,14 @@ fn a_rebuild_without_enough_targets_harms_nothing() {
     remove_metadata(&place, 0..6);
     let away = |number: usize| place.0.join(format!("away{number}"));
     (0..3).for_each(|number| std::fs::rename(place.target(number), away(number)).unwrap());
-    let rebuilt = fs::rebuild(&place.volume()).unwrap();
+    let rebuilt = fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();
     assert_eq!((rebuilt.files, rebuilt.sets, rebuilt.problems.len()), (0, 0, 1), "{rebuilt:?}");
     let fs = place.open().unwrap();
     fs.close_volume().unwrap();
     drop(fs);
     (0..3).for_each(|number| std::fs::rename(away(number), place.target(number)).unwrap());
     remove_metadata(&place, 0..6);
-    fs::rebuild(&place.volume()).unwrap();
+    fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();
     let fs = place.open().unwrap();
     assert!(content(&fs, fs.lookup(ROOT, b"file").unwrap().ino).unwrap() == pattern(1, 3_000_000));
     assert_sound(&fs);
