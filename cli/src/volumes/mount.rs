@@ -1,6 +1,6 @@
 //! `weft mount` and `weft unmount`.
 
-use super::{SERVED, Serving, open, remote};
+use super::{SERVED, Serving, open, remote, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -20,9 +20,11 @@ use volume::Shown;
   weft mount /srv/films /mnt
   weft mount /srv/films /mnt -o ro
   weft mount /srv/films /mnt --foreground
+  weft mount weft://127.0.0.1:7600/films /mnt
 
 It goes on in the background, and writes what goes wrong to mount.log in the volume directory, until weft unmount, umount or SIGTERM,
-which commit everything first. fsync makes a file durable at once; what is not synced is
+which commit everything first. Of a volume that a server has, several machines see the same files; -o writeback lets
+the kernel keep what is written, which is faster and for one writer at a time. fsync makes a file durable at once; what is not synced is
 committed 5 seconds after the kernel has written its pages back.
 
 While it is mounted, weft status, verify, repair, target, fsck, ls and stat are carried out by the mount.")]
@@ -63,13 +65,34 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|why| Failure::Other(format!("{}: {why}", Shown(path))))
 }
 
+/// A volume as it is named from everywhere on this machine.
+fn named(volume: &Path) -> Result<PathBuf, Failure> {
+    if server_of(volume)?.is_some() { Ok(volume.to_path_buf()) } else { absolute(volume) }
+}
+
+/// Where the log and the socket of a mount are: in the volume directory, or, when a server has the volume, in one for the mount point.
+fn home(volume: &Path, mountpoint: &Path) -> Result<PathBuf, Failure> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::DirBuilderExt;
+    if server_of(volume)?.is_none() {
+        return Ok(volume.to_path_buf());
+    }
+    let mountpoint = mountpoint.canonicalize().unwrap_or_else(|_| mountpoint.to_path_buf());
+    let user = std::env::temp_dir().join(format!("weft-{}", rustix::process::geteuid().as_raw()));
+    let place = user.join(format!("{:016x}", gf::checksum::crc64(mountpoint.as_os_str().as_bytes())));
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place);
+    made.map_err(|why| Failure::Other(format!("cannot make {}: {why}", Shown(&place))))?;
+    Ok(place)
+}
+
 fn in_foreground(arguments: &MountArguments) -> Outcome {
     let mut options = fuse::parse_options(&arguments.options.join(",")).map_err(Failure::Usage)?;
-    let directory = absolute(&arguments.volume)?;
+    let volume = named(&arguments.volume)?;
     if options.fs_name == fuse::Options::default().fs_name {
-        options.fs_name = directory.to_string_lossy().into_owned();
+        options.fs_name = volume.to_string_lossy().into_owned();
     }
-    let opened = open(&directory, options.read_only)?;
+    let opened = open(&volume, options.read_only)?;
+    let directory = home(&volume, &absolute(&arguments.mountpoint)?)?;
     let fs = opened.fs.clone();
     // Handlers of signals come first, so that none ends the process between the mount and them.
     let (signal, signalled) = std::sync::mpsc::channel();
@@ -153,13 +176,15 @@ fn in_background(arguments: &MountArguments, as_json: bool) -> Outcome {
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
     fuse::parse_options(&arguments.options.join(",")).map_err(Failure::Usage)?;
     // A volume that is none is refused before there is a log in it.
-    fs::label::Label::read_pointer(&arguments.volume)?;
-    let (directory, mountpoint) = (absolute(&arguments.volume)?, absolute(&arguments.mountpoint)?);
-    let log = Log::open(&directory)?;
+    if server_of(&arguments.volume)?.is_none() {
+        fs::label::Label::read_pointer(&arguments.volume)?;
+    }
+    let (volume, mountpoint) = (named(&arguments.volume)?, absolute(&arguments.mountpoint)?);
+    let log = Log::open(&home(&volume, &mountpoint)?)?;
     let program = std::env::current_exe().map_err(|why| failed("find this program", &why))?;
     let mut command = Command::new(program);
     command.args(["mount", "--foreground", "--tell"]).args(arguments.options.iter().flat_map(|o| ["-o", o]));
-    command.arg("--").arg(directory).arg(mountpoint);
+    command.arg("--").arg(volume).arg(mountpoint);
     let errors = log.file.try_clone().map_err(|why| failed("write a log", &why))?;
     // A group of its own, so that Ctrl-C in the terminal does not reach it.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
@@ -198,7 +223,8 @@ pub struct UnmountArguments {
 }
 
 pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
-    let volume = mounted_volume(&arguments.mountpoint);
+    let mounted = mounted_volume(&arguments.mountpoint);
+    let volume = mounted.and_then(|volume| home(&volume, &arguments.mountpoint).ok());
     let end = volume.as_deref().filter(|_| !arguments.lazy).and_then(remote::end_of);
     fuse::unmount(&arguments.mountpoint, arguments.lazy).map_err(failed)?;
     // The process of the mount commits and closes the volume before it ends; then its lock is free.
