@@ -29,6 +29,9 @@ struct Arguments {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     json: bool,
+    /// Who this is to the servers of a cluster: NAME.pem and NAME.key, with authority.pem beside them
+    #[arg(long, global = true, value_name = "DIR/NAME", env = "WEFT_IDENTITY")]
+    identity: Option<std::path::PathBuf>,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -107,6 +110,10 @@ fn run(arguments: Arguments) -> u8 {
 
 fn carry_out(arguments: Arguments) -> Outcome {
     let json = arguments.json;
+    let identity = arguments.identity.as_deref();
+    if let Some(place) = identity {
+        cluster::use_identity(&cluster::Identity::at(place))?;
+    }
     match arguments.command {
         Command::Codes(arguments) => codes::run(&arguments, json),
         Command::Encode(arguments) => encode::run(&arguments, json),
@@ -118,7 +125,7 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Bench(arguments) => benchmark::run(arguments, json),
         Command::Create(arguments) => volumes::create::create(&arguments, json),
         Command::Reopen(arguments) => volumes::create::reopen(&arguments, json),
-        Command::Mount(arguments) => volumes::mount::mount(&arguments, json),
+        Command::Mount(arguments) => volumes::mount::mount(&arguments, identity, json),
         Command::Unmount(arguments) => volumes::mount::unmount(&arguments, json),
         Command::Ls(arguments) => volumes::files::list(&arguments, json),
         Command::Cat(arguments) => volumes::files::cat(&arguments),
@@ -128,7 +135,7 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Status(arguments) => volumes::status::run(&arguments, json),
         Command::Target(arguments) => volumes::target::run(&arguments, json),
         Command::Fsck(arguments) => volumes::fsck::run(&arguments, json),
-        Command::Serve(arguments) => volumes::serve::serve(&arguments, json),
+        Command::Serve(arguments) => volumes::serve::serve(&arguments, identity, json),
         Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),
     }
 }

@@ -511,7 +511,7 @@ impl FileSystem {
     }
 
     /// Whether it was closed.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 

@@ -73,6 +73,12 @@ pub struct AtRisk {
 }
 
 impl FileSystem {
+    /// The targets of the volume that do not answer.
+    pub fn absent_targets(&self) -> Vec<TargetId> {
+        let label = self.volume.label();
+        label.members().map(|member| member.id).filter(|&id| !self.store.targets.is_usable(id)).collect()
+    }
+
     /// The positions of a set that are not there, as far as is known without reading them.
     pub(crate) fn lost_positions(&self, record: &SetRecord, queued: &[u16]) -> Vec<usize> {
         let there = |place: &Option<TargetId>| place.is_some_and(|id| self.store.targets.is_usable(id));

@@ -47,8 +47,8 @@ pub struct MountArguments {
 /// What a mount in the background says when it is there.
 const READY: &str = "mounted";
 
-pub fn mount(arguments: &MountArguments, as_json: bool) -> Outcome {
-    if arguments.foreground { in_foreground(arguments) } else { in_background(arguments, as_json) }
+pub fn mount(arguments: &MountArguments, identity: Option<&Path>, as_json: bool) -> Outcome {
+    if arguments.foreground { in_foreground(arguments) } else { in_background(arguments, identity, as_json) }
 }
 
 /// An error of a mount as a line.
@@ -172,7 +172,8 @@ impl Drop for Log {
 }
 
 /// Starts this program again in the foreground of a process group of its own, and waits until it says that the mount is there.
-fn in_background(arguments: &MountArguments, as_json: bool) -> Outcome {
+fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: bool) -> Outcome {
+    let identity = identity.map(absolute).transpose()?;
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
     fuse::parse_options(&arguments.options.join(",")).map_err(Failure::Usage)?;
     // A volume that is none is refused before there is a log in it.
@@ -183,7 +184,10 @@ fn in_background(arguments: &MountArguments, as_json: bool) -> Outcome {
     let log = Log::open(&home(&volume, &mountpoint)?)?;
     let program = std::env::current_exe().map_err(|why| failed("find this program", &why))?;
     let mut command = Command::new(program);
-    command.args(["mount", "--foreground", "--tell"]).args(arguments.options.iter().flat_map(|o| ["-o", o]));
+    command
+        .args(["mount", "--foreground", "--tell"])
+        .args(identity.iter().flat_map(|place| ["--identity".as_ref(), place.as_os_str()]))
+        .args(arguments.options.iter().flat_map(|o| ["-o", o]));
     command.arg("--").arg(volume).arg(mountpoint);
     let errors = log.file.try_clone().map_err(|why| failed("write a log", &why))?;
     // A group of its own, so that Ctrl-C in the terminal does not reach it.

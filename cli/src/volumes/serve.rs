@@ -1,13 +1,13 @@
 //! `weft serve` and `weft cluster`: the servers of a cluster.
 
-use super::{SERVED, Serving, options, patiently, places, remote};
+use super::{SERVED, Serving, patiently, places, remote};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
-use cluster::{MetaServer, Store, StoreAddress, runtime};
+use cluster::{Identity, MetaServer, Store, StoreAddress, runtime};
 use fs::{FileSystem, Sessions};
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,22 +59,31 @@ struct MetaArguments {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:7600", env = "WEFT_LISTEN")]
     listen: SocketAddr,
+    /// What was on a store that is down for so long is made again on others
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "WEFT_DOWN_OUT")]
+    down_out: u64,
     /// A client that is silent for so long has lost its session
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600), env = "WEFT_LEASE")]
     lease: u64,
 }
 
-/// Run a whole cluster in one process, to try it
+/// Run a whole cluster in one process, to try it; or make the certificates of a real one
 #[derive(Args)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
   weft cluster /tmp/try
   weft cluster /tmp/try --stores 7 --code rs:4+2 --port 7600
   weft mount weft://127.0.0.1:7600/try /mnt
 
-It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it.")]
+It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it."
+)]
 pub struct ClusterArguments {
+    #[command(subcommand)]
+    command: Option<ClusterCommand>,
     /// A directory for everything
-    directory: PathBuf,
+    #[arg(required = true)]
+    directory: Option<PathBuf>,
     /// Storage servers, each with one target
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
     stores: u16,
@@ -84,6 +93,27 @@ pub struct ClusterArguments {
     /// The port of the metadata server; the stores have those behind it
     #[arg(long, default_value_t = 7600)]
     port: u16,
+}
+
+#[derive(Subcommand)]
+enum ClusterCommand {
+    Init(InitArguments),
+}
+
+/// Make a cluster's authority, and certificates for its servers and clients
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft cluster init /etc/weft --member meta=10.0.0.1 --member store1=10.0.0.1,node1.example --member laptop
+  weft serve store /disk1 --listen 10.0.0.1:7701 --identity /etc/weft/store1
+  weft mount weft://10.0.0.1:7600/films /mnt --identity /etc/weft/laptop
+
+Run it again to add members. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made.")]
+struct InitArguments {
+    /// The directory of the certificates
+    directory: PathBuf,
+    /// A server or client, and for a server the addresses under which it is reached
+    #[arg(long = "member", required = true, value_name = "NAME[=ADDRESS,...]")]
+    members: Vec<String>,
 }
 
 /// Ends servers when a signal comes.
@@ -112,26 +142,28 @@ impl Signals {
     }
 }
 
-pub fn serve(arguments: &ServeArguments, as_json: bool) -> Outcome {
+pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool) -> Outcome {
     let signals = Signals::new()?;
     match &arguments.what {
         What::Store(arguments) => {
             let store = Store::open(&arguments.targets)?;
             let names: Vec<String> = store.names().map(str::to_owned).collect();
-            let listener = listen(arguments.listen)?;
+            let options = server_options(Role::STORE, identity)?;
+            let listener = listen(arguments.listen, identity)?;
             let address = listener.local_addr().map_err(io)?;
             let targets: Vec<String> = names
                 .into_iter()
                 .map(|target| StoreAddress { server: address.to_string(), target }.to_string())
                 .collect();
             ready(as_json, "store", address, &targets.join(" "))?;
-            runtime()
-                .block_on(Server::new(Arc::new(store), server_options(Role::STORE)).serve(listener, signals.wait()));
+            runtime().block_on(Server::new(Arc::new(store), options).serve(listener, signals.wait()));
             Ok(())
         }
         What::Meta(arguments) => {
-            let listener = listen(arguments.listen)?;
-            serve_meta(&arguments.volume, listener, Duration::from_secs(arguments.lease), signals, as_json)
+            let options = server_options(Role::META, identity)?;
+            let listener = listen(arguments.listen, identity)?;
+            let times = (Duration::from_secs(arguments.lease), Duration::from_secs(arguments.down_out));
+            serve_meta(&arguments.volume, listener, options, times, signals, as_json)
         }
     }
 }
@@ -141,10 +173,11 @@ fn io(why: std::io::Error) -> Failure {
 }
 
 /// Without certificates, nobody else may be on the network.
-fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    if !is_loopback(address.ip()) {
+fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, Failure> {
+    if !address.ip().is_loopback() && identity.is_none() {
         return Err(Failure::Usage(format!(
-            "{address} can be reached by others, who could read and change everything: servers listen on 127.0.0.1 or [::1] only"
+            "{address} can be reached by others, who could read and change everything: give --identity (see weft cluster init), or \
+             listen on 127.0.0.1"
         )));
     }
     let _inside = runtime().enter();
@@ -155,12 +188,9 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     bound.map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
 }
 
-fn is_loopback(address: IpAddr) -> bool {
-    address.is_loopback()
-}
-
-fn server_options(role: Role) -> ServerOptions {
-    ServerOptions { role, bytes: 128 << 20, bytes_per_connection: 64 << 20, ..ServerOptions::default() }
+fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
+    let tls = identity.map(|place| Identity::at(place).server()).transpose()?;
+    Ok(ServerOptions { role, tls, bytes: 128 << 20, bytes_per_connection: 64 << 20, ..ServerOptions::default() })
 }
 
 /// Tells whoever started it that it can be used.
@@ -174,18 +204,26 @@ fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str) -> Outcome 
     Ok(())
 }
 
-fn serve_meta(volume: &Path, listener: TcpListener, lease: Duration, signals: Signals, as_json: bool) -> Outcome {
+fn serve_meta(
+    volume: &Path,
+    listener: TcpListener,
+    options: ServerOptions,
+    (lease, down_out): (Duration, Duration),
+    signals: Signals,
+    as_json: bool,
+) -> Outcome {
     let directory = std::path::absolute(volume).map_err(io)?;
     let address = listener.local_addr().map_err(io)?;
     let opened = patiently(&directory, || {
-        FileSystem::open_volume(&directory, fs::OpenOptions { serve: true, ..options(false) })
+        FileSystem::open_volume(&directory, fs::OpenOptions { serve: true, ..super::options(false) })
     })?;
     let _ = SERVED.set(Serving { fs: opened.clone(), place: format!("by the server on {address}") });
     let desk = remote::serve(&directory);
     let sessions = Sessions::new(opened.clone(), lease);
+    cluster::keep(&opened, down_out, |what| show::warning(what));
     let server = Arc::new(MetaServer::new(sessions, remote::respond));
     ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()))?;
-    let service = Server::new(server.service(), server_options(Role::META));
+    let service = Server::new(server.service(), options);
     runtime().block_on(service.serve(listener, signals.wait()));
     if let Some(desk) = &desk {
         desk.stop();
@@ -197,9 +235,29 @@ fn serve_meta(volume: &Path, listener: TcpListener, lease: Duration, signals: Si
     outcome
 }
 
+fn init(arguments: &InitArguments, as_json: bool) -> Outcome {
+    let member = |text: &String| {
+        let (name, addresses) = text.split_once('=').unwrap_or((text, ""));
+        let addresses = addresses.split(',').filter(|address| !address.is_empty()).map(str::to_owned).collect();
+        (name.to_owned(), addresses)
+    };
+    let members: Vec<(String, Vec<String>)> = arguments.members.iter().map(member).collect();
+    let made = cluster::make_identities(&arguments.directory, &members)?;
+    if as_json {
+        return show::json(&serde_json::json!({ "directory": show::path(&arguments.directory), "made": made }));
+    }
+    for name in &made {
+        show::text(format_args!("{}: --identity {}", name, Shown(&arguments.directory.join(name))))?;
+    }
+    if made.is_empty() { show::text("all of these had certificates already") } else { Ok(()) }
+}
+
 pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
+    if let Some(ClusterCommand::Init(arguments)) = &arguments.command {
+        return init(arguments, as_json);
+    }
     let signals = Signals::new()?;
-    let directory = std::path::absolute(&arguments.directory).map_err(io)?;
+    let directory = std::path::absolute(arguments.directory.as_deref().unwrap_or(Path::new("."))).map_err(io)?;
     let code = ec::parse(&arguments.code)?;
     if usize::from(arguments.stores) < code.shape().blocks() {
         return Err(Failure::Usage(format!(
@@ -216,12 +274,12 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
         std::fs::create_dir_all(&place).map_err(|why| Failure::Other(format!("{}: {why}", Shown(&place))))?;
         let port = arguments.port.checked_add(number);
         let port = port.ok_or_else(|| Failure::Usage("there are not so many ports behind --port".into()))?;
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], port)))?;
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], port)), None)?;
         let address = StoreAddress { server: listener.local_addr().map_err(io)?.to_string(), target: "target".into() };
         targets.push(address.to_path());
         // The metadata server closes its volume before the stores end.
         let (end, ended) = watch::channel(false);
-        let server = Server::new(Arc::new(Store::open(&[place])?), server_options(Role::STORE));
+        let server = Server::new(Arc::new(Store::open(&[place])?), server_options(Role::STORE, None)?);
         let running = runtime().spawn(async move { serve_until(server, listener, Signals(ended)).await });
         draining.push((end, running));
     }
@@ -238,8 +296,9 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
         };
         create.run(&volume)?;
     }
-    let listener = listen(SocketAddr::from(([127, 0, 0, 1], arguments.port)))?;
-    let outcome = serve_meta(&volume, listener, Duration::from_secs(30), signals.copy(), as_json);
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], arguments.port)), None)?;
+    let times = (Duration::from_secs(30), Duration::from_secs(300));
+    let outcome = serve_meta(&volume, listener, server_options(Role::META, None)?, times, signals.copy(), as_json);
     for (end, running) in draining {
         end.send_replace(true);
         let _ = runtime().block_on(running);

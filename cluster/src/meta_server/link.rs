@@ -81,6 +81,8 @@ impl Link {
                 Err(wire::Error::Remote { status, .. }) => {
                     return Err(unavailable(format!("it does not understand a request (error {status})")));
                 }
+                // Who was never understood will not be later.
+                Err(wire::Error::Protocol(why)) if session == 0 => return Err(unavailable(why)),
                 Err(wire::Error::Refused(why)) => return Err(unavailable(why)),
                 Err(_) if begun.elapsed() < patience => std::thread::sleep(PAUSE),
                 Err(error) => return Err(unavailable(error.to_string())),
@@ -131,6 +133,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
         };
         let options = ClientOptions {
             channels: 2,
+            tls: crate::identity::client_tls(),
             fail_fast: true,
             backoff: Duration::from_millis(20)..=Duration::from_millis(500),
             on_push: Some(Arc::new(on_push)),
@@ -168,7 +171,8 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
 /// # Errors
 /// When the server does not answer.
 pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
-    let client = Client::new(crate::runtime().handle().clone(), &address.server, ClientOptions::default());
+    let options = ClientOptions { tls: crate::identity::client_tls(), ..ClientOptions::default() };
+    let client = Client::new(crate::runtime().handle().clone(), &address.server, options);
     let answer = client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE);
     let failed = |error: wire::Error| fs::Error::NotFound(format!("{}: {error}", address.server));
     Ok(answer.map_err(failed)?.payload.to_vec())

@@ -1,9 +1,11 @@
 //! The metadata of a volume behind a server, and the way to it.
 
+mod keeper;
 mod link;
 mod replay;
 mod service;
 
+pub use keeper::keep;
 pub use link::{command, connect};
 pub use service::{Commands, MetaServer};
 

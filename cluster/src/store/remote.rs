@@ -36,6 +36,7 @@ impl Stores {
             // A store that is down is an erasure, at once, and not something to wait for.
             let options = ClientOptions {
                 channels: CHANNELS,
+                tls: crate::identity::client_tls(),
                 fail_fast: true,
                 connect_timeout: Duration::from_secs(2),
                 backoff: Duration::from_millis(50)..=Duration::from_secs(1),

@@ -1,0 +1,139 @@
+//! Who this process is to others: a certificate of the cluster's authority. Files, beside each other: `authority.pem`, `NAME.pem` and `NAME.key`,
+//! the key for its owner alone.
+
+use fs::Error;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use wire::certificates::{new_authority, new_node};
+use wire::{ClientTls, ServerTls};
+
+/// The certificate of the authority, and its key.
+const AUTHORITY: &str = "authority";
+
+/// The files of one member of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Identity {
+    /// That of `DIR/NAME`, without an ending.
+    pub fn at(place: &Path) -> Self {
+        let ending = |ending: &str| {
+            let mut path = place.as_os_str().to_owned();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        let authority = place.with_file_name(format!("{AUTHORITY}.pem"));
+        Self { authority, certificate: ending(".pem"), key: ending(".key") }
+    }
+
+    /// What a server needs.
+    ///
+    /// # Errors
+    /// When a file cannot be read or used, or others can read the key.
+    pub fn server(&self) -> fs::Result<ServerTls> {
+        ServerTls::from_files(&self.authority, &self.certificate, &self.key).map_err(refused)
+    }
+
+    /// What a client needs.
+    ///
+    /// # Errors
+    /// As `server`.
+    pub fn client(&self) -> fs::Result<ClientTls> {
+        ClientTls::from_files(&self.authority, &self.certificate, &self.key).map_err(refused)
+    }
+}
+
+fn refused(error: wire::Error) -> Error {
+    Error::Invalid(error.to_string())
+}
+
+static CLIENT: OnceLock<ClientTls> = OnceLock::new();
+
+/// Has all connections that this process makes use its identity. To be called before the first.
+///
+/// # Errors
+/// When the identity cannot be used.
+pub fn use_identity(identity: &Identity) -> fs::Result<()> {
+    let _ = CLIENT.set(identity.client()?);
+    Ok(())
+}
+
+/// TLS for connections that this process makes; None is for servers that nobody else can reach.
+pub(crate) fn client_tls() -> Option<ClientTls> {
+    CLIENT.get().cloned()
+}
+
+/// Makes certificates in a directory: an authority if there is none, and one for each name with the addresses under which it is reached. What is there stays.
+/// Returns the names that are new.
+///
+/// # Errors
+/// When a name cannot be used, or something cannot be written.
+pub fn make_identities(directory: &Path, members: &[(String, Vec<String>)]) -> fs::Result<Vec<String>> {
+    let failed = |path: &Path, why: std::io::Error| Error::Invalid(format!("cannot write {}: {why}", path.display()));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|why| failed(directory, why))?;
+    let write = |name: &str, ending: &str, mode: u32, text: &str| {
+        let path = directory.join(format!("{name}.{ending}"));
+        let mut options = std::fs::File::options();
+        let written = options.write(true).create_new(true).mode(mode).open(&path).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|why| failed(&path, why))
+    };
+    let key = directory.join(format!("{AUTHORITY}.key"));
+    if !key.exists() {
+        let authority = new_authority().map_err(refused)?;
+        write(AUTHORITY, "pem", 0o644, &authority.certificate)?;
+        write(AUTHORITY, "key", 0o600, &authority.key)?;
+    }
+    let authority =
+        std::fs::read_to_string(&key).map_err(|why| Error::Invalid(format!("cannot read {}: {why}", key.display())))?;
+    let mut made = Vec::new();
+    for (name, addresses) in members {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name == AUTHORITY || name.starts_with('.') || !name.chars().all(plain) {
+            return Err(Error::Invalid(format!(
+                "{name:?} cannot be the name of a member: letters, digits, '-', '_' and '.'"
+            )));
+        }
+        if directory.join(format!("{name}.key")).exists() {
+            continue;
+        }
+        let member = new_node(&authority, name, addresses).map_err(refused)?;
+        write(name, "pem", 0o644, &member.certificate)?;
+        write(name, "key", 0o600, &member.key)?;
+        made.push(name.clone());
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_is_there_stays_and_keys_are_for_their_owner() {
+        let place = std::env::temp_dir().join(format!("weft-identity-{}", std::process::id()));
+        let member = |name: &str| (name.to_string(), vec!["127.0.0.1".to_string()]);
+        assert_eq!(make_identities(&place, &[member("meta"), member("store1")]).unwrap(), ["meta", "store1"]);
+        assert_eq!(make_identities(&place, &[member("meta"), member("store2")]).unwrap(), ["store2"]);
+        let identity = Identity::at(&place.join("store2"));
+        assert!(identity.server().is_ok() && identity.client().is_ok());
+        for key in ["authority.key", "store2.key"] {
+            assert_eq!(std::fs::metadata(place.join(key)).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::set_permissions(place.join("store2.key"), PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(identity.server().unwrap_err().to_string().contains("store2.key"));
+        for bad in ["", "a/b", "authority", ".x"] {
+            assert!(make_identities(&place, &[member(bad)]).is_err(), "{bad}");
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}
