@@ -21,7 +21,7 @@ const DISKS: usize = 6;
 const LOST: usize = 2;
 const DAMAGED: usize = 4;
 
-/// Encode, damage, decode and repair real files; then a volume that loses two disks
+/// Encode, damage, decode and repair real files; then a volume that loses two disks, and a cluster that loses two servers
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft demo
@@ -58,8 +58,13 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         documents.push(scene.tell(file, &say)?);
     }
     scene.lose_too_much(&sources, &say)?;
-    let volume = crate::volumes::demo::tell(&scene.path, &[&sources, &generated], &tree, &say)?;
-    if as_json { show::json(&json!({ "code": CODE, "files": documents, "volume": volume })) } else { Ok(()) }
+    let load = crate::volumes::demo::Load { files: &[&sources, &generated], tree: &tree };
+    let volume = crate::volumes::demo::embedded::tell(&scene.path, load, &say)?;
+    let cluster = crate::volumes::demo::cluster::tell(&scene.path, load, &say)?;
+    if !as_json {
+        return Ok(());
+    }
+    show::json(&json!({ "code": CODE, "files": documents, "volume": volume, "cluster": cluster }))
 }
 
 /// The temporary directory, which goes when this does.

@@ -1,0 +1,353 @@
+//! A cluster of real processes for one test: each store one, the metadata server one, each mount one. Whatever happens, all of them are gone when it is dropped.
+
+use crate::scratch::{Ended, Scratch, run, weft};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+/// A process that says in a line that it is ready.
+const READY: Duration = Duration::from_secs(60);
+/// A test that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(150);
+
+/// Whether there is a FUSE here; says so if not.
+pub fn possible(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let possible = root && File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !possible {
+        eprintln!("{test} is skipped: it takes root and /dev/fuse");
+    }
+    possible
+}
+
+/// A port that nobody listens on, and that the system gives to no connection.
+pub fn free_port() -> u16 {
+    loop {
+        let port = fastrand::u16(12_000..32_000);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A process that can be ended and started again.
+pub struct Process {
+    name: String,
+    arguments: Vec<OsString>,
+    scratch: PathBuf,
+    child: Mutex<Option<Child>>,
+    stopped: AtomicBool,
+}
+
+impl Process {
+    fn new(name: String, arguments: Vec<OsString>, scratch: &Path) -> Self {
+        Self { name, arguments, scratch: scratch.into(), child: Mutex::default(), stopped: AtomicBool::new(false) }
+    }
+
+    /// Starts it, and waits until it says that it is ready.
+    #[track_caller]
+    pub fn start(&self) {
+        self.try_start().unwrap_or_else(|why| panic!("{} does not start: {why}", self.name));
+    }
+
+    pub fn try_start(&self) -> Result<(), String> {
+        let errors = File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let mut command = weft();
+        command.args(&self.arguments).env("TMPDIR", &self.scratch);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        let mut child = command.spawn().unwrap();
+        let output = child.stdout.take().unwrap();
+        let mut place = self.child.lock().unwrap();
+        assert!(place.is_none(), "{} runs", self.name);
+        *place = Some(child);
+        drop(place);
+        self.stopped.store(false, Ordering::SeqCst);
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut output = BufReader::new(output);
+            let mut line = String::new();
+            let _ = output.read_line(&mut line);
+            let _ = sender.send(line);
+            // What else it says is not in its way.
+            let _ = std::io::copy(&mut output, &mut std::io::sink());
+        });
+        match receiver.recv_timeout(READY) {
+            Ok(line) if !line.is_empty() => Ok(()),
+            _ => {
+                self.kill();
+                Err(self.log())
+            }
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.scratch.join(format!("{}.log", self.name))
+    }
+
+    /// What it said on standard error.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    pub fn id(&self) -> Option<u32> {
+        self.child.lock().unwrap().as_ref().map(Child::id)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        if let Some(child) = &*self.child.lock().unwrap() {
+            let _ = kill_process(Pid::from_child(child), signal);
+        }
+    }
+
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.signal(Signal::STOP);
+    }
+
+    pub fn go_on(&self) {
+        self.stopped.store(false, Ordering::SeqCst);
+        self.signal(Signal::CONT);
+    }
+
+    /// With SIGKILL.
+    pub fn kill(&self) {
+        if let Some(mut child) = self.child.lock().unwrap().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// With SIGTERM; returns whether it ended well.
+    #[track_caller]
+    pub fn end(&self) -> bool {
+        self.signal(Signal::TERM);
+        self.ended(Duration::from_secs(60))
+    }
+
+    /// Waits for its end; returns whether it was a good one.
+    #[track_caller]
+    pub fn ended(&self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            let mut place = self.child.lock().unwrap();
+            let Some(child) = &mut *place else { return true };
+            if let Some(status) = child.try_wait().unwrap() {
+                *place = None;
+                return status.success();
+            }
+            drop(place);
+            assert!(begun.elapsed() < patience, "{} does not end: {}", self.name, self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A mount of the cluster's volume.
+pub struct Mount {
+    process: Arc<Process>,
+    pub point: PathBuf,
+}
+
+impl std::ops::Deref for Mount {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl Mount {
+    pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.point.join(name)
+    }
+
+    /// Ends it as users do; returns when everything is committed.
+    #[track_caller]
+    pub fn unmount(self) {
+        run(weft().env("TMPDIR", &self.scratch).arg("unmount").arg(&self.point)).good();
+        assert!(self.process.ended(Duration::from_secs(30)), "{}", self.log());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.process.kill();
+        detach(&self.point);
+    }
+}
+
+fn detach(point: &Path) {
+    let mut umount = Command::new("umount");
+    let _ = umount.arg("-l").arg(point).stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
+/// Storage servers, a metadata server, and the volume they have.
+pub struct Cluster {
+    pub stores: Vec<Process>,
+    pub meta: Process,
+    pub port: u16,
+    pub ports: Vec<u16>,
+    mounts: Arc<Mutex<Vec<(Arc<Process>, PathBuf)>>>,
+    ended: Arc<AtomicBool>,
+    pub scratch: Scratch,
+}
+
+impl Cluster {
+    pub fn new(code: &str, stores: usize) -> Self {
+        Self::with(code, stores, &[])
+    }
+
+    /// `meta`: more arguments for the metadata server.
+    pub fn with(code: &str, stores: usize, meta: &[&str]) -> Self {
+        let scratch = Scratch::new(0);
+        let path = scratch.path.clone();
+        let mut addresses = Vec::new();
+        let mut ports = Vec::new();
+        let stores: Vec<Process> = (0..stores)
+            .map(|number| {
+                let disk = path.join(format!("disk{number}"));
+                fs::create_dir(&disk).unwrap();
+                loop {
+                    let port = free_port();
+                    let listen = format!("127.0.0.1:{port}");
+                    let arguments = ["--json", "serve", "store", "--listen", &listen].map(OsString::from);
+                    let arguments = arguments.into_iter().chain([disk.clone().into()]).collect();
+                    let store = Process::new(format!("store{number}"), arguments, &path);
+                    // Another test may have been faster.
+                    if store.try_start().is_ok() {
+                        addresses.push(format!("store://{listen}/disk{number}"));
+                        ports.push(port);
+                        return store;
+                    }
+                }
+            })
+            .collect();
+        let volume = path.join("vol");
+        run(weft().arg("create").arg(&volume).args(["--code", code]).args(&addresses)).good();
+        let (meta, port) = loop {
+            let port = free_port();
+            let listen = format!("127.0.0.1:{port}");
+            let arguments = ["--json", "serve", "meta", "--listen", &listen].iter().chain(meta).map(OsString::from);
+            let arguments = arguments.chain([volume.clone().into()]).collect();
+            let server = Process::new("meta".into(), arguments, &path);
+            match server.try_start() {
+                Ok(()) => break (server, port),
+                Err(why) => assert!(why.contains("cannot listen"), "{why}"),
+            }
+        };
+        let mounts = Arc::<Mutex<Vec<(Arc<Process>, PathBuf)>>>::default();
+        let ended = Arc::new(AtomicBool::new(false));
+        let watch = (mounts.clone(), ended.clone());
+        let longest = LONGEST + crate::soak::time();
+        std::thread::spawn(move || {
+            let begun = Instant::now();
+            while !watch.1.load(Ordering::SeqCst) {
+                if begun.elapsed() > longest {
+                    eprintln!("the test hangs: its mounts are killed");
+                    for (process, point) in watch.0.lock().unwrap().iter() {
+                        process.kill();
+                        detach(point);
+                    }
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        Self { stores, meta, port, ports, mounts, ended, scratch }
+    }
+
+    /// The address of the volume.
+    pub fn url(&self) -> String {
+        format!("weft://127.0.0.1:{}/vol", self.port)
+    }
+
+    /// The address of a file in it.
+    pub fn at(&self, path: &str) -> String {
+        format!("{}:/{path}", self.url())
+    }
+
+    /// A command with the volume as its last argument.
+    pub fn on(&self, command: &[&str]) -> Ended {
+        run(weft().args(command).arg(self.url()))
+    }
+
+    #[track_caller]
+    pub fn mount(&self, name: &str) -> Mount {
+        self.mount_with(name, &[])
+    }
+
+    #[track_caller]
+    pub fn mount_with(&self, name: &str, options: &[&str]) -> Mount {
+        let point = self.scratch.path.join(name);
+        fs::create_dir_all(&point).unwrap();
+        let url = self.url();
+        let mut arguments: Vec<OsString> =
+            ["mount", "--foreground", "--tell"].iter().chain(options).map(OsString::from).collect();
+        arguments.extend([url.into(), point.clone().into()]);
+        let process = Arc::new(Process::new(name.into(), arguments, &self.scratch.path));
+        self.mounts.lock().unwrap().push((process.clone(), point.clone()));
+        process.start();
+        Mount { process, point }
+    }
+
+    /// All kinds of things are well.
+    #[track_caller]
+    pub fn is_healthy(&self) {
+        let status = self.on(&["status", "--json"]);
+        assert_eq!(status.status, 0, "{}{}", String::from_utf8_lossy(&status.output), status.errors);
+        self.on(&["verify"]).good();
+    }
+
+    /// Repairs until nothing is at risk.
+    #[track_caller]
+    pub fn heal(&self) {
+        let begun = Instant::now();
+        loop {
+            let (repair, status) = (self.on(&["repair"]), self.on(&["status", "--json"]));
+            if repair.status == 0 && status.status == 0 {
+                return;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "it does not heal: {}{}{}",
+                repair.errors,
+                String::from_utf8_lossy(&status.output),
+                self.meta.log()
+            );
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        if std::thread::panicking() {
+            for process in self.stores.iter().chain([&self.meta]) {
+                eprint!("--- {}\n{}", process.name, process.log());
+            }
+            for (process, _) in self.mounts.lock().unwrap().iter() {
+                eprint!("--- {}\n{}", process.name, process.log());
+            }
+        }
+        for (process, point) in self.mounts.lock().unwrap().iter() {
+            process.kill();
+            detach(point);
+        }
+        self.meta.kill();
+        self.stores.iter().for_each(Process::kill);
+    }
+}

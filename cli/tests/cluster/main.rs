@@ -1,0 +1,8 @@
+//! A cluster of real processes: what its users rely on, also when processes are killed, stopped and started again at any moment.
+
+mod lab;
+#[path = "../commands/scratch.rs"]
+#[allow(dead_code, reason = "the other tests use the rest")]
+mod scratch;
+mod soak;
+mod stores;
