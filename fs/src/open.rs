@@ -399,11 +399,12 @@ impl FileSystem {
         }
         let engine = Engine { meta: meta.clone(), journal };
         let fs = Self::assemble(meta.clone(), Some(engine), None, store, opened);
-        fs.leases.begin(opening, options.serve);
+        let had_clients = meta.setting(sessions::CLIENTS)?.unwrap_or(false);
+        fs.leases.begin(opening, options.serve && had_clients);
         fs.look_at_room();
         if !fs.volume.read_only {
             meta.put_setting("openings", &(opening + 1))?;
-            if !options.serve {
+            if !fs.leases.is_settling() {
                 fs.clean_up()?;
             }
         }

@@ -240,8 +240,9 @@ impl Cluster {
         let (meta, port) = loop {
             let port = free_port();
             let listen = format!("127.0.0.1:{port}");
-            let arguments = ["--json", "serve", "meta", "--listen", &listen].iter().chain(meta).map(OsString::from);
-            let arguments = arguments.chain([volume.clone().into()]).collect();
+            let mut arguments = ["--json", "serve", "meta", "--listen", &listen].map(OsString::from).to_vec();
+            arguments.extend(meta.iter().map(OsString::from));
+            arguments.push(volume.clone().into());
             let server = Process::new("meta".into(), arguments, &path);
             match server.try_start() {
                 Ok(()) => break (server, port),

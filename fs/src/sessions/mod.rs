@@ -25,6 +25,9 @@ const SESSIONS_PER_OPENING: u64 = 1 << 32;
 /// A client that is alone may believe what it was told for so long, and one that joins it waits so long.
 pub(crate) const BEFORE_OTHERS: Duration = Duration::from_secs(1);
 
+/// Whether there are clients, as the metadata has it: after a crash they may come back.
+pub(crate) const CLIENTS: &str = "clients";
+
 /// Tells a client that others want to see what it wrote to these files.
 pub type Recall = Arc<dyn Fn(&[u64]) + Send + Sync>;
 
@@ -132,8 +135,23 @@ impl Sessions {
         }
     }
 
+    /// Has the metadata say whether there are clients.
+    fn note_clients(&self) {
+        let there = self.fs.leases.table().count() > 0;
+        let noted = self.fs.engine().and_then(|engine| {
+            let seq = engine.meta.put_setting(CLIENTS, &there)?;
+            Ok(engine.meta.sync(seq)?)
+        });
+        if let Err(error) = noted {
+            self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
+        }
+    }
+
     /// A client joins. One that was alone until now hears of it, and is left the time in which it believes what it knew.
     fn join(&self, session: u64) {
+        if self.fs.leases.table().count() == 1 {
+            self.note_clients();
+        }
         let others: Vec<Recall> = {
             let recalls = lock(&self.recalls);
             recalls.iter().filter(|(other, _)| **other != session).map(|(_, recall)| recall.clone()).collect()
@@ -154,6 +172,9 @@ impl Sessions {
         }
         if let Err(error) = self.take_back(&left.sets) {
             self.fs.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
+        }
+        if self.fs.leases.table().count() == 0 && !self.fs.leases.is_settling() {
+            self.note_clients();
         }
         left
     }

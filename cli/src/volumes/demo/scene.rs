@@ -91,7 +91,8 @@ impl Scene {
         if done.status.success() {
             return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let said =
+            String::from_utf8_lossy(if done.stderr.is_empty() { &done.stdout } else { &done.stderr }).into_owned();
         Err(Failure::Other(said.lines().last().unwrap_or("weft failed").trim_start_matches("weft: ").into()))
     }
 
