@@ -77,6 +77,8 @@ struct Entry {
     written_bytes: AtomicU64,
     /// Operations that were given up and have not ended.
     late: AtomicUsize,
+    /// Reads that somebody did without and that have not ended.
+    slow: AtomicUsize,
 }
 
 /// How far an operation is.
@@ -87,6 +89,8 @@ enum Stage {
     Ended,
     /// Nobody waits for it any more.
     GivenUp,
+    /// Nobody waits for it any more, which says nothing but that there was a faster way.
+    Overtaken,
 }
 
 /// An operation that somebody waits for.
@@ -103,6 +107,33 @@ pub struct Targets {
     warn: RwLock<Option<Warn>>,
     couriers: OnceLock<SyncSender<Errand>>,
     pub(crate) headers: Headers,
+    /// How long reads take.
+    pub(crate) pace: Pace,
+}
+
+/// How long reads usually take, and so when one is late.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(AtomicU64);
+
+impl Pace {
+    /// A read is late after so many times the usual.
+    const LATE: u64 = 10;
+    /// A read is not late before, so that a moment's load is not taken for a hanging disk.
+    const SOONEST: Duration = Duration::from_millis(100);
+    const LATEST: Duration = Duration::from_secs(3);
+
+    /// A read took so long.
+    pub fn note(&self, took: Duration) {
+        let took = took.as_micros() as u64;
+        let usual = self.0.load(Ordering::Relaxed);
+        self.0.store(usual - usual / 8 + took / 8, Ordering::Relaxed);
+    }
+
+    /// When a read is late.
+    pub fn patience(&self) -> Duration {
+        let usual = self.0.load(Ordering::Relaxed);
+        Duration::from_micros(usual.saturating_mul(Self::LATE)).clamp(Self::SOONEST, Self::LATEST)
+    }
 }
 
 /// Operations on several targets at the same time. Its deadline begins with the first.
@@ -114,6 +145,8 @@ pub(crate) struct Batch<T> {
     waiting: BTreeMap<usize, Waiting>,
     done: Vec<(usize, TargetId, io::Result<T>)>,
     begun: Instant,
+    /// What is late is done without.
+    overtaken: bool,
 }
 
 fn work(target: &dyn Target, queue: &Mutex<Receiver<Job>>) {
@@ -138,6 +171,7 @@ impl Entry {
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             late: AtomicUsize::new(0),
+            slow: AtomicUsize::new(0),
         }
     }
 
@@ -145,16 +179,27 @@ impl Entry {
     fn perform<T>(&self, stage: &Mutex<Stage>, operation: impl FnOnce() -> T) -> Option<T> {
         {
             let mut stage = lock(stage);
-            if matches!(*stage, Stage::GivenUp) {
+            if matches!(*stage, Stage::GivenUp | Stage::Overtaken) {
                 return None;
             }
             *stage = Stage::Begun;
         }
         let result = operation();
-        if let Stage::GivenUp = std::mem::replace(&mut *lock(stage), Stage::Ended) {
-            self.late.fetch_sub(1, Ordering::Relaxed);
+        match std::mem::replace(&mut *lock(stage), Stage::Ended) {
+            Stage::GivenUp => _ = self.late.fetch_sub(1, Ordering::Relaxed),
+            Stage::Overtaken => _ = self.slow.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
         }
         Some(result)
+    }
+
+    /// Does without a read.
+    fn overtake(&self, stage: &Mutex<Stage>) {
+        let mut stage = lock(stage);
+        if let Stage::Begun = *stage {
+            self.slow.fetch_add(1, Ordering::Relaxed);
+        }
+        *stage = Stage::Overtaken;
     }
 
     /// Waits no longer for an operation. It does not happen if it has not begun.
@@ -202,6 +247,7 @@ impl Targets {
             warn: RwLock::default(),
             couriers: OnceLock::new(),
             headers: Headers::default(),
+            pace: Pace::default(),
         }
     }
 
@@ -258,6 +304,12 @@ impl Targets {
     /// Whether an operation that was given up goes on. It may yet change what came after it, so nothing new is to be made there.
     pub fn hangs(&self, id: TargetId) -> bool {
         self.entry(id).is_some_and(|entry| entry.late.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Whether a target is best left alone by whoever can read elsewhere: an operation on it goes on for too long.
+    pub(crate) fn is_slow(&self, id: TargetId) -> bool {
+        self.entry(id)
+            .is_some_and(|entry| entry.slow.load(Ordering::Relaxed) > 0 || entry.late.load(Ordering::Relaxed) > 0)
     }
 
     /// Does something on several targets at the same time, each time with a key that tells it from the others. One that takes longer than
@@ -480,7 +532,15 @@ impl<T: Send + 'static> Batch<T> {
     /// No operations yet.
     pub fn new() -> Self {
         let (send, results) = channel();
-        Self { send, results, refused: Vec::new(), waiting: BTreeMap::new(), done: Vec::new(), begun: Instant::now() }
+        Self {
+            send,
+            results,
+            refused: Vec::new(),
+            waiting: BTreeMap::new(),
+            done: Vec::new(),
+            begun: Instant::now(),
+            overtaken: false,
+        }
     }
 
     /// Has an operation done by a thread of a target. `key` tells it from the others.
@@ -524,6 +584,23 @@ impl<T: Send + 'static> Batch<T> {
         done
     }
 
+    /// Waits for reads that one can do without, for as long as they usually take at most. Those that are late have `TimedOut`, which says nothing of their
+    /// targets; other failures are recorded.
+    pub fn hedged(mut self, targets: &Targets) -> Vec<(usize, TargetId, io::Result<T>)> {
+        self.overtaken = true;
+        let begun = self.begun;
+        let done = self.collect(targets.pace.patience());
+        targets.pace.note(begun.elapsed());
+        for (_, id, result) in &done {
+            if let Err(error) = result
+                && error.kind() != io::ErrorKind::TimedOut
+            {
+                targets.failed(*id, error);
+            }
+        }
+        done
+    }
+
     /// Waits for all of them, until the deadline.
     pub fn collect(mut self, deadline: Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
         while !self.waiting.is_empty() {
@@ -545,7 +622,11 @@ impl<T: Send + 'static> Batch<T> {
                     let late = std::mem::take(&mut self.waiting);
                     let error = || Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
                     for (key, Waiting { id, entry, stage }) in late {
-                        entry.give_up(&stage);
+                        if self.overtaken {
+                            entry.overtake(&stage)
+                        } else {
+                            entry.give_up(&stage)
+                        }
                         self.done.push((key, id, error()));
                     }
                 }

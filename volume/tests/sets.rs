@@ -389,6 +389,44 @@ fn a_disk_that_hangs_is_an_erasure() {
     assert_eq!(warnings.lock().unwrap().len(), 1, "{warnings:?}");
 }
 
+/// Long before the deadline, what a slow disk has is made from the others, and it is left alone until it answers. That is no failure of it.
+#[test]
+fn a_slow_disk_is_read_around() {
+    let lab = Lab::new("rs:4+2");
+    let (written, _) = lab.append(80_000, 1).unwrap();
+    let read_all = || {
+        let mut bytes = vec![0; written.data.len()];
+        let span = Span { set: 3, record: written.record, block: written.block, start: 0 };
+        let begun = Instant::now();
+        let report = read(&lab.targets, lab.layout(), span, &mut bytes).unwrap();
+        assert!(bytes == written.data);
+        assert_eq!(report.bad, [], "it is neither damaged nor lost");
+        begun.elapsed()
+    };
+    for slow in [[0, 3], [1, 4]] {
+        slow.map(|number| lab.disks[number].set(Faults { delay: Duration::from_secs(6), ..Faults::default() }));
+        assert!(read_all() < Duration::from_secs(5));
+        // Nobody waits for it a second time.
+        assert!(read_all() < Duration::from_secs(5));
+        slow.map(|number| lab.disks[number].set(Faults::default()));
+    }
+    assert!(lab.targets.health().iter().all(|target| target.health == Health::Healthy));
+}
+
+/// With too few others a slow disk is waited for.
+#[test]
+fn slow_disks_are_waited_for_when_there_are_no_others() {
+    let lab = Lab::new("rs:4+2");
+    let (written, _) = lab.append(80_000, 1).unwrap();
+    for disk in &lab.disks[1..4] {
+        disk.set(Faults { delay: Duration::from_secs(1), ..Faults::default() });
+    }
+    let mut bytes = vec![0; written.data.len()];
+    let span = Span { set: 3, record: written.record, block: written.block, start: 0 };
+    read(&lab.targets, lab.layout(), span, &mut bytes).unwrap();
+    assert!(bytes == written.data);
+}
+
 #[test]
 fn a_block_of_an_older_stripe_is_not_taken_for_one_of_this() {
     // As after a set number was given twice: sound in itself, and at the same place.

@@ -40,6 +40,9 @@ impl Granules {
     }
 }
 
+/// Positions whose block is of no use, and why.
+type Bad = BTreeMap<usize, BlockState>;
+
 /// Blocks by position, or why there are none.
 pub(super) type Found = BTreeMap<usize, std::result::Result<Granules, BlockState>>;
 
@@ -52,6 +55,8 @@ pub(super) struct StripeAt<'a> {
     pub block: u32,
     /// Headers that are remembered are not believed: for who looks whether all is well.
     pub fresh: bool,
+    /// What is late is done without, if that can be.
+    pub hedged: bool,
 }
 
 /// What is to be read of a chunk.
@@ -195,6 +200,10 @@ impl<'a> StripeAt<'a> {
                 found.insert(position, Err(BlockState::Unreachable(format!("target {} is not there", id.0))));
                 continue;
             }
+            if self.hedged && self.targets.is_slow(id) {
+                found.insert(position, Err(BlockState::Late));
+                continue;
+            }
             let header = if remembered { self.remembered(position) } else { None };
             let ask = Ask {
                 file: self.layout.file(position),
@@ -210,10 +219,12 @@ impl<'a> StripeAt<'a> {
             });
             sent.insert(position, (range, header));
         }
-        for (position, id, result) in batch.wait(self.targets) {
+        let results = if self.hedged { batch.hedged(self.targets) } else { batch.wait(self.targets) };
+        for (position, id, result) in results {
             let Some((range, header)) = sent.remove(&position) else { continue };
             let was_remembered = header.is_some();
             let checked = match result {
+                Err(why) if self.hedged && why.kind() == io::ErrorKind::TimedOut => Err(BlockState::Late),
                 Err(why) => Err(BlockState::Unreachable(why.to_string())),
                 Ok(None) => Err(BlockState::Missing),
                 Ok(Some(raw)) => {
@@ -277,7 +288,7 @@ impl<'a> StripeAt<'a> {
     }
 
     /// Reads parts of data blocks as they are stored. Returns those that could not be had.
-    fn direct(&self, parts: Vec<Part>, bad: &mut BTreeMap<usize, String>, out: &mut [u8]) -> Vec<Part> {
+    fn direct(&self, parts: Vec<Part>, bad: &mut Bad, out: &mut [u8]) -> Vec<Part> {
         let mut headers: Vec<Arc<StripeHeader>> = Vec::new();
         let mut rest: Vec<&Part> = Vec::new();
         for part in &parts {
@@ -308,7 +319,7 @@ impl<'a> StripeAt<'a> {
                     out[part.at..part.at + part.range.len()].copy_from_slice(source);
                 }
                 Some(Err(why)) => {
-                    bad.insert(part.block, why.to_string());
+                    bad.insert(part.block, why);
                     missing.push(part.clone());
                 }
                 None => missing.push(part.clone()),
@@ -318,7 +329,7 @@ impl<'a> StripeAt<'a> {
     }
 
     /// Makes parts of data blocks from other blocks. `bad` has the positions that are known to be of no use, and gets those that turn out so.
-    fn decode(&self, parts: &[Part], bad: &mut BTreeMap<usize, String>, out: &mut [u8]) -> Result<()> {
+    fn decode(&self, parts: &[Part], bad: &mut Bad, out: &mut [u8]) -> Result<()> {
         let code = &*self.layout.code;
         let mut range = parts[0].range.clone();
         for part in parts {
@@ -338,8 +349,7 @@ impl<'a> StripeAt<'a> {
             let new: Vec<usize> = needed.iter().copied().filter(|position| !found.contains_key(position)).collect();
             found.extend(self.granules(&new, &range));
             self.outvote(&mut found);
-            let failed =
-                found.iter().filter_map(|(&position, block)| Some((position, block.as_ref().err()?.to_string())));
+            let failed = found.iter().filter_map(|(&position, block)| Some((position, block.as_ref().err()?.clone())));
             bad.extend(failed);
             let sources = needed.iter().map(|position| found[position].as_ref().ok().map(|block| &block.bytes[..]));
             let Some(sources) = sources.collect::<Option<Vec<&[u8]>>>() else { continue };
@@ -366,20 +376,28 @@ fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
 /// # Errors
 /// `TooDegraded` when too little is left to make it; nothing unverified is handed up.
 pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -> Result<ReadReport> {
-    let stripe = StripeAt { targets, layout, record: span.record, block: span.block, fresh: false };
     let begin = span.start as usize;
     if begin + out.len() > span.block as usize * layout.code.shape().k || layout.places.len() != layout.blocks() {
         return Err(Error::Invalid(format!("a span of chunk set {} is longer than its stripe", span.set)));
     }
-    let mut missing = layout.geometry().parts(span.block as usize, begin..begin + out.len());
-    let mut bad = BTreeMap::new();
-    if layout.code.systematic() {
-        missing = stripe.direct(missing, &mut bad, out);
+    let parts = layout.geometry().parts(span.block as usize, begin..begin + out.len());
+    let mut attempt = |hedged: bool| {
+        let stripe = StripeAt { targets, layout, record: span.record, block: span.block, fresh: false, hedged };
+        let (mut missing, mut bad) = (parts.clone(), Bad::new());
+        if layout.code.systematic() {
+            missing = stripe.direct(missing, &mut bad, out);
+        }
+        let done = if missing.is_empty() { Ok(()) } else { stripe.decode(&missing, &mut bad, out) };
+        (done, bad)
+    };
+    let (mut done, mut bad) = attempt(true);
+    if done.is_err() && bad.values().any(|why| *why == BlockState::Late) {
+        // There are not enough others: what is late is waited for.
+        (done, bad) = attempt(false);
     }
-    if !missing.is_empty() {
-        stripe.decode(&missing, &mut bad, out)?;
-    }
-    Ok(ReadReport { bad: bad.into_iter().collect() })
+    done?;
+    bad.retain(|_, why| *why != BlockState::Late);
+    Ok(ReadReport { bad: bad.into_iter().map(|(position, why)| (position, why.to_string())).collect() })
 }
 
 /// The manifest of a stripe.
@@ -387,7 +405,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
 /// # Errors
 /// `TooDegraded` when too little is left to read it.
 pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> Result<Vec<u8>> {
-    let stripe = StripeAt { targets, layout, record, block, fresh: false };
+    let stripe = StripeAt { targets, layout, record, block, fresh: false, hedged: false };
     let all: Vec<usize> = (0..layout.blocks()).collect();
     let mut found = stripe.granules(&all, &(0..0));
     stripe.outvote(&mut found);

@@ -68,7 +68,7 @@ fn make(
     let mut report = RebuildReport::default();
     for &(record, block) in stripes {
         control.check()?;
-        let stripe = StripeAt { targets, layout, record, block, fresh: true };
+        let stripe = StripeAt { targets, layout, record, block, fresh: true, hedged: false };
         let blocks = blocks(&stripe, wanted, &mut report)?;
         for (_, bytes) in &blocks {
             report.bytes += bytes.len() as u64;

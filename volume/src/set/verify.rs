@@ -17,6 +17,8 @@ pub enum BlockState {
     Missing,
     /// There is something else; says what is wrong with it.
     Corrupt(String),
+    /// Its target did not answer as soon as it usually does.
+    Late,
     /// Its target is not there, fails, or does not answer; says why.
     Unreachable(String),
 }
@@ -26,6 +28,7 @@ impl fmt::Display for BlockState {
         match self {
             Self::Sound => f.write_str("sound"),
             Self::Missing => f.write_str("its chunk is missing"),
+            Self::Late => f.write_str("its target is late"),
             Self::Corrupt(why) | Self::Unreachable(why) => f.write_str(why),
         }
     }
@@ -44,7 +47,7 @@ pub struct StripeReport {
 
 /// Reads all of a stripe and checks every block against its checksums and all against each other.
 pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> StripeReport {
-    let stripe = StripeAt { targets, layout, record, block, fresh: true };
+    let stripe = StripeAt { targets, layout, record, block, fresh: true, hedged: false };
     let length = block as usize;
     let all: Vec<usize> = (0..layout.places.len()).collect();
     let mut found = stripe.granules(&all, &(0..length));
