@@ -10,7 +10,8 @@ use meta::Kind;
 use meta::port::{Port, Session, Welcome};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
@@ -36,7 +37,7 @@ pub(crate) struct Client {
     number: u64,
     name: String,
     pub sets: Arc<Leased>,
-    find: Find,
+    pub(crate) find: Find,
     /// Files that are open: all openers, and those that write.
     open: Mutex<HashMap<u64, (u32, u32)>>,
     /// Files that were opened for writing and that the server was not told to be clean.
@@ -44,6 +45,26 @@ pub(crate) struct Client {
     generation: AtomicU64,
     others: AtomicU32,
     taking_up: Mutex<()>,
+    /// Whether the session ended. Held by who says that it lives.
+    ended: Mutex<bool>,
+}
+
+/// A client says so often that it lives, or four times in a lease.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Says that a client lives, whatever else it waits for.
+fn beats(fs: &Weak<FileSystem>, pause: Duration) {
+    loop {
+        std::thread::sleep(pause);
+        let Some(fs) = fs.upgrade() else { return };
+        if fs.client.as_ref().is_none_or(|client| *lock(&client.ended)) {
+            return;
+        }
+        if let Err(error) = fs.beat() {
+            fs.volume.warn(&error.to_string());
+        }
+        fs.look_for_returns();
+    }
 }
 
 impl FileSystem {
@@ -81,11 +102,15 @@ impl FileSystem {
             generation: AtomicU64::new(0),
             others: AtomicU32::new(0),
             taking_up: Mutex::default(),
+            ended: Mutex::new(false),
         };
+        let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(BEAT);
         let fs = Self::assemble(port, None, Some(client), store, open::Opened::served(label, options));
         fs.look_at_targets()?;
         fs.beat()?;
         fs.background.start(&fs);
+        let weak = Arc::downgrade(&fs);
+        std::thread::spawn(move || beats(&weak, pause));
         Ok(fs)
     }
 
@@ -116,7 +141,13 @@ impl FileSystem {
     /// Says that this client lives, and hears what changed.
     fn beat(&self) -> Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
-        let beat = client.session.beat(client.sets.held())?;
+        let beat = {
+            let ended = lock(&client.ended);
+            if *ended {
+                return Ok(());
+            }
+            client.session.beat(client.sets.held())?
+        };
         self.room.set(beat.total, beat.free);
         client.others.store(beat.others, Ordering::Relaxed);
         if beat.generation > client.generation.load(Ordering::Relaxed) {
@@ -127,10 +158,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What a client does every second.
+    /// What a client does every second, when stores do not keep it from that.
     pub(crate) fn tick_client(&self) -> Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
-        self.beat()?;
         let sealed: Vec<u64> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
         client.sets.release(&sealed)?;
         if !self.is_read_only() {
@@ -251,6 +281,7 @@ impl FileSystem {
     /// Ends the session, after everything was committed.
     pub(crate) fn end_session(&self, client: &Client) -> Result<()> {
         client.sets.release_ahead()?;
+        *lock(&client.ended) = true;
         Ok(client.session.end()?)
     }
 }

@@ -30,6 +30,7 @@ mod open;
 mod places;
 mod read;
 mod repair;
+mod returns;
 mod sessions;
 mod sets;
 mod status;
@@ -86,6 +87,7 @@ pub struct FileSystem {
     pub(crate) inline: collect::Inline,
     pub(crate) compactor: compact::Compactor,
     pub(crate) strays: strays::Strays,
+    pub(crate) returns: returns::Returns,
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
     pub(crate) leases: sessions::Leases,

@@ -432,6 +432,7 @@ impl FileSystem {
             inline: collect::Inline::default(),
             compactor: compact::Compactor::default(),
             strays: strays::Strays::default(),
+            returns: crate::returns::Returns::default(),
             background: background::Background::new(),
             leases: sessions::Leases::default(),
             volume,

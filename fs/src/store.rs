@@ -13,6 +13,7 @@ use plan::{Span, TargetId};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::target::Space;
 use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
@@ -26,6 +27,9 @@ const RESERVE_BYTES: u64 = 64 << 20;
 const RETRIES: usize = 2;
 /// Sets that may be filled by others before a stripe finds room in one; more would mean that it fits in none.
 const FULL_SETS: usize = 100;
+
+/// How often it is asked where the chunks of a set are, while some cannot be read.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What a store is made of.
 pub(crate) struct Options {
@@ -94,6 +98,8 @@ pub(crate) struct Store {
     pub claims: Claims,
     /// Stripes that were found damaged: the set and the position.
     damaged: Mutex<HashSet<(u64, u16)>>,
+    /// When it was last asked where the chunks of a set are, after something was missing.
+    looked: Mutex<HashMap<u64, Instant>>,
 }
 
 impl Store {
@@ -123,6 +129,7 @@ impl Store {
             history,
             claims: Claims::default(),
             damaged: Mutex::default(),
+            looked: Mutex::default(),
         }
     }
 
@@ -335,10 +342,31 @@ impl Store {
         self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
     }
 
+    /// Whether it is time to look again where the chunks of a set are, of which something could not be read: seldom, unless it is needed.
+    fn looks_again(&self, set: u64, needed: bool) -> bool {
+        let mut looked = lock(&self.looked);
+        let due = looked.get(&set).is_none_or(|when| when.elapsed() > LOOK_AGAIN);
+        if due {
+            looked.retain(|_, when| when.elapsed() <= LOOK_AGAIN);
+            looked.insert(set, Instant::now());
+        }
+        due || needed
+    }
+
     /// Reads what is at a span.
     pub fn read(&self, span: Span, out: &mut [u8]) -> Result<()> {
         let layout = self.layout(span.set)?;
-        let report = volume::read(&self.targets, &layout, span, out)?;
+        let mut done = volume::read(&self.targets, &layout, span, out);
+        let whole = done.as_ref().is_ok_and(|report| report.bad.is_empty());
+        if !whole && self.looks_again(span.set, done.is_err()) {
+            // Another process may have moved its chunks.
+            self.forget_layout(span.set);
+            let now = self.layout(span.set)?;
+            if now.places != layout.places {
+                done = volume::read(&self.targets, &now, span, out);
+            }
+        }
+        let report = done?;
         if !report.bad.is_empty() {
             let mut damaged = lock(&self.damaged);
             damaged.extend(report.bad.iter().map(|(position, _)| (span.set, *position as u16)));

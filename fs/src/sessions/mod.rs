@@ -128,6 +128,7 @@ impl Sessions {
                 self.fs.volume.warn(&format!("cannot take away what clients of before left: {error}"));
             }
         }
+        self.fs.look_for_returns();
         let overdue = self.fs.leases.table().overdue(Instant::now());
         for session in overdue {
             let left = self.leave(session);
