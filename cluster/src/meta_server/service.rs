@@ -4,6 +4,7 @@ use super::replay::{Replay, Seen};
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
 use bytes::Bytes;
 use fs::{Answer, Recall, Sessions};
+use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -52,6 +53,14 @@ impl MetaServer {
             replays.retain(|session, _| alive.iter().any(|(number, _)| number == session));
         }
         replays.entry(session).or_default().clone()
+    }
+
+    /// Whether an operation waits neither for a disk nor for another client.
+    fn is_quick(&self, operation: u16) -> bool {
+        match operation {
+            port::ATTRIBUTES | port::LOOKUP | port::LIST | port::OPEN => self.sessions.clients().len() < 2,
+            _ => port::is_quick(operation),
+        }
     }
 
     /// Carries out a request, on a thread that may wait.
@@ -129,13 +138,10 @@ impl Service for Shared {
         let Ok((ticket, arguments)) = postcard::take_from_bytes::<Ticket>(&request.body) else {
             return Reply::error(UNKNOWN, Vec::new());
         };
-        let at = request.body.len() - arguments.len();
-        let server = self.0.clone();
-        let Request { peer, method, body, payload, .. } = request;
-        let work = move || {
-            let arguments: &[u8] = if payload.is_empty() { &body[at..] } else { &payload };
-            server.carry_out(&peer, method, ticket, arguments)
-        };
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Reply::error(wire::STATUS_PANICKED, Vec::new()))
+        let Request { peer, method, payload, .. } = &request;
+        let arguments: &[u8] = if payload.is_empty() { arguments } else { payload };
+        let work = || self.0.carry_out(peer, *method, ticket, arguments);
+        // Waking another thread would take longer than most of these do.
+        if self.0.is_quick(*method) { work() } else { tokio::task::block_in_place(work) }
     }
 }

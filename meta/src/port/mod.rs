@@ -98,6 +98,19 @@ pub struct Beat {
 
 /// The operation with which a session begins.
 pub const BEGIN: u16 = 64;
+/// Operations that wait for other clients when there are any.
+pub const ATTRIBUTES: u16 = 1;
+/// See [`ATTRIBUTES`].
+pub const LOOKUP: u16 = 2;
+/// See [`ATTRIBUTES`].
+pub const LIST: u16 = 16;
+/// See [`ATTRIBUTES`].
+pub const OPEN: u16 = 69;
+
+/// Whether an operation never waits: neither for something to be durable, nor for whoever else changes a file, nor for other clients.
+pub fn is_quick(operation: u16) -> bool {
+    matches!(operation, 1..=17 | 20..=24 | 69..=73)
+}
 
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
