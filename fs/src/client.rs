@@ -7,8 +7,8 @@ use crate::sets::Leased;
 use crate::store::{Options, Store};
 use crate::{Error, FileSystem, OpenOptions, Result, open};
 use meta::Kind;
-use meta::port::{Port, Session, Welcome};
-use std::collections::{BTreeSet, HashMap};
+use meta::port::{FileLock, Port, Session, Welcome};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -33,15 +33,19 @@ pub struct Server {
 
 /// The client's side of its session.
 pub(crate) struct Client {
-    session: Arc<dyn Session>,
+    pub session: Arc<dyn Session>,
+    /// Files with what is locked of them.
+    pub locks: Mutex<Vec<(u64, FileLock)>>,
     number: u64,
     name: String,
     pub sets: Arc<Leased>,
     pub(crate) find: Find,
     /// Files that are open: all openers, and those that write.
     open: Mutex<HashMap<u64, (u32, u32)>>,
-    /// Files that were opened for writing and that the server was not told to be clean.
-    dirty: Mutex<BTreeSet<u64>>,
+    /// Files that were opened for writing and that the server was not told to be clean, with the number of the last opening or closing.
+    dirty: Mutex<BTreeMap<u64, u64>>,
+    /// Openings and closings by writers so far.
+    writes: AtomicU64,
     generation: AtomicU64,
     others: AtomicU32,
     taking_up: Mutex<()>,
@@ -93,12 +97,14 @@ impl FileSystem {
         );
         let client = Client {
             session,
+            locks: Mutex::default(),
             number: welcome.session,
             name: name.into(),
             sets,
             find,
             open: Mutex::default(),
             dirty: Mutex::default(),
+            writes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             others: AtomicU32::new(0),
             taking_up: Mutex::default(),
@@ -161,6 +167,9 @@ impl FileSystem {
     /// What a client does every second, when stores do not keep it from that.
     pub(crate) fn tick_client(&self) -> Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
+        if !self.is_read_only() {
+            client.sets.renew(&self.store)?;
+        }
         let sealed: Vec<u64> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
         client.sets.release(&sealed)?;
         if !self.is_read_only() {
@@ -177,11 +186,17 @@ impl FileSystem {
     /// Tells the server which files have nothing uncommitted any more.
     fn tell_clean(&self, client: &Client) -> Result<()> {
         let writes = |ino: &u64| lock(&client.open).get(ino).is_some_and(|(_, writers)| *writers > 0);
-        let closed: Vec<u64> = lock(&client.dirty).iter().copied().filter(|ino| !writes(ino)).collect();
-        let clean: Vec<u64> = closed.into_iter().filter(|&ino| self.is_clean(ino)).collect();
+        // The numbers are older than what is looked at: who writes meanwhile is not meant.
+        let all: Vec<(u64, u64)> = lock(&client.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
+        let clean: Vec<(u64, u64)> = all.into_iter().filter(|(ino, _)| !writes(ino) && self.is_clean(*ino)).collect();
         if !clean.is_empty() {
             client.session.clean(&clean)?;
-            lock(&client.dirty).retain(|ino| !clean.contains(ino));
+            let mut dirty = lock(&client.dirty);
+            for (ino, number) in clean {
+                if dirty.get(&ino) == Some(&number) {
+                    dirty.remove(&ino);
+                }
+            }
         }
         Ok(())
     }
@@ -198,16 +213,18 @@ impl FileSystem {
             let done = self.beat();
             return done.unwrap_or_else(|error| self.volume.warn(&error.to_string()));
         }
+        let mut clean = Vec::with_capacity(inos.len());
         for &ino in inos {
+            clean.push((ino, lock(&client.dirty).get(&ino).copied().unwrap_or(0)));
             if let Some(file) = self.table.find(ino) {
-                let done = self.commit(std::slice::from_ref(&*file), false);
+                let done = self.hand_over(&file);
                 if let Err(error) = done {
                     self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
                 }
             }
         }
         // Answered even after a failure: the other one sees what was committed before.
-        if let Err(error) = client.session.clean(inos) {
+        if let Err(error) = client.session.clean(&clean) {
             self.volume.warn(&error.to_string());
         }
     }
@@ -227,20 +244,24 @@ impl FileSystem {
         for (ino, (all, writers)) in open {
             for opener in 0..all {
                 // A file that is gone stays so.
-                let _ = session.open(ino, opener < writers);
+                let _ = session.open(ino, if opener < writers { client.number_of_write(ino) } else { 0 });
             }
         }
-        let dirty: Vec<u64> = lock(&client.dirty).iter().copied().collect();
+        if client.lock_again(session)? > 0 {
+            self.volume.warn("another client took a lock while the metadata server was away");
+        }
+        let dirty: Vec<u64> = lock(&client.dirty).keys().copied().collect();
         for ino in dirty {
-            let _ = session.open(ino, true);
-            let _ = session.close(ino);
+            let _ = session.open(ino, client.number_of_write(ino));
+            let _ = session.close(ino, 0);
         }
         Ok(())
     }
 
     /// Counts one more opener here and at the server. From then on what others wrote before is seen.
     pub(crate) fn open_served(&self, client: &Client, ino: u64, write: bool) -> Result<()> {
-        let attributes = client.session.open(ino, write).map_err(|error| match error {
+        let number = if write { client.number_of_write(ino) } else { 0 };
+        let attributes = client.session.open(ino, number).map_err(|error| match error {
             meta::Error::NotFound => Error::Stale,
             error => error.into(),
         })?;
@@ -248,9 +269,6 @@ impl FileSystem {
             let mut open = lock(&client.open);
             let (all, writers) = open.entry(ino).or_default();
             (*all, *writers) = (*all + 1, *writers + u32::from(write));
-        }
-        if write {
-            lock(&client.dirty).insert(ino);
         }
         let file = self.table.enter(ino);
         let mut state = file.state();
@@ -265,15 +283,18 @@ impl FileSystem {
 
     /// Tells the server of one opener less.
     pub(crate) fn close_served(&self, client: &Client, ino: u64) {
-        {
+        let writes = {
             let mut open = lock(&client.open);
-            let Some((all, _)) = open.get_mut(&ino) else { return };
+            let Some((all, writers)) = open.get_mut(&ino) else { return };
+            let writes = *writers > 0;
             *all -= 1;
             if *all == 0 {
                 open.remove(&ino);
             }
-        }
-        if let Err(error) = client.session.close(ino) {
+            writes
+        };
+        let number = if writes { client.number_of_write(ino) } else { 0 };
+        if let Err(error) = client.session.close(ino, number) {
             self.volume.warn(&error.to_string());
         }
     }
@@ -290,6 +311,14 @@ impl Client {
     /// A range behind the end of a file that is this client's alone.
     pub fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
         Ok(self.session.reserve(ino, length)?)
+    }
+
+    /// Notes that a file is opened or closed by a writer; returns the number of that.
+    fn number_of_write(&self, ino: u64) -> u64 {
+        let mut dirty = lock(&self.dirty);
+        let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+        dirty.insert(ino, number);
+        number
     }
 
     /// Whether other clients have the volume open.

@@ -23,6 +23,8 @@ use volume::target::{Shadow, Target};
 
 /// The index of the metadata in the volume directory. It is made again when it is lost.
 pub(crate) const INDEX: &str = "index.redb";
+/// What was committed and is on no target yet, there, for a volume that has clients.
+const TAIL: &str = "tail";
 /// The first data in flight that makes writers wait.
 const MEMORY_BYTES: u64 = 128 << 20;
 /// The number of the first stripe after an opening is that of the opening, times this.
@@ -374,6 +376,9 @@ impl FileSystem {
             limits: Limits::default(),
             accept_loss: false,
         })?);
+        if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
+            journal.keep_tail(&directory.join(TAIL)).map_err(meta::Error::from)?;
+        }
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
         let opening: u64 = meta.setting("openings")?.unwrap_or(0);
         let store_options =

@@ -9,10 +9,13 @@ use plan::TargetId;
 use plan::placement::place;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Sets that a client asks for at a time, and what it keeps ahead: one is filled with some hundred MiB.
 const BATCH: u32 = 4;
 const AHEAD: usize = 2;
+/// Sets are exchanged for better ones not more often: the server may not know yet that there are better ones.
+const RENEW_AFTER: Duration = Duration::from_secs(3);
 
 /// Gives out chunk sets.
 pub(crate) trait NewSets: Send + Sync {
@@ -75,6 +78,8 @@ struct State {
     ahead: VecDeque<(u64, SetRecord)>,
     /// All sets of this session, those ahead too.
     held: BTreeSet<u64>,
+    /// When sets were last exchanged for better ones.
+    renewed: Option<Instant>,
 }
 
 impl Leased {
@@ -109,6 +114,33 @@ impl Leased {
         state.held.extend(new.iter().map(|(set, _)| *set));
         state.ahead.extend(new);
         Ok(())
+    }
+
+    /// Lets go of sets that were placed while targets were away which are back: what is written to them would be at risk, and what was
+    /// written is made whole only when this client is done with them.
+    pub fn renew(&self, store: &Store) -> Result<()> {
+        let good = |id: &TargetId| store.targets.get(*id).is_some() && store.targets.error(*id).is_none();
+        let there = store.targets.ids().iter().filter(|id| good(id) && !store.is_closed(**id)).count();
+        let worse = |places: &[Option<TargetId>]| {
+            places.iter().flatten().filter(|id| good(id)).count() < there.min(places.len())
+        };
+        let open =
+            store.open_set().map(|set| store.layout(set)).transpose()?.is_some_and(|layout| worse(&layout.places));
+        let ahead: Vec<u64> = {
+            let mut state = self.state();
+            let of_no_use: Vec<u64> =
+                state.ahead.iter().filter(|(_, record)| worse(&record.places)).map(|(set, _)| *set).collect();
+            if !open && of_no_use.is_empty() || state.renewed.is_some_and(|when| when.elapsed() < RENEW_AFTER) {
+                return Ok(());
+            }
+            state.renewed = Some(Instant::now());
+            state.ahead.retain(|(set, _)| !of_no_use.contains(set));
+            of_no_use
+        };
+        if open {
+            store.seal_open()?;
+        }
+        self.release(&ahead)
     }
 
     /// Gives sets back that nothing uncommitted refers to.

@@ -207,6 +207,11 @@ impl Store {
         let _ = self.seal_open();
     }
 
+    /// Whether a target gets no more chunks.
+    pub fn is_closed(&self, id: TargetId) -> bool {
+        lock(&self.closed).contains(&id)
+    }
+
     /// Writes a stripe; `buffer` has its data. Not durable before `sync`. The pin is held until a buffer or the metadata has the stripe.
     pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! What is needed of a file system, so that tests can do without a volume.
 
-use fs::{Allocate, Attributes, FileSystem, Listed, New, RenameMode, Result, Seek, SetAttributes, Usage};
+use fs::{Allocate, Attributes, FileLock, FileSystem, Listed, New, RenameMode, Result, Seek, SetAttributes, Usage};
 use std::time::Duration;
 
 /// Declares [`Files`] and that [`FileSystem`] is such.
@@ -47,6 +47,9 @@ files! {
     fn usage(&self) -> Result<Usage>;
     fn append(&self, ino: u64, data: &[u8]) -> Result<()>;
     fn is_read_only(&self) -> bool;
+    fn lock(&self, ino: u64, wanted: &FileLock, wait: bool) -> Result<bool>;
+    fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()>;
+    fn conflicting_lock(&self, ino: u64, wanted: &FileLock) -> Result<Option<FileLock>>;
     fn is_shared(&self) -> bool;
     fn valid_for(&self) -> Duration;
 }

@@ -84,6 +84,15 @@ impl Files for Memory {
     fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
         self.write(ino, self.attributes(ino)?.size, data)
     }
+    fn lock(&self, _: u64, _: &fs::FileLock, _: bool) -> Result<bool> {
+        Err(fs::Error::Unsupported("it is not shared"))
+    }
+    fn unlock(&self, _: u64, _: u64, _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn conflicting_lock(&self, _: u64, _: &fs::FileLock) -> Result<Option<fs::FileLock>> {
+        Ok(None)
+    }
     fn is_shared(&self) -> bool {
         false
     }

@@ -51,6 +51,14 @@ impl Process {
         Self { name, arguments, scratch: scratch.into(), child: Mutex::default(), stopped: AtomicBool::new(false) }
     }
 
+    /// Starts a command and waits until it is ready.
+    #[track_caller]
+    pub fn of(name: &str, command: &mut Command, scratch: &Path) -> Self {
+        let process = Self::new(name.into(), command.get_args().map(OsString::from).collect(), scratch);
+        process.start();
+        process
+    }
+
     /// Starts it, and waits until it says that it is ready.
     #[track_caller]
     pub fn start(&self) {

@@ -1,4 +1,316 @@
-use std::time::Duration;
+//! Everything at once, at random: clients keep their own record of what they wrote, while servers are killed, stopped and started again. Never are more than two
+//! stores away. `WEFT_SOAK_SECONDS` and `WEFT_SOAK_SEED` say how long and which.
+
+use crate::lab::{Cluster, Mount, Process, possible};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A file has so many bytes at most.
+const LONGEST: usize = 3_000_000;
+/// Files of a client.
+const FILES: usize = 12;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// How long it takes.
 pub fn time() -> Duration {
-    Duration::from_secs(std::env::var("WEFT_SOAK_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(30))
+    Duration::from_secs(number("WEFT_SOAK_SECONDS", 30))
+}
+
+/// A client, and what it knows: the content of each of its files.
+struct Worker<'a> {
+    who: usize,
+    mount: &'a Mount,
+    /// The other one, where the same must be seen.
+    other: &'a Mount,
+    random: fastrand::Rng,
+    files: BTreeMap<String, Vec<u8>>,
+    made: usize,
+    done: &'a AtomicU64,
+    slowest: (Duration, &'static str),
+}
+
+impl Worker<'_> {
+    fn at(&self, name: &str) -> PathBuf {
+        self.mount.at(format!("{}-{name}", self.who))
+    }
+
+    fn pick(&mut self) -> Option<String> {
+        let at = self.random.usize(..self.files.len().max(1));
+        self.files.keys().nth(at).cloned()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let length = match self.random.u8(..10) {
+            0..5 => self.random.usize(1..5_000),
+            5..8 => self.random.usize(5_000..200_000),
+            _ => self.random.usize(200_000..LONGEST),
+        };
+        let mut bytes = vec![0; length];
+        self.random.fill(&mut bytes);
+        bytes
+    }
+
+    /// One operation; what it did is in the record. Each ends synced, so that nothing may be lost.
+    fn step(&mut self) -> (&'static str, io::Result<()>) {
+        let Some(name) = self.pick().filter(|_| self.files.len() >= 3) else { return ("creating", self.create()) };
+        match self.random.u8(..16) {
+            0..3 if self.files.len() < FILES => ("creating", self.create()),
+            0..6 => ("overwriting", self.overwrite(&name)),
+            6..9 => ("appending", self.append(&name)),
+            9..10 => ("cutting off", self.cut(&name)),
+            10..12 => ("renaming", self.rename(&name)),
+            12..13 => ("removing", self.remove(&name)),
+            13..15 => ("reading", self.read(&name, false)),
+            _ => ("reading at the other mount", self.read(&name, true)),
+        }
+    }
+
+    fn new_name(&mut self) -> String {
+        self.made += 1;
+        format!("f{}", self.made)
+    }
+
+    fn create(&mut self) -> io::Result<()> {
+        let (name, bytes) = (self.new_name(), self.bytes());
+        let mut file = OpenOptions::new().write(true).create_new(true).open(self.at(&name))?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        self.files.insert(name, bytes);
+        Ok(())
+    }
+
+    fn overwrite(&mut self, name: &str) -> io::Result<()> {
+        let bytes = self.bytes();
+        let length = self.files[name].len();
+        let at = self.random.usize(..=length);
+        let file = OpenOptions::new().write(true).open(self.at(name))?;
+        file.write_all_at(&bytes, at as u64)?;
+        file.sync_data()?;
+        let content = self.files.get_mut(name).expect("it is in the record");
+        content.resize(length.max(at + bytes.len()), 0);
+        content[at..at + bytes.len()].copy_from_slice(&bytes);
+        content.truncate(2 * LONGEST);
+        if content.len() == 2 * LONGEST {
+            file.set_len(content.len() as u64)?;
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, name: &str) -> io::Result<()> {
+        let bytes = self.bytes();
+        let mut file = OpenOptions::new().append(true).open(self.at(name))?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        self.files.get_mut(name).expect("it is in the record").extend(bytes);
+        if self.files[name].len() > 2 * LONGEST { self.cut(name) } else { Ok(()) }
+    }
+
+    fn cut(&mut self, name: &str) -> io::Result<()> {
+        let length = self.random.usize(..=self.files[name].len());
+        let file = OpenOptions::new().write(true).open(self.at(name))?;
+        file.set_len(length as u64)?;
+        file.sync_all()?;
+        self.files.get_mut(name).expect("it is in the record").truncate(length);
+        Ok(())
+    }
+
+    fn rename(&mut self, name: &str) -> io::Result<()> {
+        // Now and then onto one that is there.
+        let to = self.pick().filter(|to| to != name && self.random.bool());
+        let to = to.unwrap_or_else(|| self.new_name());
+        fs::rename(self.at(name), self.at(&to))?;
+        File::open(&self.mount.point)?.sync_all()?;
+        let content = self.files.remove(name).expect("it is in the record");
+        self.files.insert(to, content);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.at(name))?;
+        File::open(&self.mount.point)?.sync_all()?;
+        self.files.remove(name);
+        Ok(())
+    }
+
+    fn read(&mut self, name: &str, other: bool) -> io::Result<()> {
+        let path = if other { self.other.at(format!("{}-{name}", self.who)) } else { self.at(name) };
+        let read = fs::read(&path)?;
+        differs(&self.files[name], &read).map_or(Ok(()), |how| Err(io::Error::other(format!("{name}: {how}"))))
+    }
+
+    fn work(&mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::SeqCst) {
+            let begun = Instant::now();
+            let (what, done) = self.step();
+            if let Err(why) = done {
+                stop.store(true, Ordering::SeqCst);
+                panic!("client {}, {what}, after {:?}: {why}", self.who, begun.elapsed());
+            }
+            if begun.elapsed() > self.slowest.0 {
+                self.slowest = (begun.elapsed(), what);
+            }
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How what was read differs from what was written.
+fn differs(written: &[u8], read: &[u8]) -> Option<String> {
+    if written == read {
+        return None;
+    }
+    let first = written.iter().zip(read).position(|(a, b)| a != b).unwrap_or(written.len().min(read.len()));
+    let wrong = written.iter().zip(read).filter(|(a, b)| a != b).count();
+    let zeroes = read.iter().skip(first).take_while(|&&byte| byte == 0).count();
+    Some(format!(
+        "{} bytes instead of {}, {wrong} differ, the first at {first} ({zeroes} zeroes there)",
+        read.len(),
+        written.len()
+    ))
+}
+
+/// What may be the matter with a store.
+#[derive(Clone, Copy, PartialEq)]
+enum Away {
+    Killed,
+    Stopped,
+}
+
+/// Has servers fail and come back until it is time; then all are back.
+fn trouble(cluster: &Cluster, random: &mut fastrand::Rng, stop: &AtomicBool, until: Instant) -> BTreeMap<&'static str, u32> {
+    let mut away: BTreeMap<usize, (Away, Instant)> = BTreeMap::new();
+    let mut counts = BTreeMap::new();
+    // A store that comes back has missed something: until it was made good, another loss may be one too many.
+    let come_back = |store: &Process, how: Away| match how {
+        Away::Killed => store.start(),
+        Away::Stopped => store.go_on(),
+    };
+    let mut losses = 0;
+    while Instant::now() < until && !stop.load(Ordering::SeqCst) {
+        sleep(Duration::from_millis(random.u64(100..1200)));
+        let due: Vec<usize> = away.iter().filter(|(_, (_, back))| Instant::now() >= *back).map(|(&store, _)| store).collect();
+        for store in due {
+            come_back(&cluster.stores[store], away.remove(&store).expect("it is away").0);
+        }
+        if away.is_empty() && losses == 2 {
+            cluster.heal();
+            losses = 0;
+        }
+        match random.u8(..10) {
+            0..3 if losses < 2 => {
+                let store = random.usize(..cluster.stores.len());
+                if away.contains_key(&store) {
+                    continue;
+                }
+                cluster.stores[store].kill();
+                losses += 1;
+                away.insert(store, (Away::Killed, Instant::now() + Duration::from_millis(random.u64(200..6000))));
+                *counts.entry("stores killed").or_default() += 1;
+            }
+            3..5 if losses < 2 => {
+                let store = random.usize(..cluster.stores.len());
+                if away.contains_key(&store) {
+                    continue;
+                }
+                cluster.stores[store].stop();
+                losses += 1;
+                away.insert(store, (Away::Stopped, Instant::now() + Duration::from_millis(random.u64(200..8000))));
+                *counts.entry("stores stopped").or_default() += 1;
+            }
+            5 if random.bool() => {
+                cluster.meta.kill();
+                sleep(Duration::from_millis(random.u64(..2500)));
+                cluster.meta.start();
+                *counts.entry("meta killed").or_default() += 1;
+            }
+            6 if random.bool() => {
+                cluster.meta.stop();
+                sleep(Duration::from_millis(random.u64(..2500)));
+                cluster.meta.go_on();
+                *counts.entry("meta stopped").or_default() += 1;
+            }
+            7 if random.u8(..4) == 0 => {
+                assert!(cluster.meta.end(), "{}", cluster.meta.log());
+                cluster.meta.start();
+                *counts.entry("meta restarted").or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    for (store, (how, _)) in away {
+        come_back(&cluster.stores[store], how);
+    }
+    counts
+}
+
+#[test]
+fn what_was_synced_survives_random_faults() {
+    if !possible("what_was_synced_survives_random_faults") {
+        return;
+    }
+    let seed = number("WEFT_SOAK_SEED", fastrand::u64(..1_000_000));
+    eprintln!("WEFT_SOAK_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    // Nothing that clients may have is repaired for the time of a lease after the metadata server was killed.
+    let cluster = Cluster::with("rs:4+2", 7, &["--lease", "5"]);
+    let mounts = [cluster.mount("a"), cluster.mount("b")];
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut workers: Vec<Worker> = (0..3)
+        .map(|who| Worker {
+            who,
+            mount: &mounts[who % 2],
+            other: &mounts[(who + 1) % 2],
+            random: random.fork(),
+            files: BTreeMap::new(),
+            made: 0,
+            done: &done,
+            slowest: (Duration::ZERO, "nothing"),
+        })
+        .collect();
+    let until = Instant::now() + time();
+    let counts = std::thread::scope(|scope| {
+        let running: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| worker.work(&stop))).collect();
+        let counts = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trouble(&cluster, &mut random, &stop, until)));
+        stop.store(true, Ordering::SeqCst);
+        running.into_iter().for_each(|worker| worker.join().unwrap());
+        counts.unwrap()
+    });
+    let slowest: Vec<_> = workers.iter().map(|worker| worker.slowest).collect();
+    eprintln!("{} operations, {counts:?}, slowest {slowest:?}", done.load(Ordering::Relaxed));
+    let fresh = cluster.mount("fresh");
+    let mut wrong = Vec::new();
+    for mount in [&mounts[0], &mounts[1], &fresh] {
+        let mut expected: Vec<String> = Vec::new();
+        for worker in &workers {
+            for (name, content) in &worker.files {
+                let name = format!("{}-{name}", worker.who);
+                match fs::read(mount.at(&name)) {
+                    Ok(read) => wrong.extend(differs(content, &read).map(|how| format!("{name}: {how}"))),
+                    Err(why) => wrong.push(format!("{name}: {why}")),
+                }
+                expected.push(name);
+            }
+        }
+        let mut found: Vec<String> =
+            fs::read_dir(&mount.point).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        (expected.sort(), found.sort());
+        if found != expected {
+            wrong.push(format!("names: {found:?} instead of {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
+    drop(workers);
+    mounts.into_iter().for_each(Mount::unmount);
+    cluster.heal();
+    cluster.is_healthy();
 }

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// Repairs take long.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long a server that is not there is waited for with a command.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(3);
 /// Before what failed is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Arguments of more bytes go beside the header.
@@ -64,6 +66,7 @@ impl Link {
     /// Asks until there is an answer.
     fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let begun = Instant::now();
+        let mut again = false;
         let unavailable = |why: String| Error::Unavailable(format!("the metadata server: {why}"));
         loop {
             let session = self.state.session.load(Ordering::SeqCst);
@@ -72,8 +75,12 @@ impl Link {
                 requests.open.first().copied().unwrap_or(requests.next)
             };
             let patience = if session == 0 { FIRST_PATIENCE } else { PATIENCE };
-            match self.ask(operation, Ticket { session, request, answered }, arguments) {
+            match self.ask(operation, Ticket { session, request, answered, again }, arguments) {
                 Ok(answer) => return Ok(answer.payload.to_vec()),
+                Err(wire::Error::Remote { .. }) if session == 0 => {
+                    let address = self.state.client.address().as_str();
+                    return Err(Error::Unavailable(format!("what listens on {address} is no metadata server")));
+                }
                 Err(wire::Error::Remote { status: NO_SESSION, .. }) if !self.takes_up => self.take_up()?,
                 Err(wire::Error::Remote { status: TOO_LATE, .. }) => {
                     return Err(unavailable("it carried a request out, and how that ended is not known".into()));
@@ -84,7 +91,10 @@ impl Link {
                 // Who was never understood will not be later.
                 Err(wire::Error::Protocol(why)) if session == 0 => return Err(unavailable(why)),
                 Err(wire::Error::Refused(why)) => return Err(unavailable(why)),
-                Err(_) if begun.elapsed() < patience => std::thread::sleep(PAUSE),
+                Err(error) if begun.elapsed() < patience => {
+                    again |= !matches!(error, wire::Error::Unavailable { sent: false, .. });
+                    std::thread::sleep(PAUSE);
+                }
                 Err(error) => return Err(unavailable(error.to_string())),
             }
         }
@@ -171,9 +181,18 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
 /// # Errors
 /// When the server does not answer.
 pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
-    let options = ClientOptions { tls: crate::identity::client_tls(), ..ClientOptions::default() };
+    let options = ClientOptions { tls: crate::identity::client_tls(), fail_fast: true, ..ClientOptions::default() };
     let client = Client::new(crate::runtime().handle().clone(), &address.server, options);
-    let answer = client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE);
+    let begun = Instant::now();
+    let answer = loop {
+        match client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE) {
+            // It may be about to start. What it began before the connection broke is not begun again.
+            Err(wire::Error::Unavailable { sent: false, .. }) if begun.elapsed() < COMMAND_PATIENCE => {
+                std::thread::sleep(PAUSE);
+            }
+            answer => break answer,
+        }
+    };
     let failed = |error: wire::Error| fs::Error::NotFound(format!("{}: {error}", address.server));
     Ok(answer.map_err(failed)?.payload.to_vec())
 }

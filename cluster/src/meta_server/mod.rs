@@ -20,6 +20,8 @@ struct Ticket {
     request: u64,
     /// All requests below have been answered.
     answered: u64,
+    /// It was sent before, and there was no answer.
+    again: bool,
 }
 
 /// The status of an answer to a request in a session that the server does not know.

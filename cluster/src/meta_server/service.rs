@@ -66,7 +66,7 @@ impl MetaServer {
     /// Carries out a request, on a thread that may wait.
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
         let recall = recall(peer);
-        let answer = |session| self.sessions.answer(session, &recall, operation, arguments);
+        let answer = |session| self.sessions.answer_again(session, &recall, operation, arguments, ticket.again);
         if ticket.session == 0 {
             return reply(answer(None));
         }
@@ -142,6 +142,7 @@ impl Service for Shared {
         let arguments: &[u8] = if payload.is_empty() { arguments } else { payload };
         let work = || self.0.carry_out(peer, *method, ticket, arguments);
         // Waking another thread would take longer than most of these do.
-        if self.0.is_quick(*method) { work() } else { tokio::task::block_in_place(work) }
+        // One that comes again may wait for the first, which keeps a thread that others need.
+        if self.0.is_quick(*method) && !ticket.again { work() } else { tokio::task::block_in_place(work) }
     }
 }

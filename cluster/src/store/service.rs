@@ -43,6 +43,9 @@ impl Store {
             if name.is_empty() {
                 return Err(fs::Error::Invalid(format!("{} has no name to be called by", path.display())));
             }
+            if !path.is_dir() {
+                return Err(fs::Error::NotFound(format!("{} is no directory", path.display())));
+            }
             // One that is no target yet becomes one when a volume is made on it.
             let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
             let place = Place {

@@ -1,9 +1,10 @@
 //! What one client asks.
 
+use super::locks::Lock;
 use super::{Recall, Sessions};
 use crate::mutex::lock;
 use crate::sets::Placed;
-use meta::port::{Beat, Port, Session, Welcome};
+use meta::port::{Beat, FileLock, Port, Session, Welcome};
 use meta::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Removed, Rename, Resize, Result, Seq,
     SetRecord, Time, Totals,
@@ -11,16 +12,22 @@ use meta::{
 use plan::{Extent, Place, TargetId};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 /// Sets that a client gets at a time.
 const MOST_SETS: u32 = 16;
+
+/// How long a lock is waited for before the client asks again.
+const LOCK_WAITS: Duration = Duration::from_secs(5);
 
 /// A client's session, and the way to it.
 pub(super) struct Handle {
     pub sessions: Arc<Sessions>,
     pub session: u64,
     pub recall: Recall,
+    /// The request may have been carried out before, by a server that was killed before its answer arrived.
+    pub again: bool,
 }
 
 /// What an error of the file system is to a client.
@@ -32,13 +39,32 @@ fn told(error: crate::Error) -> Error {
     }
 }
 
+/// What is told of a file that lost its name before.
+fn gone(meta: &Meta, ino: u64) -> Removed {
+    let last = meta.attributes(ino).is_ok_and(|attributes| attributes.links == 0) || meta.attributes(ino).is_err();
+    Removed { ino, last, orphan: false, dead: Vec::new(), seq: Seq::MAX }
+}
+
 impl Handle {
+    fn own_lock(&self, wanted: &FileLock) -> Lock {
+        let FileLock { owner, first, last, exclusive, process } = *wanted;
+        Lock { owner: (self.session, owner), range: first..=last, exclusive, process }
+    }
+
     fn meta(&self) -> Result<&Meta> {
         Ok(&self.sessions.fs.engine().map_err(told)?.meta)
     }
 
     fn is_open(&self, ino: u64) -> bool {
         self.sessions.fs.leases.table().is_open(ino)
+    }
+
+    /// The result of a request that failed because it was carried out before, if `proof` says so.
+    fn or_done<T>(&self, result: Result<T>, proof: impl FnOnce(&Meta) -> Option<T>) -> Result<T> {
+        match result {
+            Err(error @ (Error::Exists | Error::NotFound)) if self.again => proof(self.meta()?).ok_or(error),
+            result => result,
+        }
     }
 
     /// What a transaction set free.
@@ -137,26 +163,39 @@ impl Port for Handle {
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
-        self.meta()?.make(parent, name, new, now)
+        // Nobody else makes a file of that kind and name at the same nanosecond.
+        self.or_done(self.meta()?.make(parent, name, new, now), |meta| {
+            let found = meta.lookup(parent, name).ok()?;
+            (found.created == now && found.kind == new.kind).then_some((found, Seq::MAX))
+        })
     }
 
     fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
-        self.meta()?.link(ino, parent, name, now)
+        self.or_done(self.meta()?.link(ino, parent, name, now), |meta| {
+            let found = meta.lookup(parent, name).ok()?;
+            (found.ino == ino).then_some((found, Seq::MAX))
+        })
     }
 
     fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
         let keep = keep || self.is_open(ino);
-        Ok(self.removed(self.meta()?.unlink(parent, name, ino, keep, now)?))
+        let removed = self.or_done(self.meta()?.unlink(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
+        Ok(self.removed(removed))
     }
 
     fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
         let keep = keep || self.is_open(ino);
-        Ok(self.removed(self.meta()?.remove_directory(parent, name, ino, keep, now)?))
+        let removed = self.or_done(self.meta()?.remove_directory(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
+        Ok(self.removed(removed))
     }
 
     fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
         let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_open(ino));
-        let (removed, seq) = self.meta()?.rename(&Rename { keep, ..rename.clone() }, now)?;
+        let done = self.meta()?.rename(&Rename { keep, ..rename.clone() }, now);
+        let (removed, seq) = self.or_done(done, |meta| {
+            let found = meta.lookup(rename.to.0, &rename.to.1).ok()?;
+            (found.changed == now && Some(found.ino) != rename.replaced).then_some((None, Seq::MAX))
+        })?;
         Ok((removed.map(|removed| self.removed(removed)), seq))
     }
 
@@ -268,26 +307,26 @@ impl Session for Handle {
         self.sessions.take_back(&released).map_err(told)
     }
 
-    fn open(&self, ino: u64, write: bool) -> Result<Attributes> {
+    fn open(&self, ino: u64, writes: u64) -> Result<Attributes> {
         // Counted first: a removal, or an append, that comes in between then sees that it is open.
-        self.sessions.fs.leases.table().open(self.session, ino, write);
+        self.sessions.fs.leases.table().open(self.session, ino, writes);
         self.sessions.recall(self.session, ino, false);
         let found = self.meta()?.attributes(ino);
         if found.is_err() {
-            let _ = Session::close(self, ino);
+            let _ = Session::close(self, ino, 0);
         }
         found
     }
 
-    fn close(&self, ino: u64) -> Result<()> {
-        if self.sessions.fs.leases.table().close(self.session, ino) {
+    fn close(&self, ino: u64, wrote: u64) -> Result<()> {
+        if self.sessions.fs.leases.table().close(self.session, ino, wrote) {
             self.sessions.closed(ino);
         }
         Ok(())
     }
 
-    fn clean(&self, inos: &[u64]) -> Result<()> {
-        self.sessions.fs.leases.table().clean(self.session, inos);
+    fn clean(&self, files: &[(u64, u64)]) -> Result<()> {
+        self.sessions.fs.leases.table().clean(self.session, files);
         self.sessions.fs.leases.changed.notify_all();
         Ok(())
     }
@@ -295,6 +334,40 @@ impl Session for Handle {
     fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
         let size = self.meta()?.attributes(ino)?.size;
         self.sessions.fs.leases.table().reserve(ino, size, length).ok_or(Error::TooLarge)
+    }
+
+    fn lock(&self, ino: u64, wanted: FileLock, wait: bool) -> Result<bool> {
+        let leases = &self.sessions.fs.leases;
+        let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
+        let mut locks = lock(&leases.locks);
+        loop {
+            if locks.lock(ino, self.own_lock(&wanted)) {
+                return Ok(true);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            (locks, _) = leases.unlocked.wait_timeout(locks, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
+        lock(&self.sessions.fs.leases.locks).unlock(ino, (self.session, owner), &(first..=last));
+        self.sessions.fs.leases.unlocked.notify_all();
+        Ok(())
+    }
+
+    fn conflicting_lock(&self, ino: u64, wanted: FileLock) -> Result<Option<FileLock>> {
+        let locks = lock(&self.sessions.fs.leases.locks);
+        Ok(locks.conflict(ino, &self.own_lock(&wanted)).map(|found| FileLock {
+            owner: found.owner.1,
+            first: *found.range.start(),
+            last: *found.range.end(),
+            exclusive: found.exclusive,
+            // Those of other machines have no number here.
+            process: if found.owner.0 == self.session { found.process } else { 0 },
+        }))
     }
 
     fn label(&self) -> Result<String> {

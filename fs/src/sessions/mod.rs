@@ -5,6 +5,7 @@
 //! openers are gone.
 
 mod handle;
+mod locks;
 mod table;
 
 use crate::mutex::lock;
@@ -35,6 +36,8 @@ pub type Recall = Arc<dyn Fn(&[u64]) + Send + Sync>;
 pub(crate) struct Leases {
     table: Mutex<Table>,
     changed: Condvar,
+    locks: Mutex<locks::Locks>,
+    unlocked: Condvar,
     /// The sessions of before a restart may still be taken up: nothing is given back meanwhile.
     settling: AtomicBool,
 }
@@ -44,6 +47,8 @@ impl Default for Leases {
         Self {
             table: Mutex::new(Table::new(Duration::MAX, 1)),
             changed: Condvar::new(),
+            locks: Mutex::default(),
+            unlocked: Condvar::new(),
             settling: AtomicBool::new(false),
         }
     }
@@ -110,7 +115,19 @@ impl Sessions {
 
     /// Carries out what a client asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
-        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone() };
+        self.answer_again(session, recall, operation, arguments, false)
+    }
+
+    /// As `answer`; with `again`, the request may have been carried out before the server was killed, and is not carried out twice then.
+    pub fn answer_again(
+        self: &Arc<Self>,
+        session: Option<u64>,
+        recall: &Recall,
+        operation: u16,
+        arguments: &[u8],
+        again: bool,
+    ) -> Answer {
+        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone(), again };
         let begins = operation == port::BEGIN;
         if !begins && !session.is_some_and(|session| self.fs.leases.table().hear(session, Instant::now())) {
             return Answer::NoSession;
@@ -167,6 +184,8 @@ impl Sessions {
     fn leave(&self, session: u64) -> Left {
         let left = self.fs.leases.table().end(session);
         self.fs.leases.changed.notify_all();
+        lock(&self.fs.leases.locks).end(session);
+        self.fs.leases.unlocked.notify_all();
         lock(&self.recalls).remove(&session);
         for &ino in &left.closed {
             self.closed(ino);

@@ -12,10 +12,18 @@ struct Client {
     sets: BTreeSet<u64>,
     /// Files that it has open: all openers, and those that write.
     open: HashMap<u64, (u32, u32)>,
-    /// Files that it may have uncommitted data of.
-    dirty: HashSet<u64>,
+    /// Files that it may have uncommitted data of, each with the number of the last opening or closing by a writer.
+    dirty: HashMap<u64, u64>,
     /// Files that it was asked to commit.
     asked: HashSet<u64>,
+}
+
+impl Client {
+    /// It writes to a file, or did until now.
+    fn write(&mut self, ino: u64, number: u64) {
+        let last = self.dirty.entry(ino).or_default();
+        *last = number.max(*last);
+    }
 }
 
 /// All clients.
@@ -59,7 +67,7 @@ impl Table {
             heard: now,
             sets: BTreeSet::new(),
             open: HashMap::new(),
-            dirty: HashSet::new(),
+            dirty: HashMap::new(),
             asked: HashSet::new(),
         };
         self.clients.entry(session).or_insert_with(new).heard = now;
@@ -118,21 +126,24 @@ impl Table {
         self.clients.get(&session).is_some_and(|client| client.sets.contains(&set))
     }
 
-    /// A session opened a file.
-    pub fn open(&mut self, session: u64, ino: u64, write: bool) {
+    /// A session opened a file, to write if it has a number for that.
+    pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         let (all, writers) = client.open.entry(ino).or_default();
         *all += 1;
-        if write {
+        if writes > 0 {
             *writers += 1;
-            client.dirty.insert(ino);
+            client.write(ino, writes);
         }
     }
 
     /// A session closed a file. Which of its openers that was is not told: writers are counted until the last one closes.
     /// Returns whether nobody has it open any more.
-    pub fn close(&mut self, session: u64, ino: u64) -> bool {
+    pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
         let Some(client) = self.clients.get_mut(&session) else { return false };
+        if wrote > 0 {
+            client.write(ino, wrote);
+        }
         let Some((all, _)) = client.open.get_mut(&ino) else { return false };
         *all -= 1;
         if *all > 0 {
@@ -146,7 +157,7 @@ impl Table {
     /// Forgets the ends of files that nobody has open or something uncommitted of: they are as long as the metadata says.
     fn forget_ends(&mut self) {
         let clients = &self.clients;
-        self.ends.retain(|ino, _| clients.values().any(|c| c.open.contains_key(ino) || c.dirty.contains(ino)));
+        self.ends.retain(|ino, _| clients.values().any(|c| c.open.contains_key(ino) || c.dirty.contains_key(ino)));
     }
 
     /// Whether anybody has a file open.
@@ -154,12 +165,13 @@ impl Table {
         self.clients.values().any(|client| client.open.contains_key(&ino))
     }
 
-    /// A session has no uncommitted data of these files.
-    pub fn clean(&mut self, session: u64, inos: &[u64]) {
+    /// A session has no uncommitted data of these files from before those numbers.
+    pub fn clean(&mut self, session: u64, files: &[(u64, u64)]) {
         let Some(client) = self.clients.get_mut(&session) else { return };
-        for ino in inos {
+        for (ino, number) in files {
             client.asked.remove(ino);
-            if client.open.get(ino).is_none_or(|(_, writers)| *writers == 0) {
+            let writes = client.open.get(ino).is_some_and(|(_, writers)| *writers > 0);
+            if !writes && client.dirty.get(ino).is_some_and(|last| last <= number) {
                 client.dirty.remove(ino);
             }
         }
@@ -171,7 +183,7 @@ impl Table {
         let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
         let others = self.clients.iter().filter(|(other, _)| **other != session);
         others
-            .filter(|(_, client)| client.dirty.contains(&ino) && !(closed && writes(client)))
+            .filter(|(_, client)| client.dirty.contains_key(&ino) && !(closed && writes(client)))
             .map(|(&other, _)| other)
             .collect()
     }
@@ -215,9 +227,9 @@ mod tests {
         let (a, b) = (table.begin(None, "a", start).0, table.begin(None, "b", start).0);
         assert_eq!((a, b), (7, 8));
         table.hold(a, [1, 2]);
-        table.open(a, 50, true);
-        table.open(b, 50, false);
-        table.open(a, 51, false);
+        table.open(a, 50, 1);
+        table.open(b, 50, 0);
+        table.open(a, 51, 0);
         assert!(table.hear(b, start + LEASE));
         assert!(table.overdue(start + LEASE).is_empty());
         assert_eq!(table.overdue(start + LEASE + Duration::from_millis(1)), [a]);
@@ -240,17 +252,35 @@ mod tests {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 1);
         let (a, b) = (table.begin(None, "a", start).0, table.begin(None, "b", start).0);
-        table.open(a, 9, true);
+        table.open(a, 9, 1);
         assert_eq!(table.writers(b, 9, false), [a]);
         assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
         assert!(table.ask(a, 9) && !table.ask(a, 9) && table.is_asked(a, 9));
-        table.clean(a, &[9]);
+        table.clean(a, &[(9, 1)]);
         // It is open for writing still: there may be more.
         assert!(!table.is_asked(a, 9));
         assert_eq!(table.writers(b, 9, false), [a]);
-        assert!(table.close(a, 9));
+        assert!(table.close(a, 9, 1));
         assert_eq!(table.writers(b, 9, true), [a]);
-        table.clean(a, &[9]);
+        table.clean(a, &[(9, 1)]);
+        assert!(table.writers(b, 9, false).is_empty());
+    }
+
+    /// What was said before the file was opened or closed once more does not count for what was written since, though it arrives later.
+    #[test]
+    fn what_is_overtaken_says_nothing() {
+        let mut table = Table::new(LEASE, 1);
+        let a = table.begin(None, "a", Instant::now()).0;
+        let b = table.begin(None, "b", Instant::now()).0;
+        table.open(a, 9, 1);
+        table.close(a, 9, 2);
+        table.clean(a, &[(9, 1)]);
+        assert_eq!(table.writers(b, 9, false), [a]);
+        table.open(a, 9, 3);
+        table.close(a, 9, 4);
+        table.clean(a, &[(9, 2)]);
+        assert_eq!(table.writers(b, 9, false), [a]);
+        table.clean(a, &[(9, 4)]);
         assert!(table.writers(b, 9, false).is_empty());
     }
 
@@ -258,7 +288,7 @@ mod tests {
     fn appends_never_meet() {
         let mut table = Table::new(LEASE, 1);
         let a = table.begin(None, "a", Instant::now()).0;
-        table.open(a, 9, true);
+        table.open(a, 9, 1);
         assert_eq!(table.reserve(9, 100, 10), Some(100));
         assert_eq!(table.reserve(9, 100, 10), Some(110));
         assert_eq!(table.reserve(9, 500, 10), Some(500));
@@ -266,10 +296,10 @@ mod tests {
         assert_eq!(table.reserve(9, 0, 5), Some(0));
         assert_eq!(table.reserve(9, u64::MAX, 5), None);
         table.reserve(9, 3, 5);
-        table.close(a, 9);
+        table.close(a, 9, 1);
         // What was appended is not committed yet.
         assert_eq!(table.reserve(9, 3, 5), Some(10));
-        table.clean(a, &[9]);
+        table.clean(a, &[(9, 1)]);
         assert_eq!(table.reserve(9, 3, 5), Some(3));
     }
 }

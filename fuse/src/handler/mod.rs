@@ -10,6 +10,7 @@ mod convert;
 mod directory;
 mod extended;
 mod init;
+mod locks;
 mod names;
 mod opens;
 mod seek;
@@ -22,8 +23,8 @@ use fs::{Kind, New};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags,
     KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek,
+    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use opens::Opens;
 use std::ffi::OsStr;
@@ -252,7 +253,43 @@ impl<F: Files> Filesystem for Handler<F> {
         answer!(reply, self.write(ino.0, offset, data, take_privileges), written => reply.written(written));
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn getlk(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        locks::Asked::new(ino.0, owner.0, (start, end), typ, pid).test(&self.caller, reply);
+    }
+
+    fn setlk(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        locks::Asked::new(ino.0, owner.0, (start, end), typ, pid).set(&self.caller, sleep, reply);
+    }
+
+    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        if self.shared {
+            // Closing any descriptor of a file gives up all locks that the process has on it.
+            let done = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner.0, 0, u64::MAX));
+            return answer!(reply, done, () => reply.ok());
+        }
         // There is nothing to do on close(2): the kernel has written its pages by now. It understands this as "never ask again".
         reply.error(Errno::ENOSYS);
     }

@@ -10,9 +10,15 @@ impl<F: Files> Handler<F> {
         self.caller.call("making a file in", parent, |files| files.make(parent, name, new))
     }
 
-    /// Makes a regular file and opens it. Nobody else can come in between: the kernel holds the directory until it has the answer.
+    /// Makes a regular file and opens it. Nobody else on this machine can come in between: the kernel holds the directory until it has the answer. When somebody
+    /// elsewhere does, the kernel is told that it knows too little, and looks again, since it must check whether that file may be opened.
     pub(super) fn create(&self, parent: u64, name: &[u8], new: &New, flags: i32) -> Result<Attributes, Errno> {
-        let made = self.make(parent, name, new)?;
+        let made = match self.make(parent, name, new) {
+            Err(error) if i32::from(error) == libc::EEXIST && self.shared && flags & libc::O_EXCL == 0 => {
+                return Err(Errno::from_i32(libc::ESTALE));
+            }
+            made => made?,
+        };
         // Only its new name makes it known, so that there is nothing to be truncated.
         self.open(new.uid, made.ino, flags & !libc::O_TRUNC).inspect_err(|_| {
             // The caller hears of a failure and must not find the file then.

@@ -1,7 +1,7 @@
 //! The engine itself: commits and reads.
 
 use super::files::Files;
-use super::frame::Epoch;
+use super::frame::{Epoch, take_edit};
 use super::inventory::take_all;
 use super::keeper;
 use super::moving::set_targets;
@@ -9,11 +9,13 @@ use super::options::{Options, Place, Status};
 use super::recover::{Recovered, check, recover};
 use super::retry;
 use super::shared::{Layers, Shared, Start, closed};
+use super::tail::{self, Tail};
 use super::writer::Writer;
 use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
 };
 use std::ops::{Bound, Range};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread::{Builder, JoinHandle};
 
@@ -64,6 +66,30 @@ impl Journaled {
         check(&options)?;
         let recovered = recover(&options)?;
         Self::start(options, recovered)
+    }
+
+    /// From now on keeps what is committed in files of a directory of this machine until it is on targets, and commits what such files have of before. So nothing
+    /// that was committed is lost when this process is killed, though it is not durable before `sync`. To be called before the first commit.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or what was there cannot be committed.
+    pub fn keep_tail(&self, directory: &Path) -> Result<(), KvError> {
+        let failed = |why: std::io::Error| KvError::Unavailable(format!("{}: {why}", directory.display()));
+        let epoch = self.shared.epoch;
+        let left = tail::left(directory, &self.shared.volume, epoch).map_err(failed)?;
+        self.shared.log().tail = Some(Tail::begin(directory, epoch).map_err(failed)?);
+        for record in left {
+            let (mut batch, mut rest) = (Batch::default(), &record[..]);
+            while let Some((key, value)) = take_edit(&mut rest) {
+                match value {
+                    Some(value) => batch.put(key.to_vec(), value.to_vec()),
+                    None => batch.delete(key.to_vec()),
+                };
+            }
+            self.commit(batch)?;
+        }
+        self.sync(Seq::MAX)?;
+        Tail::forget_before(directory, epoch).map_err(failed)
     }
 
     fn start(options: Options, recovered: Recovered) -> Result<Self, KvError> {

@@ -23,6 +23,7 @@ mod restore;
 mod retry;
 mod shared;
 mod snapshot;
+mod tail;
 mod worker;
 mod writer;
 

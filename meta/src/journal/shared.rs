@@ -3,6 +3,7 @@
 use super::files::Files;
 use super::frame::{Epoch, Frame, Kind, VolumeId, put_edit};
 use super::options::{Limits, Place, Status};
+use super::tail::Tail;
 use crate::kv::{Index, KvError, Layer, Seq};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -56,6 +57,8 @@ pub(super) struct Log {
     pub full: bool,
     pub stop: bool,
     pub failed: Option<KvError>,
+    /// Keeps what is committed from being lost with this process.
+    pub tail: Option<Tail>,
 }
 
 /// What the keeper shall do.
@@ -104,6 +107,7 @@ impl Shared {
             full: false,
             stop: false,
             failed: None,
+            tail: None,
         };
         let layers = RwLock::new(Layers { active: Layer::after(last), frozen: None });
         let (work, done, tasks_changed) = (Condvar::new(), Condvar::new(), Condvar::new());
@@ -142,11 +146,17 @@ impl Shared {
         log.check_open()?;
         log.last += 1;
         let frame = Frame::new(Kind::Record, log.last, self.epoch, log.durable);
+        let begin = log.pending.len();
         frame.encode(&self.volume, &mut log.pending, |to| {
             for (key, value) in edits {
                 put_edit(to, key, value.as_deref());
             }
         });
+        let Log { tail, pending, .. } = &mut *log;
+        if tail.as_mut().is_some_and(|tail| tail.add(&pending[begin..]).is_err()) {
+            // Without room there, it is as safe as without the tail.
+            *tail = None;
+        }
         let first = log.since.is_none();
         if first {
             log.since = Some(Instant::now());
@@ -208,6 +218,7 @@ impl Shared {
                 log.since = None;
                 let pending = std::mem::replace(&mut log.pending, spare);
                 let last = log.last;
+                log.tail.iter_mut().for_each(Tail::turn);
                 drop(log);
                 self.done.notify_all();
                 return Some((pending, last));

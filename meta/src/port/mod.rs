@@ -109,7 +109,22 @@ pub const OPEN: u16 = 69;
 
 /// Whether an operation never waits: neither for something to be durable, nor for whoever else changes a file, nor for other clients.
 pub fn is_quick(operation: u16) -> bool {
-    matches!(operation, 1..=17 | 20..=24 | 69..=73)
+    matches!(operation, 1..=17 | 20..=24 | 69..=73 | 75..=76)
+}
+
+/// A lock of a range of a file, as `fcntl` has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileLock {
+    /// What the client's kernel calls its owner.
+    pub owner: u64,
+    /// The first byte.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// Whether nobody else may have any part of it.
+    pub exclusive: bool,
+    /// The process, as its client numbers it.
+    pub process: u32,
 }
 
 operations! {
@@ -118,8 +133,11 @@ operations! {
     /// - `begin` opens or takes up a session; `beat` keeps it alive, and says which sets it still writes to and which files have
     ///   data that is not committed; `end` closes it.
     /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`; `release_sets` gives them back when nothing uncommitted refers to them.
-    /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. `clean` says that nothing of these
-    ///   files is uncommitted any more.
+    /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
+    ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
+    ///   that was written before that number; what came after it is not meant, even when it overtook it.
+    /// - `lock` gives a lock, and says whether it did; with `wait` it takes a moment before it says no. `unlock` takes a range from what the owner has.
+    ///   `conflicting_lock` is the one that is in the way, of whatever client.
     /// - `reserve` gives a range behind the end of a file to an append, and makes the file so long.
     Session, answer_session;
     64 begin(session: Option<u64>, name: String) -> Welcome;
@@ -127,9 +145,12 @@ operations! {
     66 end() -> ();
     67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId]) -> Vec<(u64, SetRecord)>;
     68 release_sets(sets: Vec<u64> as &[u64]) -> ();
-    69 open(ino: u64, write: bool) -> Attributes;
-    70 close(ino: u64) -> ();
-    71 clean(inos: Vec<u64> as &[u64]) -> ();
+    69 open(ino: u64, writes: u64) -> Attributes;
+    70 close(ino: u64, wrote: u64) -> ();
+    71 clean(files: Vec<(u64, u64)> as &[(u64, u64)]) -> ();
     72 reserve(ino: u64, length: u64) -> u64;
     73 label() -> String;
+    74 lock(ino: u64, lock: FileLock, wait: bool) -> bool;
+    75 unlock(ino: u64, owner: u64, first: u64, last: u64) -> ();
+    76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
 }

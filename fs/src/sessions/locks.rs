@@ -1,0 +1,131 @@
+//! Locks of byte ranges (`fcntl`), across clients: who has which, without a clock and without waiting.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Who has a lock: a session, and what its kernel calls the owner.
+pub(super) type Owner = (u64, u64);
+
+/// A lock of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lock {
+    pub owner: Owner,
+    /// The first byte and the last.
+    pub range: RangeInclusive<u64>,
+    /// Nobody else may have any part of it.
+    pub exclusive: bool,
+    pub process: u32,
+}
+
+/// All locks, by file.
+#[derive(Debug, Default)]
+pub(super) struct Locks(BTreeMap<u64, Vec<Lock>>);
+
+fn meet(a: &RangeInclusive<u64>, b: &RangeInclusive<u64>) -> bool {
+    a.start() <= b.end() && b.start() <= a.end()
+}
+
+impl Locks {
+    /// The lock that keeps `wanted` from being given.
+    pub fn conflict(&self, ino: u64, wanted: &Lock) -> Option<&Lock> {
+        let stands = |lock: &&Lock| {
+            lock.owner != wanted.owner && (lock.exclusive || wanted.exclusive) && meet(&lock.range, &wanted.range)
+        };
+        self.0.get(&ino)?.iter().find(stands)
+    }
+
+    /// Gives a lock if nothing keeps it from being given. Replaces what its owner had of the range.
+    pub fn lock(&mut self, ino: u64, wanted: Lock) -> bool {
+        if self.conflict(ino, &wanted).is_some() {
+            return false;
+        }
+        self.unlock(ino, wanted.owner, &wanted.range);
+        self.0.entry(ino).or_default().push(wanted);
+        true
+    }
+
+    /// Takes a range from what an owner has locked.
+    pub fn unlock(&mut self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) {
+        let Some(locks) = self.0.get_mut(&ino) else { return };
+        let mut left = Vec::with_capacity(locks.len() + 1);
+        for lock in locks.drain(..) {
+            if lock.owner != owner || !meet(&lock.range, range) {
+                left.push(lock);
+                continue;
+            }
+            let (first, last) = lock.range.clone().into_inner();
+            if let Some(end) = range.start().checked_sub(1).filter(|&end| end >= first) {
+                left.push(Lock { range: first..=end, ..lock.clone() });
+            }
+            if let Some(begin) = range.end().checked_add(1).filter(|&begin| begin <= last) {
+                left.push(Lock { range: begin..=last, ..lock });
+            }
+        }
+        *locks = left;
+        if locks.is_empty() {
+            self.0.remove(&ino);
+        }
+    }
+
+    /// Takes everything from a session.
+    pub fn end(&mut self, session: u64) {
+        self.0.retain(|_, locks| {
+            locks.retain(|lock| lock.owner.0 != session);
+            !locks.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Owner = (1, 7);
+    const B: Owner = (2, 7);
+
+    fn lock(owner: Owner, range: RangeInclusive<u64>, exclusive: bool) -> Lock {
+        Lock { owner, range, exclusive, process: 9 }
+    }
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        let mut locks = Locks::default();
+        assert!(locks.lock(5, lock(A, 0..=9, false)));
+        assert!(locks.lock(5, lock(B, 5..=20, false)));
+        assert!(!locks.lock(5, lock(A, 9..=9, true)));
+        assert_eq!(locks.conflict(5, &lock(A, 9..=9, true)).unwrap().owner, B);
+        // Of another file, or behind it.
+        assert!(locks.lock(6, lock(A, 9..=9, true)));
+        assert!(locks.lock(5, lock(A, 21..=u64::MAX, true)));
+        locks.end(2);
+        assert!(locks.lock(5, lock(A, 0..=u64::MAX, true)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_is_as_if_every_byte_had_a_lock_of_its_own(
+            steps in proptest::collection::vec((0u64..3, 0u64..30, 0u64..12, 0u8..3), 1..80),
+        ) {
+            let mut locks = Locks::default();
+            let mut bytes: Vec<BTreeMap<u64, bool>> = vec![BTreeMap::new(); 50];
+            for (owner, first, more, what) in steps {
+                let range = first..=first + more;
+                if what == 2 {
+                    locks.unlock(1, (owner, 0), &range);
+                    range.for_each(|at| _ = bytes[at as usize].remove(&owner));
+                    continue;
+                }
+                let exclusive = what == 1;
+                let free = range.clone().all(|at| {
+                    bytes[at as usize].iter().all(|(&other, &theirs)| other == owner || !(theirs || exclusive))
+                });
+                proptest::prop_assert_eq!(locks.lock(1, lock((owner, 0), range.clone(), exclusive)), free);
+                if free {
+                    range.for_each(|at| _ = bytes[at as usize].insert(owner, exclusive));
+                }
+            }
+            let held: usize = locks.0.get(&1).map_or(0, |all| all.iter().map(|l| (l.range.end() - l.range.start() + 1) as usize).sum());
+            proptest::prop_assert_eq!(held, bytes.iter().map(BTreeMap::len).sum::<usize>());
+        }
+    }
+}

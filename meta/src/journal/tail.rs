@@ -1,0 +1,131 @@
+//! What was committed and is on no target yet, in files of this machine that are not synced: a process that is killed loses nothing that it
+//! acknowledged, and a commit waits for nothing but a copy to the page cache.
+//!
+//! Each opening has two files, `EPOCH.0` and `EPOCH.1`, of records as in a segment. One gets the records that the journal thread writes to the
+//! targets the next time; the other one has those that it is writing. Only records that follow on what the targets have are of use, and only if
+//! no other machine opened the volume in between: then there is an epoch without files.
+
+use super::frame::{Epoch, Frame, Kind, VolumeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The files of this opening.
+pub(super) struct Tail {
+    files: [File; 2],
+    current: usize,
+    at: u64,
+}
+
+fn path(directory: &Path, epoch: u64, which: usize) -> PathBuf {
+    directory.join(format!("{epoch}.{which}"))
+}
+
+/// The epochs that have files.
+fn epochs(directory: &Path) -> io::Result<BTreeSet<u64>> {
+    let mut epochs = BTreeSet::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let epoch: Option<u64> = name.to_str().and_then(|name| name.split_once('.')).and_then(|(epoch, _)| epoch.parse().ok());
+        epochs.extend(epoch);
+    }
+    Ok(epochs)
+}
+
+impl Tail {
+    /// Begins the files of an epoch.
+    pub fn begin(directory: &Path, epoch: Epoch) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let file = |which| File::create(path(directory, epoch.number, which));
+        Ok(Self { files: [file(0)?, file(1)?], current: 0, at: 0 })
+    }
+
+    /// A transaction was committed.
+    pub fn add(&mut self, record: &[u8]) -> io::Result<()> {
+        self.files[self.current].write_all_at(record, self.at)?;
+        self.at += record.len() as u64;
+        Ok(())
+    }
+
+    /// The journal thread takes what was added, and has written what it took before.
+    pub fn turn(&mut self) {
+        (self.current, self.at) = (1 - self.current, 0);
+    }
+
+    /// Removes the files of earlier epochs.
+    pub fn forget_before(directory: &Path, epoch: Epoch) -> io::Result<()> {
+        for old in epochs(directory)?.range(..epoch.number) {
+            (0..2).for_each(|which| _ = fs::remove_file(path(directory, *old, which)));
+        }
+        Ok(())
+    }
+}
+
+/// The payloads of the records, in their order, that follow on what the targets have: what an epoch begins with that was not on any of them.
+pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch) -> io::Result<Vec<Vec<u8>>> {
+    fs::create_dir_all(directory)?;
+    let epochs = epochs(directory)?;
+    let mut records: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut epoch = now.number;
+    while epoch > 0 && epochs.contains(&(epoch - 1)) {
+        epoch -= 1;
+        for which in 0..2 {
+            let bytes = fs::read(path(directory, epoch, which)).unwrap_or_default();
+            let mut rest = &bytes[..];
+            while let Some((frame, payload)) = Frame::proven(volume, rest) {
+                if frame.kind == Kind::Record && frame.epoch.number == epoch {
+                    // That of a later epoch is the one that counts.
+                    records.entry(frame.number).or_insert_with(|| payload.to_vec());
+                }
+                rest = rest.get(frame.bytes()..).unwrap_or_default();
+            }
+        }
+    }
+    Ok((now.first..).map_while(|number| records.remove(&number)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VOLUME: VolumeId = *b"0123456789abcdef";
+
+    fn record(epoch: u64, number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let frame = Frame::new(Kind::Record, number, Epoch { number: epoch, first: 1 }, 0);
+        frame.encode(&VOLUME, &mut bytes, |to| to.extend([epoch as u8, number as u8]));
+        bytes
+    }
+
+    #[test]
+    fn what_follows_on_the_targets_comes_back() {
+        let place = std::env::temp_dir().join(format!("weft-tail-{}", std::process::id()));
+        let epoch = |number, first| Epoch { number, first };
+        let left = |number, first| left(&place, &VOLUME, epoch(number, first)).unwrap();
+        assert!(left(3, 1).is_empty());
+        let mut tail = Tail::begin(&place, epoch(3, 1)).unwrap();
+        for number in 1..10 {
+            tail.add(&record(3, number)).unwrap();
+            if number % 4 == 0 {
+                tail.turn();
+            }
+        }
+        // 1 to 4 are overwritten in part by 9.
+        let expected = |range: std::ops::Range<u8>| range.map(|number| vec![3, number]).collect::<Vec<_>>();
+        assert_eq!(left(4, 5), expected(5..10));
+        assert_eq!(left(4, 8), expected(8..10));
+        assert_eq!(left(4, 10), Vec::<Vec<u8>>::new());
+        // Somebody else opened it.
+        assert!(left(5, 8).is_empty());
+        // Killed again, before all was committed again.
+        let mut tail = Tail::begin(&place, epoch(4, 8)).unwrap();
+        tail.add(&record(4, 8)).unwrap();
+        assert_eq!(left(5, 8), [vec![4, 8], vec![3, 9]]);
+        assert_eq!(left(5, 9), [vec![3, 9]]);
+        Tail::forget_before(&place, epoch(4, 8)).unwrap();
+        assert_eq!(left(5, 8), [vec![4, 8]]);
+        fs::remove_dir_all(&place).unwrap();
+    }
+}
