@@ -28,6 +28,7 @@ mod mutex;
 mod names;
 mod open;
 mod places;
+mod probe;
 mod read;
 mod repair;
 mod sessions;
@@ -39,6 +40,7 @@ mod targets;
 #[cfg(test)]
 mod testing;
 mod verify;
+mod warnings;
 mod write;
 
 pub use client::{Find, Server};
