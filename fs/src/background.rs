@@ -46,6 +46,10 @@ impl Background {
         }
         let weak = Arc::downgrade(fs);
         threads.push(std::thread::spawn(move || look_after(&weak, &ticks)));
+        if !fs.volume.read_only {
+            let weak = Arc::downgrade(fs);
+            threads.push(std::thread::spawn(move || crate::probe::probe(&weak)));
+        }
         if fs.client.is_none() {
             let weak = Arc::downgrade(fs);
             threads.push(std::thread::spawn(move || crate::collect::collect(&weak)));
@@ -99,7 +103,7 @@ fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
         };
         let file = fs.table.hold(file);
         if let Err(error) = fs.store_pieces(&file, taken) {
-            file.state().failed = Some(error.to_string());
+            file.state().failed = Some(error);
         }
     }
 }

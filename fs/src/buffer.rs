@@ -12,6 +12,11 @@ use std::ops::Range;
 /// What a tail grows to. It is one allocation, and one piece of a stripe.
 const TAIL_BYTES: usize = 1 << 20;
 
+/// The data of a file that is no longer than this stays in its dinode.
+pub(crate) const TINY_BYTES: u64 = 2048;
+/// What the metadata takes for an extent beside its data, at most.
+const EXTENT_BYTES: u64 = 256;
+
 /// The uncommitted content of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
@@ -63,6 +68,19 @@ impl Buffer {
     /// Bytes in memory.
     pub fn held_bytes(&self) -> u64 {
         self.dirty_bytes() + self.in_flight_bytes
+    }
+
+    /// Whether all of its data stays in the dinode.
+    pub fn is_tiny(&self) -> bool {
+        self.size.is_some_and(|size| size <= TINY_BYTES)
+    }
+
+    /// What the metadata will take for what is here.
+    pub fn inline_bytes(&self) -> u64 {
+        match self.held_bytes() {
+            held if held > 0 && self.is_tiny() => held + EXTENT_BYTES,
+            _ => 0,
+        }
     }
 
     /// Takes what was written.

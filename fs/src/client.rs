@@ -152,7 +152,7 @@ impl FileSystem {
             if *ended {
                 return Ok(());
             }
-            client.session.beat(client.sets.held())?
+            client.session.beat(Vec::new())?
         };
         self.room.set(beat.total, beat.free);
         client.others.store(beat.others, Ordering::Relaxed);
@@ -250,6 +250,11 @@ impl FileSystem {
         if client.lock_again(session)? > 0 {
             self.volume.warn("another client took a lock while the metadata server was away");
         }
+        // Ranges that appends got, and that nobody else may get.
+        for file in self.table.all() {
+            let end = file.state().buffer.size.unwrap_or(0);
+            session.reserved(file.ino, end)?;
+        }
         let dirty: Vec<u64> = lock(&client.dirty).keys().copied().collect();
         for ino in dirty {
             let _ = session.open(ino, client.number_of_write(ino));
@@ -319,6 +324,11 @@ impl Client {
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         dirty.insert(ino, number);
         number
+    }
+
+    /// Says nothing more to the server, as the death of the process would.
+    pub fn die(&self) {
+        *lock(&self.ended) = true;
     }
 
     /// Whether other clients have the volume open.

@@ -281,7 +281,7 @@ impl FileSystem {
                 inside.push((extent, start));
                 from += 1;
             }
-            let (Stored { set, record, block }, pin) = self.store.append(buffer, &manifest::encode(&pieces))?;
+            let (Stored { set, record, block }, pin) = self.append_stripe(buffer, &manifest::encode(&pieces))?;
             pins.push(pin);
             moved.extend(inside.into_iter().map(|(extent, start)| Extent {
                 place: Place::Stripe(Span { set, record, block, start }),

@@ -6,7 +6,7 @@
 use crate::buffer::Taken;
 use crate::file::{File, State};
 use crate::manifest::{self, Piece};
-use crate::store::Stored;
+use crate::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize, Seq};
 use plan::{Extent, Place, Span};
@@ -17,8 +17,6 @@ use volume::StripeBuffer;
 /// A sync of no more dirty data than this writes it into the metadata, which is durable with one write per mirror; it is moved into stripes
 /// later.
 const INLINE_BYTES: u64 = 32 << 10;
-/// The data of a file that is no longer than this stays in its dinode.
-const TINY_BYTES: u64 = 2048;
 /// Files whose changes one transaction takes.
 const FILES_PER_COMMIT: usize = 512;
 
@@ -84,7 +82,7 @@ impl<'a> Packer<'a> {
     /// Writes the stripe that is not full.
     pub fn finish(&mut self) -> Result<()> {
         let Some(buffer) = self.buffer.take() else { return Ok(()) };
-        let written = self.fs.store.append(buffer, &manifest::encode(&self.pieces));
+        let written = self.fs.append_stripe(buffer, &manifest::encode(&self.pieces));
         let mut start = 0;
         for (file, taken) in self.inside.drain(..) {
             let span =
@@ -118,6 +116,14 @@ impl FileSystem {
         Some(manifest::File { path, size, mode, uid, gid, modified })
     }
 
+    /// Writes a stripe, and accounts for its room.
+    pub(crate) fn append_stripe(&self, buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
+        let (stored, pin) = self.store.append(buffer, manifest)?;
+        let range = volume::record_range(stored.record, stored.block);
+        self.room.spend((range.end - range.start) * self.store.options.code.shape().k as u64);
+        Ok((stored, pin))
+    }
+
     /// A piece arrived in a stripe, or did not.
     pub(crate) fn landed(&self, file: &File, taken: &Taken, span: Option<Span>) {
         self.change_buffer(&mut file.state(), |buffer| buffer.written(taken, span));
@@ -140,14 +146,22 @@ impl FileSystem {
         packer.finish()
     }
 
-    /// Commits everything that was written to some files before. `durable` also waits until that survives a crash.
+    /// Commits everything that was written to some files before. `durable` also waits until that survives a crash. What fails for some files keeps the others
+    /// from nothing; the first error is returned.
     pub(crate) fn commit(&self, files: &[Arc<File>], durable: bool) -> Result<Seq> {
         let mut files = files.to_vec();
         files.sort_by_key(|file| file.ino);
         files.dedup_by_key(|file| file.ino);
-        let mut last = 0;
+        let (mut last, mut failed, mut store) = (0, None, true);
         for group in files.chunks(FILES_PER_COMMIT) {
-            last = self.commit_group(group, durable && files.len() == 1)?;
+            let (seq, error) = self.commit_group(group, durable && files.len() == 1, store);
+            last = seq.max(last);
+            // Targets that fail would be waited for with every group.
+            store &= error.as_ref().is_none_or(Error::is_no_space);
+            failed = failed.or(error);
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         if durable {
             self.meta.sync(Seq::MAX)?;
@@ -157,11 +171,15 @@ impl FileSystem {
 
     /// Commits a file that another client wants to read, without waiting for it to be durable: a little data goes into the metadata itself.
     pub(crate) fn hand_over(&self, file: &Arc<File>) -> Result<()> {
-        self.commit_group(std::slice::from_ref(file), true).map(drop)
+        match self.commit_group(std::slice::from_ref(file), true, true) {
+            (_, Some(error)) => Err(error),
+            (_, None) => Ok(()),
+        }
     }
 
-    /// Commits files in one transaction. `synced` says that somebody waits for it to be durable, and for nothing else.
-    fn commit_group(&self, files: &[Arc<File>], synced: bool) -> Result<Seq> {
+    /// Commits files in one transaction: what of them is in stripes and, with `store`, what can be put there. `synced` says that somebody waits for it to
+    /// be durable, and for nothing else. Returns what kept some of it from being committed, too.
+    fn commit_group(&self, files: &[Arc<File>], synced: bool, store: bool) -> (Seq, Option<Error>) {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
         let mut parts = Vec::with_capacity(files.len());
         let mut rest = Vec::with_capacity(files.len());
@@ -171,17 +189,20 @@ impl FileSystem {
                 None => rest.push(file.clone()),
             }
         }
-        let done = self.put_in_stripes(&rest, &mut parts).and_then(|()| {
-            if parts.is_empty() {
-                return Ok((Vec::new(), 0));
-            }
-            let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
-            Ok(self.meta.change_contents(&edits)?)
-        });
+        let failed = self.put_in_stripes(&rest, store, &mut parts);
+        if parts.is_empty() {
+            return (0, failed);
+        }
+        let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
+        let done = self.meta.change_contents(&edits);
         parts.iter().for_each(|part| self.settle(part, done.is_ok()));
-        let (dead, seq) = done?;
-        self.collector.add(dead, seq);
-        Ok(seq)
+        match done {
+            Ok((dead, seq)) => {
+                self.collector.add(dead, seq);
+                (seq, failed)
+            }
+            Err(error) => (0, failed.or(Some(error.into()))),
+        }
     }
 
     /// Takes a little data of a file for the metadata itself: what is small enough to stay in the dinode, and what somebody waits for. None when there is more,
@@ -189,8 +210,8 @@ impl FileSystem {
     fn take_inline(&self, file: &Arc<File>, synced: bool) -> Option<Part> {
         let mut state = file.state();
         let dirty = state.buffer.dirty_bytes();
-        let is_tiny = state.buffer.size.is_some_and(|size| size <= TINY_BYTES);
-        let little = is_tiny || synced && dirty <= INLINE_BYTES;
+        // What is tiny was promised room in the metadata when it was written.
+        let little = state.buffer.is_tiny() || synced && dirty <= INLINE_BYTES && self.room_for_metadata().is_ok();
         if state.gone || dirty == 0 || !little || !state.buffer.nothing_pending() {
             return None;
         }
@@ -205,26 +226,35 @@ impl FileSystem {
         Some(Part { file: file.clone(), edit, taken })
     }
 
-    /// Puts all data of files into stripes, and makes these durable.
-    fn put_in_stripes(&self, files: &[Arc<File>], parts: &mut Vec<Part>) -> Result<()> {
+    /// Puts data of files into stripes, with `store`, and makes all stripes durable that they have. Returns what went wrong: then some data is still dirty.
+    fn put_in_stripes(&self, files: &[Arc<File>], store: bool, parts: &mut Vec<Part>) -> Option<Error> {
         files.iter().for_each(|file| file.state().failed = None);
-        self.flush(files)?;
-        let mut stored_any = false;
+        let mut failed = if store { self.flush(files).err() } else { None };
+        let (inline, mut stored_any) = (parts.len(), false);
         for file in files {
             let mut state = file.wait_for_arrivals();
-            if let Some(why) = state.failed.take() {
-                return Err(Error::Meta(meta::Error::Unavailable(why)));
-            }
+            failed = failed.or(state.failed.take());
             let stored = state.buffer.stored();
+            let mut resize = size_of(&state);
+            if (failed.is_some() || !store) && state.buffer.dirty_bytes() > 0 {
+                // It must not seem to be as long as what may never get a place.
+                let Some(end) = stored.iter().map(Extent::end).max() else { continue };
+                resize = Resize::AtLeast(end);
+            }
             if state.gone || stored.is_empty() && state.buffer.modified.is_none() {
                 continue;
             }
             stored_any |= !stored.is_empty();
             let ranges = stored.into_iter().map(|extent| (extent.range(), vec![extent])).collect();
-            let edit = ContentEdit { ranges, resize: size_of(&state), modified: state.buffer.modified };
+            let edit = ContentEdit { ranges, resize, modified: state.buffer.modified };
             parts.push(Part { file: file.clone(), edit, taken: Vec::new() });
         }
-        if stored_any { self.store.sync() } else { Ok(()) }
+        if stored_any && let Err(error) = self.store.sync() {
+            // Nothing is named that is not durable.
+            parts.truncate(inline);
+            return failed.or(Some(error));
+        }
+        failed
     }
 
     /// Brings the buffer of a file in line with what became of its part in a commit.

@@ -33,7 +33,7 @@ pub(crate) struct State {
     /// It is gone.
     pub gone: bool,
     /// What a write in the background failed with; the next sync reports it.
-    pub failed: Option<String>,
+    pub failed: Option<crate::Error>,
 }
 
 impl File {

@@ -29,6 +29,7 @@ mod mutex;
 mod names;
 mod open;
 mod places;
+mod probe;
 mod read;
 mod repair;
 mod returns;
@@ -41,6 +42,7 @@ mod targets;
 #[cfg(test)]
 mod testing;
 mod verify;
+mod warnings;
 mod write;
 
 pub use client::{Find, Server};

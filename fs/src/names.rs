@@ -109,6 +109,7 @@ impl FileSystem {
     /// Those of [`meta::Meta::make`].
     pub fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
         self.writable()?;
+        self.room_for_metadata()?;
         Ok(self.meta.make(parent, name, new, now())?.0)
     }
 
@@ -118,6 +119,7 @@ impl FileSystem {
     /// Those of [`meta::Meta::link`].
     pub fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
         self.writable()?;
+        self.room_for_metadata()?;
         let file = self.table.enter(ino);
         let linked = {
             let mut state = file.state();
@@ -300,6 +302,7 @@ impl FileSystem {
     /// Those of [`meta::Meta::set_attribute`].
     pub fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
         self.writable()?;
+        self.room_for_metadata()?;
         self.meta.set_attribute(ino, name, value, must_exist, now())?;
         Ok(())
     }

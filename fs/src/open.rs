@@ -6,6 +6,7 @@ use crate::label::{Label, Member, POINTER, Role};
 use crate::places::{Directories, Places};
 use crate::sets::Placed;
 use crate::store::{Options, Store, block_bytes};
+use crate::warnings::Warnings;
 use crate::{
     Engine, Error, FileSystem, Result, background, collect, compact, file, limits, mutex, now, sessions, strays,
 };
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use volume::Targets;
 use volume::format::VolumeId;
-use volume::target::{Shadow, Target};
+use volume::target::{Shadow, Space, Target};
 
 /// The index of the metadata in the volume directory. It is made again when it is lost.
 pub(crate) const INDEX: &str = "index.redb";
@@ -75,6 +76,7 @@ pub(crate) struct Opened {
     pub label: Mutex<Label>,
     pub read_only: bool,
     pub warn: Option<Warn>,
+    pub warnings: Warnings,
     pub places: Arc<dyn Places>,
     /// Targets that were not found, and why.
     pub missing: Mutex<HashMap<TargetId, String>>,
@@ -96,15 +98,19 @@ impl Opened {
             label: Mutex::new(label),
             read_only: options.read_only,
             warn: options.warn,
+            warnings: Warnings::default(),
             places: options.places,
             missing: Mutex::default(),
             _lock: None,
         }
     }
 
+    /// Says what goes wrong. What is said again and again is heard now and then.
     pub fn warn(&self, what: &str) {
-        if let Some(warn) = &self.warn {
-            warn(what);
+        if let Some(warn) = &self.warn
+            && let Some(line) = self.warnings.line(what)
+        {
+            warn(&line);
         }
     }
 
@@ -213,17 +219,23 @@ impl Create {
 /// Begins the metadata of a new volume, with a root directory in it.
 pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) -> Result<()> {
     let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
+    let spaces: Vec<Space> = targets.iter().filter_map(|(_, target)| target.space().ok()).collect();
     let journal = Arc::new(Journaled::create(meta::journal::Options {
         volume: label.id()?,
         targets,
         mirrors: code.shape().m + 1,
         index: Box::new(MemoryIndex::default()),
         merge: meta::MERGE,
-        limits: Limits::default(),
+        limits: journal_limits(spaces),
         accept_loss: false,
     })?);
     meta::Meta::open(journal.clone(), owner(), now())?;
     Ok(journal.close()?)
+}
+
+/// The sizes of a journal on targets with so much room.
+fn journal_limits(spaces: impl IntoIterator<Item = Space>) -> Limits {
+    Limits::for_targets(spaces.into_iter().map(|space| space.total).min().unwrap_or(u64::MAX))
 }
 
 fn cannot_write(path: &Path, why: &std::io::Error) -> Error {
@@ -373,7 +385,7 @@ impl FileSystem {
             mirrors: shape.m + 1,
             index,
             merge: meta::MERGE,
-            limits: Limits::default(),
+            limits: journal_limits(targets.spaces(false).into_iter().map(|(_, space)| space)),
             accept_loss: false,
         })?);
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
@@ -395,6 +407,7 @@ impl FileSystem {
             label: Mutex::new(label),
             read_only: options.read_only,
             warn: options.warn,
+            warnings: Warnings::default(),
             places: options.places,
             missing: Mutex::new(missing.iter().cloned().collect()),
             _lock: lock,
@@ -410,7 +423,11 @@ impl FileSystem {
         if !fs.volume.read_only {
             meta.put_setting("openings", &(opening + 1))?;
             if !fs.leases.is_settling() {
-                fs.clean_up()?;
+                match fs.clean_up() {
+                    // Without room for that, what is there can be read all the same, and be removed.
+                    Err(error) if error.is_no_space() => fs.volume.warn(&format!("cannot clean up: {error}")),
+                    done => done?,
+                }
             }
         }
         fs.background.start(&fs);
@@ -507,14 +524,36 @@ impl FileSystem {
 
     /// Looks how much room there is. Targets on one file system share it.
     pub(crate) fn look_at_room(&self) {
-        let shape = self.store.options.code.shape();
-        let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for (_, space) in self.store.room() {
-            systems.insert(space.system, (space.total, space.free));
+        let spent = self.room.spent();
+        let mut takes_more = true;
+        if let Some(engine) = &self.engine {
+            let metadata = engine.journal.status();
+            self.store.keep_for_metadata(metadata.need_bytes, metadata.mirrors);
+            takes_more = engine.journal.takes_more(self.memory.inline());
         }
-        let (total, free) = systems.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let user = |bytes: u64| bytes / shape.blocks() as u64 * shape.k as u64;
-        self.room.set(user(total), user(free));
+        let (total, free) = self.store.user_room();
+        // Clients hear of the metadata by this, too.
+        self.room.looked(spent, total, if takes_more { free } else { 0 });
+    }
+
+    /// Refuses what makes the metadata grow while there is no room for more. What makes it less in the end is not asked, nor is what was promised.
+    pub(crate) fn room_for_metadata(&self) -> Result<()> {
+        let there = match &self.engine {
+            Some(engine) => engine.journal.takes_more(self.memory.inline()),
+            None => self.room.now().1 > 0,
+        };
+        if there { Ok(()) } else { Err(Error::Meta(meta::Error::NoSpace)) }
+    }
+
+    /// Refuses data for which there is no room.
+    pub(crate) fn room_for(&self, bytes: u64) -> Result<()> {
+        self.room_for_metadata()?;
+        let fits = || self.room.now().1 >= self.memory.used() + bytes;
+        if !fits() && self.engine.is_some() && self.room.is_old() {
+            // Some may have been given back since the last look.
+            self.look_at_room();
+        }
+        if fits() { Ok(()) } else { Err(Error::Volume(volume::Error::NoSpace("the volume".into()))) }
     }
 
     /// Whether it was closed.
@@ -524,6 +563,9 @@ impl FileSystem {
 
     /// Drops everything that is not committed, as the death of the process would: for tests. Stripes that were queued for writing may still be written.
     pub fn abandon(&self) {
+        if let Some(client) = &self.client {
+            client.die();
+        }
         if !self.closed.swap(true, Ordering::Relaxed) {
             self.background.stop();
         }

@@ -2,6 +2,7 @@
 
 use crate::claims::Claims;
 use crate::history::History;
+use crate::limits::balanced;
 use crate::mutex::lock;
 use crate::sets::NewSets;
 use crate::{Error, Result};
@@ -10,7 +11,7 @@ use meta::SetRecord;
 use meta::port::Port;
 use plan::placement::Candidate;
 use plan::{Span, TargetId};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
 
 /// User data of a full stripe, about.
 const STRIPE_BYTES: usize = 4 << 20;
-/// What is kept free for every target, so that opening, deleting, repairing and committing are possible on a full volume.
+/// What writers leave free for every target, beside what the metadata needs, so that what they were promised has room, as have compaction and repair.
 const RESERVE_BYTES: u64 = 64 << 20;
 
 /// Sets that a stripe is tried on after one whose targets failed.
@@ -91,6 +92,8 @@ pub(crate) struct Store {
     codes: Mutex<HashMap<String, Arc<dyn Code>>>,
     /// Targets that new sets do not go to.
     closed: Mutex<HashSet<TargetId>>,
+    /// What the metadata needs on each of its targets, and these.
+    metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
     /// The sets that were ever made.
     pub history: History,
@@ -125,6 +128,7 @@ impl Store {
             layouts: RwLock::default(),
             codes: Mutex::default(),
             closed: Mutex::default(),
+            metadata: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
             history,
             claims: Claims::default(),
@@ -177,23 +181,62 @@ impl Store {
         self.layouts.write().unwrap_or_else(PoisonError::into_inner).remove(&set);
     }
 
-    /// The room on the targets that are there, without what is kept free on their file systems.
-    pub fn room(&self) -> Vec<(TargetId, Space)> {
-        let ids = self.targets.ids().into_iter();
-        let spaces: Vec<(TargetId, Space)> = ids.filter_map(|id| Some((id, self.targets.space(id).ok()?))).collect();
+    /// The metadata needs so many bytes on each of these targets.
+    pub fn keep_for_metadata(&self, bytes: u64, targets: impl IntoIterator<Item = TargetId>) {
+        *lock(&self.metadata) = (bytes, targets.into_iter().collect());
+    }
+
+    /// The room on the targets that are there, without what the metadata needs on their file systems.
+    fn room(&self, fresh: bool) -> Vec<(TargetId, Space)> {
+        let spaces = self.targets.spaces(fresh);
+        let (bytes, mirrors) = lock(&self.metadata).clone();
         let kept = |space: &Space| {
-            let sharing = spaces.iter().filter(|(_, other)| other.system == space.system).count() as u64;
-            (sharing * RESERVE_BYTES).min(space.total / 8)
+            bytes
+                * spaces.iter().filter(|(id, other)| other.system == space.system && mirrors.contains(id)).count()
+                    as u64
         };
         let left = |space: &Space| Space { free: space.free.saturating_sub(kept(space)), ..*space };
         spaces.iter().map(|(id, space)| (*id, left(space))).collect()
     }
 
-    /// The targets that new chunks can go to.
+    /// The bytes of user data that fit in all, and those that still fit: with every block of a stripe on another target.
+    pub fn user_room(&self) -> (u64, u64) {
+        let (shape, closed) = (self.options.code.shape(), lock(&self.closed).clone());
+        let mut systems: BTreeMap<u64, (u64, Space)> = BTreeMap::new();
+        for (_, space) in self.room(true).into_iter().filter(|(id, _)| !closed.contains(id)) {
+            systems.entry(space.system).or_insert((0, space)).0 += 1;
+        }
+        let targets: u64 = systems.values().map(|(targets, _)| targets).sum();
+        // With targets missing, stripes are written to those that are there.
+        let blocks = targets.min(shape.blocks() as u64);
+        if blocks < shape.k as u64 {
+            return (0, 0);
+        }
+        let user = |room: &dyn Fn(u64, &Space) -> u64| {
+            let rooms: Vec<(u64, u64)> = systems.values().map(|(n, space)| (*n, room(*n, space))).collect();
+            balanced(&rooms, blocks) * shape.k as u64
+        };
+        let kept = |targets: u64, space: &Space| (targets * RESERVE_BYTES).min(space.total / 8);
+        (user(&|_, space| space.total), user(&|targets, space| space.free.saturating_sub(kept(targets, space))))
+    }
+
+    /// The targets that new chunks can go to. Those that had no room lately are among them only if there are too few others, and those that failed and
+    /// answer only if no stripe could be written without them.
     pub fn candidates(&self) -> Vec<Candidate> {
-        let closed = lock(&self.closed).clone();
-        let usable = self.room().into_iter().filter(|(id, _)| !closed.contains(id) && self.targets.is_healthy(*id));
-        usable.map(|(id, space)| Candidate { id, free: space.free }).collect()
+        let (closed, shape) = (lock(&self.closed).clone(), self.options.code.shape());
+        let targets = &self.targets;
+        let usable = self.room(false).into_iter().filter(|(id, _)| !closed.contains(id) && !targets.hangs(*id));
+        let all: Vec<Candidate> = usable.map(|(id, space)| Candidate { id, free: space.free }).collect();
+        let of = |which: &dyn Fn(TargetId) -> bool| -> Vec<Candidate> {
+            all.iter().copied().filter(|candidate| which(candidate.id)).collect()
+        };
+        let sound = of(&|id| targets.error(id).is_none());
+        let roomy = of(&|id| targets.error(id).is_none() && !targets.was_full(id));
+        match () {
+            () if roomy.len() >= shape.blocks() => roomy,
+            () if sound.len() >= shape.k => sound,
+            () => all,
+        }
     }
 
     /// Puts no more chunks on a target, or does again.
@@ -223,7 +266,9 @@ impl Store {
                     let set = writer.layout().set;
                     if !done.missing.is_empty() {
                         self.lacks(set, &done.missing)?;
-                        self.give_up(&writer)?;
+                        if !self.must_do(&writer, &done.missing) {
+                            self.give_up(&writer)?;
+                        }
                     }
                     return Ok((Stored { set, record: done.record, block: done.block }, pin));
                 }
@@ -282,6 +327,16 @@ impl Store {
         let positions: Vec<u16> = positions.iter().map(|&position| position as u16).collect();
         self.meta.queue_repair(set, &positions)?;
         Ok(())
+    }
+
+    /// Whether a set goes on without some positions: their targets are full, and no set would be better off.
+    fn must_do(&self, writer: &SetWriter, missing: &[usize]) -> bool {
+        let full = |position: &usize| {
+            writer.layout().places[*position]
+                .is_some_and(|id| self.targets.was_full(id) && self.targets.error(id).is_none())
+        };
+        let sound = |candidate: &&Candidate| !self.targets.was_full(candidate.id);
+        missing.iter().all(full) && self.candidates().iter().filter(sound).count() < self.options.code.shape().blocks()
     }
 
     /// Writes no more to a set that failed.

@@ -84,9 +84,7 @@ impl FileSystem {
             return Ok(());
         }
         self.memory.wait_for_room(|| self.background.hurry())?;
-        if self.room.now().1 < self.memory.used() + data.len() as u64 {
-            return Err(Error::Volume(volume::Error::NoSpace("the volume".into())));
-        }
+        self.room_for(data.len() as u64)?;
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
         let size = state.buffer.size.unwrap_or(0);
@@ -112,9 +110,10 @@ impl FileSystem {
 
     /// Changes the buffer of a file and accounts for its memory.
     pub(crate) fn change_buffer<T>(&self, state: &mut State, change: impl FnOnce(&mut Buffer) -> T) -> T {
-        let before = state.buffer.held_bytes();
+        let (before, inline) = (state.buffer.held_bytes(), state.buffer.inline_bytes());
         let result = change(&mut state.buffer);
         self.memory.changed(before, state.buffer.held_bytes());
+        self.memory.changed_inline(inline, state.buffer.inline_bytes());
         result
     }
 
@@ -141,19 +140,31 @@ impl FileSystem {
         let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
         // What made the file so long may be forgotten here, before a commit says how long it is.
         let resize = if resize == Resize::Keep { Resize::AtLeast(size) } else { resize };
-        self.change_buffer(&mut state, |buffer| buffer.forget(range.clone()));
-        state.buffer.size = Some(match resize {
+        let new_size = match resize {
             Resize::Keep => size,
             Resize::AtLeast(least) => size.max(least),
             Resize::To(to) => to,
+        };
+        self.change_buffer(&mut state, |buffer| {
+            buffer.forget(range.clone());
+            buffer.size = Some(new_size);
         });
         drop(state);
         let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
         // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
         let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
         let edit = ContentEdit { ranges, resize, modified: Some(now()) };
-        let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
-        self.collector.add(dead, seq);
+        match self.meta.change_content(ino, &edit) {
+            Ok((_, dead, seq)) => self.collector.add(dead, seq),
+            Err(error) => {
+                // It is as long as before, unless somebody changed that meanwhile.
+                let mut state = file.state();
+                if state.buffer.size == Some(new_size) {
+                    self.change_buffer(&mut state, |buffer| buffer.size = Some(size));
+                }
+                return Err(error.into());
+            }
+        }
         Ok(())
     }
 
@@ -169,8 +180,11 @@ impl FileSystem {
         let range = offset..end;
         match how {
             Allocate::PunchHole => self.edit(ino, |_| Ok(Some((range, None, Resize::Keep)))),
-            Allocate::Zero => self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), Resize::AtLeast(end))))),
-            Allocate::ZeroKeepSize => self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), Resize::Keep)))),
+            Allocate::Zero | Allocate::ZeroKeepSize => {
+                self.room_for_metadata()?;
+                let resize = if how == Allocate::Zero { Resize::AtLeast(end) } else { Resize::Keep };
+                self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), resize))))
+            }
             Allocate::Grow => self.fill(ino, range, Resize::AtLeast(end)),
             Allocate::KeepSize => self.fill(ino, range, Resize::Keep),
         }
@@ -179,16 +193,10 @@ impl FileSystem {
     /// Sets room aside for the holes in a range.
     fn fill(&self, ino: u64, range: Range<u64>, resize: Resize) -> Result<()> {
         self.writable()?;
-        if self.room.now().1 < self.memory.used() + (range.end - range.start) {
-            return Err(Error::Volume(volume::Error::NoSpace("the volume".into())));
-        }
+        self.room_for(range.end - range.start)?;
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
-        let mut state = self.sized(&file)?;
-        if let Resize::AtLeast(end) = resize {
-            state.buffer.size = state.buffer.size.max(Some(end));
-        }
-        drop(state);
+        drop(self.sized(&file)?);
         let committed = self.meta.extents(ino, range.clone())?;
         let holes = pieces(&committed, range).into_iter().filter(|piece| piece.place.is_none());
         let zeroes = holes.map(|hole| {
@@ -198,6 +206,9 @@ impl FileSystem {
         let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
         let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
         self.collector.add(dead, seq);
+        if let Resize::AtLeast(end) = resize {
+            self.change_buffer(&mut file.state(), |buffer| buffer.size = buffer.size.max(Some(end)));
+        }
         Ok(())
     }
 
@@ -207,6 +218,7 @@ impl FileSystem {
     /// When one of the files is gone or is no regular one, or the ranges of one file overlap.
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
         self.writable()?;
+        self.room_for_metadata()?;
         let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));
         self.commit(std::slice::from_ref(&*source), false)?;
         let _one_at_a_time: Vec<_> = match from.0.cmp(&to.0) {
@@ -229,8 +241,10 @@ impl FileSystem {
         self.meta.share(&stripes, to.0)?;
         extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);
         let mut state = self.sized(&target)?;
-        self.change_buffer(&mut state, |buffer| buffer.forget(to.1..end));
-        state.buffer.size = state.buffer.size.max(Some(end));
+        self.change_buffer(&mut state, |buffer| {
+            buffer.forget(to.1..end);
+            buffer.size = buffer.size.max(Some(end));
+        });
         drop(state);
         let edit =
             ContentEdit { ranges: vec![(to.1..end, extents)], resize: Resize::AtLeast(end), modified: Some(now()) };
@@ -255,8 +269,11 @@ impl FileSystem {
     /// # Errors
     /// When that is not sure.
     pub fn sync_all(&self) -> Result<()> {
-        self.commit_all(None)?;
-        Ok(self.meta.sync(meta::Seq::MAX)?)
+        let committed = self.commit_all(None);
+        // What could be committed is durable in any case.
+        let synced = self.meta.sync(meta::Seq::MAX);
+        committed?;
+        Ok(synced?)
     }
 
     /// Commits files that have been dirty since a moment, or all.

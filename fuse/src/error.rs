@@ -21,6 +21,8 @@ pub enum Error {
     Busy(PathBuf, Vec<String>),
     /// Only root, or who mounted it, may unmount it.
     NotPermitted(PathBuf),
+    /// So many writes of the kernel's cache were refused, and the files still lack them.
+    Lost(u64),
     /// A system call failed.
     System(String, io::Error),
 }
@@ -56,6 +58,8 @@ impl fmt::Display for Error {
             Self::NotPermitted(path) => {
                 write!(f, "{}: only root or the user who mounted it can unmount it", path.display())
             }
+            Self::Lost(1) => f.write_str("1 write was refused: data was lost"),
+            Self::Lost(count) => write!(f, "{count} writes were refused: data was lost"),
             Self::System(what, error) => write!(f, "{what}: {error}"),
         }
     }

@@ -22,6 +22,8 @@ pub(crate) struct Memory {
     pub writes: AtomicU64,
     /// Makes reading fail.
     pub broken: AtomicBool,
+    /// Makes writing fail for lack of room.
+    pub full: AtomicBool,
     /// Makes reading panic.
     pub defective: AtomicBool,
 }
@@ -50,6 +52,7 @@ impl Memory {
             longest_write: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             broken: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             defective: AtomicBool::new(false),
         }
     }
@@ -200,6 +203,9 @@ impl Files for Memory {
         Ok(length)
     }
     fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(fs::Error::Meta(meta::Error::NoSpace));
+        }
         self.longest_write.fetch_max(data.len() as u64, Ordering::Relaxed);
         self.writes.fetch_add(1, Ordering::Relaxed);
         let end = offset as usize + data.len();

@@ -1,7 +1,7 @@
 //! Mounting and serving a mount.
 
 use crate::files::Files;
-use crate::handler::Handler;
+use crate::handler::{Handler, Refused};
 use crate::unmount::detach;
 use crate::{Error, Options, device, mounts};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
@@ -21,6 +21,7 @@ const DIRTY_PERCENT: u32 = 20;
 pub struct Mounted {
     mount: mounts::Mount,
     session: Mutex<Option<BackgroundSession>>,
+    refused: Arc<Refused>,
 }
 
 /// Shows a file system under a directory; returns when it is there.
@@ -37,7 +38,8 @@ pub(crate) fn mount_files<F: Files>(files: Arc<F>, mountpoint: &Path, options: &
     let path = check(mountpoint, options.nonempty)?;
     let device = device::mount(&path, &options)?;
     let mount = mounts::at(&path).ok_or_else(|| Error::NotMounted(path.clone()))?;
-    let session = serve(files, &options, device).map_err(|error| {
+    let refused = Arc::new(Refused::default());
+    let session = serve(files, &options, device, refused.clone()).map_err(|error| {
         // The reason why serving failed matters more than whether the mount went away.
         let _ = detach(&mount, true);
         Error::System(format!("serving {} failed", path.display()), error)
@@ -46,16 +48,21 @@ pub(crate) fn mount_files<F: Files>(files: Arc<F>, mountpoint: &Path, options: &
         // It takes root, and without it the mount is only slower.
         let _ = std::fs::write(format!("/sys/class/bdi/{}/{name}", mount.device), value.to_string());
     }
-    Ok(Mounted { mount, session: Mutex::new(Some(session)) })
+    Ok(Mounted { mount, session: Mutex::new(Some(session)), refused })
 }
 
 /// Agrees with the kernel on how to talk, and starts the threads that do.
-fn serve<F: Files>(files: Arc<F>, options: &Options, device: std::os::fd::OwnedFd) -> io::Result<BackgroundSession> {
+fn serve<F: Files>(
+    files: Arc<F>,
+    options: &Options,
+    device: std::os::fd::OwnedFd,
+    refused: Arc<Refused>,
+) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.n_threads = Some(options.threads);
     // Each thread has its own queue to the kernel.
     config.clone_fd = true;
-    let (handler, late) = Handler::new(files, options.log.clone(), options.writeback);
+    let (handler, late) = Handler::new(files, options.log.clone(), options.writeback, refused);
     // The kernel itself keeps other users out where it should. That also requests of the kernel's own threads come from others is what
     // fuser does not know.
     let session = Session::from_fd(handler, device, SessionACL::All, config)?;
@@ -92,15 +99,19 @@ impl Mounted {
     /// Returns when the mount is gone, whoever took it away, and everything that was written is durable.
     ///
     /// # Errors
-    /// When the connection to the kernel broke.
+    /// When the connection to the kernel broke, and when data was lost that programs believe to be written.
     pub fn wait(&self) -> Result<(), Error> {
         // Whoever else waits does so for this lock.
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         match session.take() {
             Some(session) => session
                 .join()
-                .map_err(|error| Error::System(format!("serving {} failed", self.mount.path.display()), error)),
-            None => Ok(()),
+                .map_err(|error| Error::System(format!("serving {} failed", self.mount.path.display()), error))?,
+            None => return Ok(()),
+        }
+        match self.refused.count() {
+            0 => Ok(()),
+            count => Err(Error::Lost(count)),
         }
     }
 

@@ -316,6 +316,25 @@ fn failures_are_logged_once_and_defects_survived() {
     assert!(lines[0].contains("no target answers"), "{lines:?}");
 }
 
+/// What a program left in the kernel's cache and nobody asks for is refused when the mount ends; of a file that is gone, nobody lacks it.
+#[test]
+fn the_end_says_that_data_was_lost() {
+    for removed in [false, true] {
+        let Some(mount) = mount("lost", &Options::default()) else { return };
+        let path = mount.path.join("file");
+        mount.files.full.store(true, Ordering::Relaxed);
+        // Nothing is said on closing that a program must hear.
+        let _ = fs::write(&path, vec![1; 10_000]);
+        if removed {
+            fs::remove_file(&path).unwrap();
+        }
+        mount.mounted.unmount(false).unwrap();
+        let ended = mount.mounted.wait();
+        assert_eq!(matches!(ended, Err(Error::Lost(1..))), !removed, "{ended:?}");
+        assert!(mount.mounted.wait().is_ok());
+    }
+}
+
 #[test]
 fn unmounting_says_who_is_in_the_way() {
     let Some(mount) = mount("busy", &Options::default()) else { return };

@@ -23,6 +23,8 @@ const RETRY: Duration = Duration::from_micros(500);
 /// How long it is believed what room there was, or that there was no answer.
 const SPACE_LASTS: Duration = Duration::from_millis(50);
 const SILENCE_LASTS: Duration = Duration::from_secs(5);
+/// How long a target that had no room for something is believed to have none for more, whatever it says.
+const FULL_LASTS: Duration = Duration::from_secs(30);
 /// A target that goes on failing is not complained of more often.
 const COMPLAINT: Duration = Duration::from_secs(30);
 
@@ -72,6 +74,8 @@ struct Entry {
     error: Mutex<Option<String>>,
     complained: Mutex<Option<Instant>>,
     space: Mutex<Option<(Instant, Option<Space>)>>,
+    /// When it last had no room for something.
+    full: Mutex<Option<Instant>>,
     errors: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
@@ -167,6 +171,7 @@ impl Entry {
             error: Mutex::default(),
             complained: Mutex::default(),
             space: Mutex::default(),
+            full: Mutex::default(),
             errors: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -209,6 +214,27 @@ impl Entry {
             self.late.fetch_add(1, Ordering::Relaxed);
         }
         *stage = Stage::GivenUp;
+    }
+
+    /// What was said of its room a moment ago, if that still counts.
+    fn known_space(&self) -> Option<io::Result<Space>> {
+        // All its threads wait for it: one more would, too.
+        if self.late.load(Ordering::Relaxed) >= THREADS {
+            return Some(Err(io::ErrorKind::TimedOut.into()));
+        }
+        match *lock(&self.space) {
+            Some((when, Some(space))) if when.elapsed() < SPACE_LASTS => Some(Ok(space)),
+            Some((when, None)) if when.elapsed() < SILENCE_LASTS => Some(Err(io::ErrorKind::TimedOut.into())),
+            _ => None,
+        }
+    }
+
+    fn note_space(&self, found: &io::Result<Space>) {
+        *lock(&self.space) = match found {
+            Ok(space) => Some((Instant::now(), Some(*space))),
+            Err(why) if why.kind() == io::ErrorKind::TimedOut => Some((Instant::now(), None)),
+            Err(_) => None,
+        };
     }
 
     /// Puts an operation in the queue; gives it back when that is full.
@@ -333,24 +359,38 @@ impl Targets {
     /// # Errors
     /// When it is not there or does not answer.
     pub fn space(&self, id: TargetId) -> io::Result<Space> {
-        let entry = self.entry(id).ok_or(io::ErrorKind::NotFound)?;
-        // Whoever comes while another asks waits for its answer.
-        let mut known = lock(&entry.space);
-        match *known {
-            Some((when, Some(space))) if when.elapsed() < SPACE_LASTS => return Ok(space),
-            Some((when, None)) if when.elapsed() < SILENCE_LASTS => return Err(io::ErrorKind::TimedOut.into()),
-            _ => {}
-        }
+        self.spaces_of(&[id], false).pop().map_or(Err(io::ErrorKind::NotFound.into()), |(_, found)| found)
+    }
+
+    /// The room on all targets that are there and answer; what was said a moment ago counts only without `fresh`. They are asked at the same time, so that
+    /// several that hang take no longer than one.
+    pub fn spaces(&self, fresh: bool) -> Vec<(TargetId, Space)> {
+        let all = self.spaces_of(&self.ids(), fresh).into_iter();
+        all.filter_map(|(id, found)| Some((id, found.ok()?))).collect()
+    }
+
+    fn spaces_of(&self, ids: &[TargetId], fresh: bool) -> Vec<(TargetId, io::Result<Space>)> {
         let mut batch = Batch::new();
-        batch.run(self, 0, id, |target| target.space());
-        let found =
-            batch.collect(self.deadline).pop().map_or(Err(io::ErrorKind::TimedOut.into()), |(_, _, found)| found);
-        *known = match &found {
-            Ok(space) => Some((Instant::now(), Some(*space))),
-            Err(why) if why.kind() == io::ErrorKind::TimedOut => Some((Instant::now(), None)),
-            Err(_) => None,
-        };
-        found
+        let mut all: BTreeMap<TargetId, io::Result<Space>> = BTreeMap::new();
+        for &id in ids {
+            let Some(entry) = self.entry(id) else { continue };
+            match entry.known_space().filter(|known| !fresh || known.is_err()) {
+                Some(known) => _ = all.insert(id, known),
+                None => batch.run(self, usize::from(id.0), id, |target| target.space()),
+            }
+        }
+        for (_, id, found) in batch.collect(self.deadline) {
+            if let Some(entry) = self.entry(id) {
+                entry.note_space(&found);
+            }
+            all.insert(id, found);
+        }
+        all.into_iter().collect()
+    }
+
+    /// Whether a target had no room for something lately.
+    pub fn was_full(&self, id: TargetId) -> bool {
+        self.entry(id).is_some_and(|entry| lock(&entry.full).is_some_and(|when| when.elapsed() < FULL_LASTS))
     }
 
     /// How all targets are.
@@ -381,6 +421,7 @@ impl Targets {
         let Some(entry) = self.entry(id) else { return };
         entry.errors.fetch_add(1, Ordering::Relaxed);
         if matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded) {
+            *lock(&entry.full) = Some(Instant::now());
             return;
         }
         *lock(&entry.error) = Some(error.to_string());

@@ -57,8 +57,11 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         let done = patiently(&arguments.volume, || fs::rebuild(&arguments.volume, places()))?;
         if as_json {
             return show::json(
-                &json!({ "files": done.files, "bytes": done.bytes, "chunk_sets": done.sets, "unnamed": done.unnamed }),
+                &json!({ "files": done.files, "bytes": done.bytes, "chunk_sets": done.sets, "unnamed": done.unnamed, "problems": done.problems }),
             );
+        }
+        for problem in &done.problems {
+            show::text(problem)?;
         }
         return show::text(format_args!(
             "{} with {} from {}; {} without a name are in lost+found",

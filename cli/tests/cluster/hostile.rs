@@ -22,7 +22,13 @@ fn garbage_and_idle_connections_harm_nobody() {
     // What a client says first, to be told wrongly.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("weft://{}/vol:/", listener.local_addr().unwrap());
-    let mut client = weft().arg("ls").arg(url).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut client = weft()
+        .arg("ls")
+        .arg(url)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
     let mut hello = vec![0; 4096];
     let read = listener.accept().unwrap().0.read(&mut hello).unwrap();
     hello.truncate(read);
@@ -59,7 +65,11 @@ fn garbage_and_idle_connections_harm_nobody() {
         run(weft().arg("ls").arg(cluster.at(""))).good();
         assert!(run(weft().arg("cat").arg(cluster.at("before"))).good() == noise(3_000_000));
         run(weft().arg("cp").arg(&file).arg(cluster.at(&format!("with{port}")))).good();
-        eprintln!("port {port}: {:.2?} beside 560 connections, {} KiB more", begun.elapsed(), memory(process).saturating_sub(before) >> 10);
+        eprintln!(
+            "port {port}: {:.2?} beside 560 connections, {} KiB more",
+            begun.elapsed(),
+            memory(process).saturating_sub(before) >> 10
+        );
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         assert!(memory(process) < before + (64 << 20), "{} bytes", memory(process) - before);
         drop(kept);
@@ -95,9 +105,11 @@ fn what_is_given_wrongly_is_refused_in_one_line() {
     assert!(said.contains("in use") || said.contains("open in another process"), "{said}");
     let said = within(5, weft().args(["serve", "meta", "--listen", &listen(free_port())]).arg(&disk), 1);
     assert!(said.contains("no volume") || said.contains("not a volume"), "{said}");
-    let said = within(5, weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("disk0")), 1);
+    let said =
+        within(5, weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("disk0")), 1);
     assert!(said.contains("in use") || said.contains("another process"), "{said}");
-    let said = within(5, weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("absent")), 1);
+    let said =
+        within(5, weft().args(["serve", "store", "--listen", &listen(free_port())]).arg(scratch.join("absent")), 1);
     assert!(said.contains("absent"), "{said}");
     for command in [["store", "0.0.0.0:0"], ["meta", "[::]:0"]] {
         let path = if command[0] == "store" { &disk } else { &volume };

@@ -202,13 +202,16 @@ fn detach(point: &Path) {
     let _ = umount.arg("-l").arg(point).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
+/// The process of a mount, and where it is.
+type Mounted = (Arc<Process>, PathBuf);
+
 /// Storage servers, a metadata server, and the volume they have.
 pub struct Cluster {
     pub stores: Vec<Process>,
     pub meta: Process,
     pub port: u16,
     pub ports: Vec<u16>,
-    mounts: Arc<Mutex<Vec<(Arc<Process>, PathBuf)>>>,
+    mounts: Arc<Mutex<Vec<Mounted>>>,
     ended: Arc<AtomicBool>,
     pub scratch: Scratch,
 }

@@ -187,7 +187,12 @@ enum Away {
 }
 
 /// Has servers fail and come back until it is time; then all are back.
-fn trouble(cluster: &Cluster, random: &mut fastrand::Rng, stop: &AtomicBool, until: Instant) -> BTreeMap<&'static str, u32> {
+fn trouble(
+    cluster: &Cluster,
+    random: &mut fastrand::Rng,
+    stop: &AtomicBool,
+    until: Instant,
+) -> BTreeMap<&'static str, u32> {
     let mut away: BTreeMap<usize, (Away, Instant)> = BTreeMap::new();
     let mut counts = BTreeMap::new();
     // A store that comes back has missed something: until it was made good, another loss may be one too many.
@@ -198,7 +203,8 @@ fn trouble(cluster: &Cluster, random: &mut fastrand::Rng, stop: &AtomicBool, unt
     let mut losses = 0;
     while Instant::now() < until && !stop.load(Ordering::SeqCst) {
         sleep(Duration::from_millis(random.u64(100..1200)));
-        let due: Vec<usize> = away.iter().filter(|(_, (_, back))| Instant::now() >= *back).map(|(&store, _)| store).collect();
+        let due: Vec<usize> =
+            away.iter().filter(|(_, (_, back))| Instant::now() >= *back).map(|(&store, _)| store).collect();
         for store in due {
             come_back(&cluster.stores[store], away.remove(&store).expect("it is away").0);
         }
@@ -280,7 +286,8 @@ fn what_was_synced_survives_random_faults() {
     let until = Instant::now() + time();
     let counts = std::thread::scope(|scope| {
         let running: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| worker.work(&stop))).collect();
-        let counts = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trouble(&cluster, &mut random, &stop, until)));
+        let counts =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trouble(&cluster, &mut random, &stop, until)));
         stop.store(true, Ordering::SeqCst);
         running.into_iter().for_each(|worker| worker.join().unwrap());
         counts.unwrap()
@@ -301,9 +308,12 @@ fn what_was_synced_survives_random_faults() {
                 expected.push(name);
             }
         }
-        let mut found: Vec<String> =
-            fs::read_dir(&mount.point).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        (expected.sort(), found.sort());
+        let mut found: Vec<String> = fs::read_dir(&mount.point)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        expected.sort();
+        found.sort();
         if found != expected {
             wrong.push(format!("names: {found:?} instead of {expected:?}"));
         }

@@ -55,12 +55,10 @@ impl MetaServer {
         replays.entry(session).or_default().clone()
     }
 
-    /// Whether an operation waits neither for a disk nor for another client.
+    /// Whether an operation waits neither for a disk nor for another client. Commits do: the journal's own messages need the threads that serve.
     fn is_quick(&self, operation: u16) -> bool {
-        match operation {
-            port::ATTRIBUTES | port::LOOKUP | port::LIST | port::OPEN => self.sessions.clients().len() < 2,
-            _ => port::is_quick(operation),
-        }
+        let recalls = matches!(operation, port::ATTRIBUTES | port::LOOKUP | port::LIST);
+        port::only_reads(operation) && !(recalls && self.sessions.has_several())
     }
 
     /// Carries out a request, on a thread that may wait.
@@ -69,6 +67,9 @@ impl MetaServer {
         let answer = |session| self.sessions.answer_again(session, &recall, operation, arguments, ticket.again);
         if ticket.session == 0 {
             return reply(answer(None));
+        }
+        if port::only_reads(operation) {
+            return reply(answer(Some(ticket.session)));
         }
         let replay = self.replay(ticket.session);
         match replay.come(ticket.request, ticket.answered, PATIENCE) {
@@ -142,7 +143,6 @@ impl Service for Shared {
         let arguments: &[u8] = if payload.is_empty() { arguments } else { payload };
         let work = || self.0.carry_out(peer, *method, ticket, arguments);
         // Waking another thread would take longer than most of these do.
-        // One that comes again may wait for the first, which keeps a thread that others need.
-        if self.0.is_quick(*method) && !ticket.again { work() } else { tokio::task::block_in_place(work) }
+        if self.0.is_quick(*method) { work() } else { tokio::task::block_in_place(work) }
     }
 }

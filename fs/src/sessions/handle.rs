@@ -185,7 +185,8 @@ impl Port for Handle {
 
     fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
         let keep = keep || self.is_open(ino);
-        let removed = self.or_done(self.meta()?.remove_directory(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
+        let removed =
+            self.or_done(self.meta()?.remove_directory(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
         Ok(self.removed(removed))
     }
 
@@ -273,6 +274,8 @@ impl Session for Handle {
 
     fn beat(&self, sets: Vec<u64>) -> Result<Beat> {
         let fs = &self.sessions.fs;
+        // The connection on which the session began may be gone.
+        lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
         let mut table = fs.leases.table();
         table.hold(self.session, sets);
         let others = table.count() as u32 - 1;
@@ -331,7 +334,16 @@ impl Session for Handle {
         Ok(())
     }
 
+    fn reserved(&self, ino: u64, end: u64) -> Result<()> {
+        self.sessions.fs.leases.table().reserve(ino, end, 0);
+        Ok(())
+    }
+
     fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
+        // Clients of before a restart may have got ranges that this server does not know of yet.
+        while self.sessions.fs.leases.is_settling() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         let size = self.meta()?.attributes(ino)?.size;
         self.sessions.fs.leases.table().reserve(ino, size, length).ok_or(Error::TooLarge)
     }

@@ -108,6 +108,11 @@ impl Sessions {
         &self.fs
     }
 
+    /// Whether there is more than one client.
+    pub fn has_several(&self) -> bool {
+        self.fs.leases.table().count() > 1
+    }
+
     /// The clients: the numbers of their sessions, and their names.
     pub fn clients(&self) -> Vec<(u64, String)> {
         self.fs.leases.table().names()

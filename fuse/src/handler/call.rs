@@ -5,7 +5,7 @@ use crate::files::Files;
 use fuser::Errno;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the log hears that one kind of operation fails.
@@ -54,6 +54,38 @@ impl<F: Files> Caller<F> {
                 Err(Errno::EIO)
             }
         }
+    }
+}
+
+/// Writes of the kernel's cache that were refused, by file. The kernel may have nobody left to tell: a mapping that is gone, or a program that did not ask.
+#[derive(Debug, Default)]
+pub(crate) struct Refused(Mutex<HashMap<u64, u64>>);
+
+/// Files that are kept in mind; of more, it is enough to know that there were some.
+const REFUSED_FILES: usize = 1 << 16;
+
+impl Refused {
+    fn files(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more write to a file.
+    pub(super) fn add(&self, ino: u64) {
+        let mut files = self.files();
+        if files.len() < REFUSED_FILES || files.contains_key(&ino) {
+            *files.entry(ino).or_default() += 1;
+        }
+    }
+
+    /// Forgets files that are gone: nobody lacks what was not written to them.
+    pub(super) fn retain(&self, there: impl Fn(u64) -> bool) {
+        let mut files = self.files();
+        files.retain(|&ino, _| there(ino));
+    }
+
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.files().values().sum()
     }
 }
 

@@ -49,18 +49,23 @@ impl<F: Files> Handler<F> {
         });
     }
 
-    /// Writes at an offset, or behind the end.
+    /// Writes at an offset, or behind the end. `cached` says that the kernel had it in its cache: the program that wrote it may be gone.
     pub(super) fn write(
         &self,
         ino: u64,
         offset: Option<u64>,
         data: &[u8],
+        cached: bool,
         take_privileges: bool,
     ) -> Result<u32, Errno> {
-        self.caller.call("writing", ino, |files| match offset {
+        let written = self.caller.call("writing", ino, |files| match offset {
             Some(offset) => files.write(ino, offset, data),
             None => files.append(ino, data),
-        })?;
+        });
+        if written.is_err() && cached {
+            self.refused.add(ino);
+        }
+        written?;
         if take_privileges {
             self.take_privileges(ino)?;
         }

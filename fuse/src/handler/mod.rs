@@ -18,6 +18,7 @@ mod seek;
 use crate::Log;
 use crate::files::Files;
 use call::Caller;
+pub(crate) use call::Refused;
 use convert::{GENERATION, NONE, file_attributes, kind_of_mode};
 use fs::{Kind, New};
 use fuser::{
@@ -43,17 +44,19 @@ pub(crate) struct Handler<F: Files> {
     opens: opens::Opens,
     /// Others change files, too: the kernel keeps little.
     shared: bool,
+    /// What the mount says of at its end.
+    refused: Arc<Refused>,
     /// Questions for holes that need pages to be written back before.
     seeks: Sender<seek::Job>,
 }
 
 impl<F: Files> Handler<F> {
     /// A handler, and what is to be started once there is a connection to the kernel.
-    /// With `writeback` the kernel keeps what is written to files that others may change, too.
-    pub(crate) fn new(files: Arc<F>, log: Log, writeback: bool) -> (Self, seek::Late) {
+    /// With `writeback` the kernel keeps what is written to files that others may change, too. Writes that are refused are noted in `refused`.
+    pub(crate) fn new(files: Arc<F>, log: Log, writeback: bool, refused: Arc<Refused>) -> (Self, seek::Late) {
         let (seeks, late) = seek::queue();
         let shared = files.is_shared() && !writeback;
-        (Self { caller: Caller::new(files, log), opens: Opens::default(), shared, seeks }, late)
+        (Self { caller: Caller::new(files, log), opens: Opens::default(), shared, refused, seeks }, late)
     }
 
     /// How long the kernel may believe what it is told.
@@ -96,6 +99,7 @@ impl<F: Files> Filesystem for Handler<F> {
         }
         // What the last files wrote is durable when the mount is gone, as with any file system. Failing is logged by the call.
         let _ = self.caller.call("unmounting", fs::ROOT, F::sync_all);
+        self.refused.retain(|ino| self.caller.files().attributes(ino).is_ok());
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -248,9 +252,10 @@ impl<F: Files> Filesystem for Handler<F> {
         reply: ReplyWrite,
     ) {
         let take_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         // Where the end is the kernel knows only of files that nobody else changes.
         let offset = if self.shared && open_flags.0 & libc::O_APPEND != 0 { None } else { Some(offset) };
-        answer!(reply, self.write(ino.0, offset, data, take_privileges), written => reply.written(written));
+        answer!(reply, self.write(ino.0, offset, data, cached, take_privileges), written => reply.written(written));
     }
 
     fn getlk(

@@ -16,6 +16,7 @@ use crate::kv::{
 };
 use std::ops::{Bound, Range};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread::{Builder, JoinHandle};
 
@@ -117,6 +118,12 @@ impl Journaled {
     /// How the engine is.
     pub fn status(&self) -> Status {
         self.shared.status()
+    }
+
+    /// Whether there is room for more metadata, beside so many bytes that were promised some. Without, only what is to make it less in the end
+    /// should be committed: a snapshot must fit beside the old one before anything is given back.
+    pub fn takes_more(&self, promised: u64) -> bool {
+        self.shared.slack.load(Ordering::Relaxed) > 2 * promised.cast_signed()
     }
 
     /// Has targets that failed tried again soon, if mirrors are lacking. By itself the engine tries them less and less often.

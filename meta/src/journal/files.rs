@@ -1,11 +1,13 @@
 //! What an engine knows of its targets, and which file is on which.
 
-use super::options::Place;
+use super::options::{Limits, Place};
 use super::retry::Retries;
 use crate::kv::Seq;
 use plan::TargetId;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// What is where.
 #[derive(Default)]
@@ -23,11 +25,11 @@ pub(super) struct Files {
     pub segments: Vec<Seq>,
     /// The complete snapshot that a target has.
     pub complete: BTreeMap<TargetId, Seq>,
-    pub failed: Vec<(Place, String)>,
+    pub failed: Vec<Failed>,
     /// When those are tried again.
     pub retries: Retries,
     /// Failed outside of the journal thread, which has yet to drop them, and the thread on which each did.
-    pub suspects: Vec<(Place, String, Weak<()>)>,
+    pub suspects: Vec<(Place, io::Error, Weak<()>)>,
     /// What was ever written to the journal since the opening.
     pub written: u64,
     /// `written` when the last snapshot began.
@@ -36,7 +38,20 @@ pub(super) struct Files {
     pub due: u64,
     pub snapshot: Seq,
     pub snapshot_bytes: u64,
+    /// What is written of the snapshot that is being made.
+    pub underway: u64,
+    /// When the last snapshot began, how long it took, and whether it was made.
+    pub last_try: Option<(Instant, Duration, bool)>,
     pub last_error: Option<String>,
+}
+
+/// A target that failed, and how.
+#[derive(Clone)]
+pub(super) struct Failed {
+    pub place: Place,
+    pub why: String,
+    /// It only had no room: what it has is sound, and can be removed from it.
+    pub full: bool,
 }
 
 /// Whether two places are the same: a target that was opened anew may be another one.
@@ -57,7 +72,19 @@ impl Files {
 
     /// Whether a target failed.
     pub fn has_failed(&self, place: &Place) -> bool {
-        self.failed.iter().any(|(other, _)| same(other, place))
+        self.failed.iter().any(|failed| same(&failed.place, place))
+    }
+
+    /// What the journal has grown by since the last snapshot.
+    pub fn grown(&self) -> u64 {
+        self.written - self.written_at_snapshot
+    }
+
+    /// The room that each mirror needs for the next snapshot, and for the journal until that is made. No change of the journal makes the snapshot longer
+    /// than it is itself.
+    pub fn need(&self, limits: &Limits) -> u64 {
+        let snapshot = self.snapshot_bytes + self.grown();
+        snapshot + snapshot / 8 + 3 * limits.segment_bytes
     }
 
     /// How many mirrors there are among the places, and how many of these have everything.

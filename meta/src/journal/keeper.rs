@@ -6,6 +6,7 @@ use super::snapshot::{self, Aim};
 use crate::kv::{IndexState, KvError, Layer, Seq, View};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 /// Keeps the index and the snapshots until the engine stops or fails.
 pub(super) fn run(shared: &Arc<Shared>) {
@@ -54,9 +55,12 @@ pub(super) fn run(shared: &Arc<Shared>) {
 }
 
 fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: Seq) {
+    let begun = Instant::now();
     let result = snapshot::write(shared, aim, view, last);
     {
         let mut files = shared.files();
+        files.last_try = Some((begun, begun.elapsed(), result.is_ok()));
+        files.underway = 0;
         if let Err(error) = result {
             files.last_error = Some(format!("snapshot: {error}"));
         }

@@ -3,6 +3,7 @@
 use super::copies::{Copy, Miss, transfer};
 use super::files::Files;
 use super::frame::{Epoch, Frame, HEAD_BYTES, Kind};
+use super::options::is_full;
 use super::recover::{Group, Recovered, Recovery};
 use super::shared::Start;
 use crate::kv::{KvError, Seq};
@@ -21,16 +22,25 @@ impl Recovery<'_> {
             counting.filter(|group| group.copies.iter().any(|copy| copy.place == place)).count()
         };
         order.sort_by_key(|&place| std::cmp::Reverse((has(&self.files, place), holds(place))));
-        let mut chosen = Vec::new();
+        for &(place, file) in self.partial.iter().filter(|(place, _)| !self.unfit.contains(place)) {
+            // What stays does no harm.
+            let _ = targets[place].1.remove(file);
+        }
+        let (mut chosen, mut full) = (Vec::new(), Vec::new());
         for place in order {
             if chosen.len() == self.options.mirrors {
                 break;
             }
             match self.mend(place) {
                 Ok(()) => chosen.push(place),
+                Err(error) if is_full(&error) => full.push(place),
                 Err(error) => self.reject(place, &error.to_string()),
             }
         }
+        // Without room for what they lack, they are mirrors as they are, and have everything with the next snapshot.
+        full.truncate(self.options.mirrors - chosen.len());
+        full.iter().for_each(|&place| _ = self.files.complete.remove(&targets[place].0));
+        chosen.append(&mut full);
         if chosen.is_empty() {
             return Err(KvError::Unavailable("no target can take the journal".into()));
         }

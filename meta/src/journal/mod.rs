@@ -21,6 +21,7 @@ mod recover;
 mod replay;
 mod restore;
 mod retry;
+mod room;
 mod shared;
 mod snapshot;
 mod tail;

@@ -36,7 +36,7 @@ pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), Kv
 fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
     let (count, expected) = {
         let mut files = shared.files();
-        files.failed.retain(|(failed, _)| targets.iter().any(|place| same(place, failed)));
+        files.failed.retain(|failed| targets.iter().any(|place| same(place, &failed.place)));
         let sound = targets.iter().filter(|place| !files.has_failed(place)).count();
         files.expected = shared.wanted.min(sound).max(1);
         files.places = targets;

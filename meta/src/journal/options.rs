@@ -73,10 +73,21 @@ pub struct Status {
     pub snapshot: Seq,
     /// The size of that snapshot.
     pub snapshot_bytes: u64,
+    /// The room that each mirror must keep free for the next snapshot and the journal until then.
+    pub need_bytes: u64,
     /// The last transaction that was committed.
     pub committed: Seq,
     /// The last that is durable.
     pub durable: Seq,
+}
+
+impl Limits {
+    /// For targets of which the smallest has so much room in all: on small ones the journal takes less.
+    pub fn for_targets(total: u64) -> Self {
+        let all = Self::default();
+        let segment_bytes = (total / 64).clamp(1 << 20, all.segment_bytes);
+        Self { segment_bytes, snapshot_bytes: 2 * segment_bytes, ..all }
+    }
 }
 
 impl Default for Limits {
@@ -103,10 +114,15 @@ impl fmt::Debug for Options {
     }
 }
 
+/// Whether a target has no room, which is no failure of it.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// The error that a failed target makes.
 pub(super) fn unavailable(id: TargetId, error: &io::Error) -> KvError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => KvError::NoSpace,
-        _ => KvError::Unavailable(format!("target {}: {error}", id.0)),
+    match is_full(error) {
+        true => KvError::NoSpace,
+        false => KvError::Unavailable(format!("target {}: {error}", id.0)),
     }
 }

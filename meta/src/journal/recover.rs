@@ -1,7 +1,7 @@
 //! Opening: finds what is on the targets. The index is then brought to it in `replay`, and the mirrors in `mend`.
 
 use super::copies::{Copy, Miss};
-use super::files::Files;
+use super::files::{Failed, Files};
 use super::frame::{Epoch, HEAD_BYTES, VolumeId};
 use super::inventory::{Found, Owner, take_all};
 use super::options::{Options, Place};
@@ -42,6 +42,8 @@ pub(super) struct Recovery<'a> {
     /// Targets that may not be mirrors.
     pub unfit: BTreeSet<usize>,
     pub files: Files,
+    /// Snapshots that were given up.
+    pub partial: Vec<(usize, TargetFile)>,
 }
 
 /// Brings the index to the newest state that the targets prove.
@@ -68,6 +70,7 @@ impl<'a> Recovery<'a> {
             snapshots: Vec::new(),
             unfit: BTreeSet::new(),
             files: Files::default(),
+            partial: Vec::new(),
         };
         let mut all: Vec<(usize, Found)> = Vec::new();
         for (place, found) in found.into_iter().enumerate() {
@@ -77,6 +80,11 @@ impl<'a> Recovery<'a> {
             }
         }
         for &(place, found) in &all {
+            // Of no use to anybody, and its room may be needed. One without a byte says not even whose it is.
+            let ours = matches!(found.owner, Owner::Ours(_)) || found.bytes == 0;
+            if matches!(found.file, TargetFile::Snapshot { .. }) && !found.complete && ours {
+                recovery.partial.push((place, found.file));
+            }
             match found.owner {
                 Owner::Foreign => recovery.reject(place, "it holds the journal of another volume"),
                 Owner::Unknown => {}
@@ -130,7 +138,7 @@ impl<'a> Recovery<'a> {
     pub(super) fn reject(&mut self, place: usize, why: &str) {
         let id = self.options.targets[place].0;
         if self.unfit.insert(place) {
-            self.files.failed.push((self.options.targets[place].clone(), why.into()));
+            self.files.failed.push(Failed { place: self.options.targets[place].clone(), why: why.into(), full: false });
         }
         self.files.last_error = Some(format!("target {}: {why}", id.0));
     }

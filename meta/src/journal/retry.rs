@@ -3,6 +3,7 @@
 use super::files::same;
 use super::inventory::{Owner, take};
 use super::options::Place;
+use super::room::Gauge;
 use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use plan::TargetId;
@@ -48,15 +49,18 @@ impl Retries {
     }
 }
 
-/// Tries targets again until the engine stops or fails.
+/// Tries targets again until the engine stops or fails, and looks at the room on the mirrors.
 pub(super) fn run(shared: &Shared) {
+    let mut gauge = Gauge::default();
+    gauge.look(shared);
     while shared.wait_for_retry(LOOK.min(shared.limits.retry)) {
+        gauge.look(shared);
         let (due, room) = {
             let files = shared.files();
             let lacking = files.staying().0 < shared.wanted;
-            let due = files.failed.iter().map(|(place, _)| place);
+            let due = files.failed.iter().map(|failed| &failed.place);
             let due = due.filter(|place| lacking && files.has_place(place) && files.retries.is_due(place.0));
-            (due.cloned().collect::<Vec<Place>>(), files.snapshot_bytes)
+            (due.cloned().collect::<Vec<Place>>(), files.need(&shared.limits))
         };
         let workers: Vec<Worker> = due.iter().map_while(|(_, target)| Worker::start(target.clone()).ok()).collect();
         let tried = all(workers.iter(), |number| try_again(shared, due[number].clone(), room), shared.limits.deadline);
@@ -65,7 +69,7 @@ pub(super) fn run(shared: &Shared) {
             let mut files = shared.files();
             match result {
                 Ok(()) => {
-                    files.failed.retain(|(failed, _)| !same(failed, place));
+                    files.failed.retain(|failed| !same(&failed.place, place));
                     answered = true;
                 }
                 Err(_) => files.retries.failed(place.0, shared.limits.retry, worker.running()),

@@ -6,6 +6,7 @@ use super::options::{Limits, Place, Status};
 use super::tail::Tail;
 use crate::kv::{Index, KvError, Layer, Seq};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     tasks_changed: Condvar,
     /// Held by the one that changes the targets.
     pub moving: Mutex<()>,
+    /// The room on the mirrors beyond what they need, as of the last look and what was committed since.
+    pub slack: AtomicI64,
 }
 
 /// Changes that the index does not have.
@@ -112,8 +115,23 @@ impl Shared {
         let layers = RwLock::new(Layers { active: Layer::after(last), frozen: None });
         let (work, done, tasks_changed) = (Condvar::new(), Condvar::new(), Condvar::new());
         let (log, files, tasks) = (Mutex::new(log), Mutex::new(files), Mutex::default());
-        let moving = Mutex::default();
-        Self { volume, wanted, limits, epoch, index, layers, log, work, done, files, tasks, tasks_changed, moving }
+        let (moving, slack) = (Mutex::default(), AtomicI64::new(i64::MAX));
+        Self {
+            volume,
+            wanted,
+            limits,
+            epoch,
+            index,
+            layers,
+            log,
+            work,
+            done,
+            files,
+            tasks,
+            tasks_changed,
+            moving,
+            slack,
+        }
     }
 
     pub fn log(&self) -> MutexGuard<'_, Log> {
@@ -146,17 +164,19 @@ impl Shared {
         log.check_open()?;
         log.last += 1;
         let frame = Frame::new(Kind::Record, log.last, self.epoch, log.durable);
-        let begin = log.pending.len();
+        let before = log.pending.len();
         frame.encode(&self.volume, &mut log.pending, |to| {
             for (key, value) in edits {
                 put_edit(to, key, value.as_deref());
             }
         });
         let Log { tail, pending, .. } = &mut *log;
-        if tail.as_mut().is_some_and(|tail| tail.add(&pending[begin..]).is_err()) {
+        if tail.as_mut().is_some_and(|tail| tail.add(&pending[before..]).is_err()) {
             // Without room there, it is as safe as without the tail.
             *tail = None;
         }
+        // Once in the journal, and maybe once in the next snapshot.
+        self.slack.fetch_sub(2 * (log.pending.len() - before) as i64, Ordering::Relaxed);
         let first = log.since.is_none();
         if first {
             log.since = Some(Instant::now());
@@ -228,6 +248,12 @@ impl Shared {
                 None => self.work.wait(log).unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+
+    /// There is no room even for the beginning: the journal thread begins with that when there is some.
+    pub fn begin_full(&self) {
+        let mut log = self.log();
+        (log.full, log.kick) = (true, true);
     }
 
     /// For the journal thread: all targets are full, so those who wait are told, and it is tried again soon. False when it shall end.
@@ -356,11 +382,12 @@ impl Shared {
             wanted: self.wanted,
             whole,
             degraded: whole < self.wanted,
-            failed: files.failed.iter().map(|((id, _), why)| (*id, why.clone())).collect(),
+            failed: files.failed.iter().map(|failed| (failed.place.0, failed.why.clone())).collect(),
             last_error: failure.or_else(|| files.last_error.clone()),
-            journal_bytes: files.written - files.written_at_snapshot,
+            journal_bytes: files.grown(),
             snapshot: files.snapshot,
             snapshot_bytes: files.snapshot_bytes,
+            need_bytes: files.need(&self.limits),
             committed,
             durable,
         }

@@ -2,14 +2,14 @@
 
 use super::files::same;
 use super::frame::{Epoch, Frame, Kind, VolumeId, put_pair};
-use super::options::{Place, unavailable};
+use super::options::{Place, is_full, unavailable};
 use super::purge::purge;
 use super::shared::{Shared, closed};
 use super::worker::{Job, Worker, all};
 use crate::kv::{KvError, Order, Seq, View};
 use std::io::{self, IoSlice};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use volume::target::{Target, TargetFile};
 
 const BLOCK_BYTES: usize = 1 << 20;
@@ -19,6 +19,8 @@ const SYNC_BYTES: u64 = 16 << 20;
 struct Snapshot<'a> {
     shared: &'a Shared,
     mirrors: Vec<(Place, Worker)>,
+    /// Those on which it found no room.
+    full: Vec<(Place, io::Error, Weak<()>)>,
     file: TargetFile,
     at: u64,
     synced: u64,
@@ -53,14 +55,24 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
         let (had, places): (Vec<_>, Vec<_>) = aim.mirrors.iter().filter(current).cloned().partition(has);
         (places, had.len())
     };
-    let mut snapshot = Snapshot { shared, mirrors: Vec::new(), file: TargetFile::Snapshot { last }, at: 0, synced: 0 };
+    let file = TargetFile::Snapshot { last };
+    let mut snapshot = Snapshot { shared, mirrors: Vec::new(), full: Vec::new(), file, at: 0, synced: 0 };
     for place in &places {
         match Worker::start(place.1.clone()) {
             Ok(worker) => snapshot.mirrors.push((place.clone(), worker)),
             Err(error) => return Err(unavailable(place.0, &error)),
         }
     }
-    let bytes = if snapshot.mirrors.is_empty() { 0 } else { snapshot.stream(view, last)? };
+    let bytes = if snapshot.mirrors.is_empty() {
+        0
+    } else {
+        snapshot.stream(view, last).inspect_err(|_| snapshot.discard())?
+    };
+    if !snapshot.full.is_empty() {
+        // Others took it, so that those without room are not needed. Where nobody has room, all go on with the snapshot that they have.
+        shared.files().suspects.append(&mut snapshot.full);
+        shared.ask();
+    }
     let keep = {
         let mut files = shared.files();
         let written = |place: &&Place| snapshot.mirrors.iter().any(|(other, _)| same(other, place));
@@ -82,7 +94,9 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
     };
     let places: Vec<Place> = {
         let files = shared.files();
-        files.places.iter().filter(|place| !files.has_failed(place)).cloned().collect()
+        // One that was only full gives back what it does not need any more.
+        let answers = |place: &&Place| !files.failed.iter().any(|failed| same(&failed.place, place) && !failed.full);
+        files.places.iter().filter(answers).cloned().collect()
     };
     purge(shared, &places, move |file| match file {
         TargetFile::Journal { first } => first < keep,
@@ -148,6 +162,7 @@ impl Snapshot<'_> {
         }
         let (file, at, piece) = (self.file, self.at, Arc::new(std::mem::take(bytes)));
         self.at += piece.len() as u64;
+        self.shared.files().underway = self.at;
         self.jobs(|_| {
             let piece = piece.clone();
             Box::new(move |target| target.write(file, at, &[IoSlice::new(&piece)]))
@@ -169,15 +184,29 @@ impl Snapshot<'_> {
             if let Err(error) = result {
                 let (place, worker) = self.mirrors.remove(number);
                 failed = Some(unavailable(place.0, &error));
-                self.shared.files().suspects.push((place, error.to_string(), worker.running()));
+                if is_full(&error) {
+                    // Half a snapshot is of no use, and its room is needed.
+                    remove(self.shared, &worker, self.file);
+                    self.full.push((place, error, worker.running()));
+                } else {
+                    self.shared.files().suspects.push((place, error, worker.running()));
+                    self.shared.ask();
+                }
             }
         }
-        if let Some(error) = failed {
-            self.shared.ask();
-            if self.mirrors.is_empty() {
-                return Err(error);
-            }
+        match failed {
+            Some(error) if self.mirrors.is_empty() => Err(error),
+            _ => Ok(()),
         }
-        Ok(())
     }
+
+    /// Removes what was written of a snapshot that is given up.
+    fn discard(&self) {
+        self.mirrors.iter().for_each(|(_, worker)| remove(self.shared, worker, self.file));
+    }
+}
+
+/// Removes a file if the target lets it. What stays is found at the next opening.
+fn remove(shared: &Shared, worker: &Worker, file: TargetFile) {
+    all(std::iter::once(worker), |_| Box::new(move |target| target.remove(file)), shared.limits.deadline);
 }

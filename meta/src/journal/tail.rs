@@ -28,7 +28,8 @@ fn epochs(directory: &Path) -> io::Result<BTreeSet<u64>> {
     let mut epochs = BTreeSet::new();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
-        let epoch: Option<u64> = name.to_str().and_then(|name| name.split_once('.')).and_then(|(epoch, _)| epoch.parse().ok());
+        let epoch: Option<u64> =
+            name.to_str().and_then(|name| name.split_once('.')).and_then(|(epoch, _)| epoch.parse().ok());
         epochs.extend(epoch);
     }
     Ok(epochs)

@@ -1,9 +1,9 @@
 //! The journal thread: writes what is pending to all mirrors at once and replaces those that fail.
 
-use super::files::same;
+use super::files::{Failed, same};
 use super::frame::{Frame, HEAD_BYTES, Kind};
 use super::inventory::{Found, Owner, take_all};
-use super::options::{Place, unavailable};
+use super::options::{Place, is_full, unavailable};
 use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use crate::kv::{KvError, Seq};
@@ -11,7 +11,7 @@ use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Weak};
-use volume::target::TargetFile;
+use volume::target::{Target, TargetFile};
 
 /// A snapshot is made when there are more segments, however short: every opening begins one.
 const MANY_SEGMENTS: usize = 64;
@@ -32,7 +32,7 @@ struct State {
     segment: Option<(TargetFile, u64)>,
     segments: Vec<Seq>,
     complete: BTreeMap<TargetId, Seq>,
-    failed: Vec<(Place, String)>,
+    failed: Vec<Failed>,
     written: u64,
 }
 
@@ -44,7 +44,7 @@ impl Writer {
     pub fn begin(shared: Arc<Shared>, chosen: &[Place]) -> Result<Self, KvError> {
         let mut writer = Self { shared, mirrors: Vec::new(), segment: None, settled: 0 };
         for place in chosen {
-            writer.add(place);
+            writer.add(place, 0);
         }
         if writer.mirrors.len() < chosen.len() {
             writer.fill();
@@ -53,13 +53,17 @@ impl Writer {
             return Err(KvError::Unavailable(writer.shared.files().last_error.clone().unwrap_or_default()));
         }
         writer.changed();
-        while writer.segment.is_none() {
-            writer.write(Vec::new())?;
-        }
         // Segments of an engine that was not closed may have room that they will never need.
-        let mut old = writer.shared.files().segments.clone();
-        old.pop();
+        let old = writer.shared.files().segments.clone();
         writer.trim(&old);
+        let nothing = Arc::new(Vec::new());
+        while writer.segment.is_none() {
+            if !writer.try_write(&nothing)? {
+                // What is there can be read, and removing something else from the targets makes room.
+                writer.shared.begin_full();
+                break;
+            }
+        }
         Ok(writer)
     }
 
@@ -96,39 +100,22 @@ impl Writer {
 
     /// Makes the records durable on at least one mirror. Returns the emptied buffer.
     fn write(&mut self, records: Vec<u8>) -> Result<Vec<u8>, KvError> {
+        let records = Arc::new(records);
         loop {
             let before = self.state();
-            match self.settle() {
-                Ok(()) => break,
+            // What is asked for meanwhile is done: another target may have room.
+            match self.settle().and_then(|()| self.try_write(&records)) {
+                Ok(true) => break,
+                Ok(false) => {}
                 // A snapshot found no room. It is made again when there is some.
-                Err(KvError::NoSpace) if self.shared.wait_while_full() => {
+                Err(KvError::NoSpace) => {
                     self.restore(before);
                     self.shared.task(|tasks| tasks.snapshot = true);
                 }
                 Err(error) => return Err(error),
             }
-        }
-        let records = Arc::new(records);
-        // Each round of failures leaves fewer targets. What they have of these records is the same as what others get.
-        loop {
-            let before = self.state();
-            let Some(error) = self.put(&records) else { break };
-            let survived = !self.mirrors.is_empty();
-            let more = self.fill();
-            if error == KvError::NoSpace && !survived && !more {
-                // A full disk is not a broken one: it is the same again when there is room.
-                if !self.shared.wait_while_full() {
-                    return Err(error);
-                }
-                self.restore(before);
-                continue;
-            }
-            self.restart();
-            if survived {
-                break;
-            }
-            if self.mirrors.is_empty() {
-                return Err(error);
+            if !self.shared.wait_while_full() {
+                return Err(KvError::NoSpace);
             }
         }
         let mut records = Arc::try_unwrap(records).unwrap_or_default();
@@ -136,6 +123,29 @@ impl Writer {
         // A large transaction shall not stay for ever as an empty buffer.
         records.shrink_to(2 * self.shared.limits.group_bytes);
         Ok(records)
+    }
+
+    /// Makes the records durable on at least one mirror. False when all targets are full, and everything is as before.
+    fn try_write(&mut self, records: &Arc<Vec<u8>>) -> Result<bool, KvError> {
+        // Each round of failures leaves fewer targets. What they have of these records is the same as what others get.
+        loop {
+            let before = self.state();
+            let Some(error) = self.put(records) else { return Ok(true) };
+            let survived = !self.mirrors.is_empty();
+            let more = self.fill();
+            if error == KvError::NoSpace && !survived && !more {
+                // A full disk is not a broken one: it is the same again when there is room.
+                self.restore(before);
+                return Ok(false);
+            }
+            self.restart();
+            if survived {
+                return Ok(true);
+            }
+            if self.mirrors.is_empty() {
+                return Err(error);
+            }
+        }
     }
 
     /// What a write that fails everywhere changes.
@@ -163,12 +173,12 @@ impl Writer {
         self.segment = state.segment;
         for place in &state.mirrors {
             if self.mirrors.iter().all(|(mirror, _)| !same(mirror, place)) {
-                self.add(place);
+                self.add(place, 0);
             }
         }
     }
 
-    /// Writes records to all mirrors, and drops those that fail. Returns how one failed.
+    /// Writes records to all mirrors, and drops those that fail. Returns how one failed; that one was full, if any was.
     fn put(&mut self, records: &Arc<Vec<u8>>) -> Option<KvError> {
         let mut head = Vec::new();
         let durable = self.shared.log().durable;
@@ -222,7 +232,9 @@ impl Writer {
             if let Err(error) = result {
                 let (place, worker) = self.mirrors.remove(number);
                 self.note_failure(&place, &error, worker.running());
-                last_error = Some(unavailable(place.0, &error));
+                if last_error != Some(KvError::NoSpace) {
+                    last_error = Some(unavailable(place.0, &error));
+                }
             }
         }
         last_error
@@ -241,7 +253,6 @@ impl Writer {
         for (place, why, running) in suspects {
             if let Some(number) = self.mirrors.iter().position(|(mirror, _)| same(mirror, &place)) {
                 self.mirrors.remove(number);
-                let why = io::Error::other(why);
                 self.note_failure(&place, &why, running);
                 error = Some(unavailable(place.0, &why));
             }
@@ -279,7 +290,7 @@ impl Writer {
             // The same target, opened again, has what it had.
             let has =
                 |found: &Found| found.complete && had.is_some_and(|last| found.file == TargetFile::Snapshot { last });
-            if let (Some(found), Some(last)) = (self.add(place), had)
+            if let (Some(found), Some(last)) = (self.add(place, 0), had)
                 && found.iter().any(|found| has(found) && matches!(found.owner, Owner::Ours(_)))
             {
                 self.shared.files().complete.insert(place.0, last);
@@ -303,9 +314,12 @@ impl Writer {
         }
     }
 
-    /// Fills the mirrors up from the other targets. Returns whether there are more now.
+    /// Fills the mirrors up from the other targets that have room. Returns whether there are more now.
     fn fill(&mut self) -> bool {
-        let (before, places) = (self.mirrors.len(), self.shared.files().places.clone());
+        let (before, places, room) = {
+            let files = self.shared.files();
+            (self.mirrors.len(), files.places.clone(), files.need(&self.shared.limits))
+        };
         for place in &places {
             let stays = |mirror: &Place| places.iter().any(|place| same(place, mirror));
             if self.mirrors.iter().filter(|(mirror, _)| stays(mirror)).count() >= self.shared.wanted {
@@ -313,7 +327,7 @@ impl Writer {
             }
             let failed = self.shared.files().has_failed(place);
             if !failed && self.mirrors.iter().all(|((id, _), _)| *id != place.0) {
-                self.add(place);
+                self.add(place, room);
             }
         }
         self.mirrors.len() > before
@@ -332,12 +346,20 @@ impl Writer {
         files.generation += 1;
     }
 
-    /// Makes a target a mirror, and returns what is on it. One that holds the journal of another volume has failed.
-    fn add(&mut self, place: &Place) -> Option<Vec<Found>> {
+    /// Makes a target a mirror, and returns what is on it. One that holds the journal of another volume, or has less than `room`, has failed.
+    fn add(&mut self, place: &Place, room: u64) -> Option<Vec<Found>> {
         let looked = take_all(std::slice::from_ref(place), &self.shared.volume, self.shared.limits.deadline).remove(0);
         let begun = looked.and_then(|found| match found.iter().any(|found| found.owner == Owner::Foreign) {
             true => Err(io::Error::other("it holds the journal of another volume")),
             false => Ok((found, Worker::start(place.1.clone())?)),
+        });
+        let begun = begun.and_then(|(found, worker)| {
+            let enough = move |target: &dyn Target| match room == 0 || target.space()?.free > room {
+                true => Ok(()),
+                false => Err(io::ErrorKind::StorageFull.into()),
+            };
+            let looked = all(std::iter::once(&worker), |_| Box::new(enough), self.shared.limits.deadline);
+            looked.into_iter().collect::<io::Result<()>>().map(|()| (found, worker))
         });
         match begun {
             Ok((found, worker)) => {
@@ -357,7 +379,7 @@ impl Writer {
         files.last_error = Some(format!("target {}: {error}", place.0.0));
         // One that is no target any more may come back.
         if files.has_place(place) {
-            files.failed.push((place.clone(), error.to_string()));
+            files.failed.push(Failed { place: place.clone(), why: error.to_string(), full: is_full(error) });
             files.retries.failed(place.0, self.shared.limits.retry, running);
         }
     }

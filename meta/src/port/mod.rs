@@ -104,12 +104,10 @@ pub const ATTRIBUTES: u16 = 1;
 pub const LOOKUP: u16 = 2;
 /// See [`ATTRIBUTES`].
 pub const LIST: u16 = 16;
-/// See [`ATTRIBUTES`].
-pub const OPEN: u16 = 69;
 
-/// Whether an operation never waits: neither for something to be durable, nor for whoever else changes a file, nor for other clients.
-pub fn is_quick(operation: u16) -> bool {
-    matches!(operation, 1..=17 | 20..=24 | 69..=73 | 75..=76)
+/// Whether an operation only reads: it can be carried out twice, and waits for nobody but, some of them, for other clients.
+pub fn only_reads(operation: u16) -> bool {
+    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 73 | 76)
 }
 
 /// A lock of a range of a file, as `fcntl` has them.
@@ -130,15 +128,15 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
     ///
-    /// - `begin` opens or takes up a session; `beat` keeps it alive, and says which sets it still writes to and which files have
-    ///   data that is not committed; `end` closes it.
+    /// - `begin` opens or takes up a session; `beat` keeps it alive, and says, of a session that was taken up, which sets it still writes to; `end` closes it.
     /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`; `release_sets` gives them back when nothing uncommitted refers to them.
     /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
     ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
     ///   that was written before that number; what came after it is not meant, even when it overtook it.
     /// - `lock` gives a lock, and says whether it did; with `wait` it takes a moment before it says no. `unlock` takes a range from what the owner has.
     ///   `conflicting_lock` is the one that is in the way, of whatever client.
-    /// - `reserve` gives a range behind the end of a file to an append, and makes the file so long.
+    /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
+    ///   a client has such ranges.
     Session, answer_session;
     64 begin(session: Option<u64>, name: String) -> Welcome;
     65 beat(sets: Vec<u64>) -> Beat;
@@ -152,5 +150,6 @@ operations! {
     73 label() -> String;
     74 lock(ino: u64, lock: FileLock, wait: bool) -> bool;
     75 unlock(ino: u64, owner: u64, first: u64, last: u64) -> ();
+    77 reserved(ino: u64, end: u64) -> ();
     76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
 }

@@ -31,6 +31,8 @@ pub struct Flaky {
     pub writes_left: AtomicI64,
     pub hang: AtomicBool,
     pub syncs: AtomicU64,
+    /// So many bytes fit on it, when not zero.
+    pub room: AtomicU64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -87,6 +89,10 @@ impl Flaky {
         Arc::new(Self { files, writes_left: AtomicI64::new(-1), ..Self::default() })
     }
 
+    pub fn used(&self) -> u64 {
+        self.files.lock().unwrap().values().map(|file| file.now.len() as u64).sum()
+    }
+
     pub fn names(&self) -> Vec<TargetFile> {
         self.files.lock().unwrap().keys().copied().collect()
     }
@@ -100,6 +106,12 @@ impl Target for Flaky {
         }
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut files = self.files.lock().unwrap();
+        let (used, room) =
+            (files.values().map(|file| file.now.len()).sum::<usize>(), self.room.load(Ordering::Relaxed));
+        let length = files.entry(file).or_default().now.len();
+        if room > 0 && used + (offset as usize + bytes.len()).saturating_sub(length) > room as usize {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let file = files.entry(file).or_default();
         let at = offset as usize;
         file.now.resize(file.now.len().max(at + bytes.len()), 0);
@@ -163,7 +175,11 @@ impl Target for Flaky {
     }
 
     fn space(&self) -> io::Result<Space> {
-        Ok(Space { total: 1 << 40, free: 1 << 39, system: 0 })
+        let used = self.used();
+        match self.room.load(Ordering::Relaxed) {
+            0 => Ok(Space { total: 1 << 40, free: 1 << 39, system: std::ptr::from_ref(self) as u64 }),
+            room => Ok(Space { total: room, free: room.saturating_sub(used), system: std::ptr::from_ref(self) as u64 }),
+        }
     }
 }
 

@@ -100,7 +100,7 @@ pub struct Appended {
     pub record: u32,
     /// The length of its blocks.
     pub block: u32,
-    /// Positions that do not have it.
+    /// Positions that do not have it and had the stripes before.
     pub missing: Vec<usize>,
 }
 
@@ -304,10 +304,11 @@ impl SetWriter {
         Encoded { headers, header_bytes, first, buffer, block }
     }
 
-    /// Writes to all positions; returns those that do not have it.
+    /// Writes to all positions; returns those that failed just now.
     fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Vec<usize>> {
         let first_coded = self.layout.code.coded().start;
-        let mut missing = self.failed().clone();
+        let known = self.failed().clone();
+        let mut missing = known.clone();
         let layout = &self.layout;
         let there =
             |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
@@ -348,7 +349,7 @@ impl SetWriter {
         if !missing.is_empty() {
             self.failed().extend(&missing);
         }
-        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.into_iter().collect()) }
+        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.difference(&known).copied().collect()) }
     }
 
     fn too_few(&self, have: usize, full: bool) -> Error {

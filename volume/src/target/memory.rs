@@ -6,14 +6,30 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Room without an end, nearly.
+const MUCH: u64 = 1 << 40;
+
 /// Files in memory. Everything is durable at once.
 #[derive(Debug, Default)]
-pub struct Memory(Mutex<BTreeMap<TargetFile, Vec<u8>>>);
+pub struct Memory {
+    files: Mutex<BTreeMap<TargetFile, Vec<u8>>>,
+    /// The bytes that fit, when there is a limit.
+    room: Option<u64>,
+}
 
 impl Memory {
-    fn files(&self) -> MutexGuard<'_, BTreeMap<TargetFile, Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A target that takes no more than so many bytes. Holes in files count, too.
+    pub fn with_room(bytes: u64) -> Self {
+        Self { room: Some(bytes), ..Self::default() }
     }
+
+    fn files(&self) -> MutexGuard<'_, BTreeMap<TargetFile, Vec<u8>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn used(files: &BTreeMap<TargetFile, Vec<u8>>) -> u64 {
+    files.values().map(|bytes| bytes.len() as u64).sum()
 }
 
 fn missing() -> io::Error {
@@ -23,6 +39,12 @@ fn missing() -> io::Error {
 impl Target for Memory {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let mut files = self.files();
+        // As on a disk, the file is there though nothing of it is.
+        let length = files.entry(file).or_default().len() as u64;
+        let end = offset + parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        if self.room.is_some_and(|room| used(&files) + end.saturating_sub(length) > room) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let bytes = files.entry(file).or_default();
         let mut at = offset as usize;
         for part in parts {
@@ -85,7 +107,7 @@ impl Target for Memory {
     }
 
     fn space(&self) -> io::Result<Space> {
-        let used: usize = self.files().values().map(Vec::len).sum();
-        Ok(Space { total: 1 << 40, free: (1 << 40) - used as u64, system: std::ptr::from_ref(self) as u64 })
+        let (total, used) = (self.room.unwrap_or(MUCH), used(&self.files()));
+        Ok(Space { total, free: total.saturating_sub(used), system: std::ptr::from_ref(self) as u64 })
     }
 }

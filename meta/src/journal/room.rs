@@ -1,0 +1,79 @@
+//! Room on the mirrors: a snapshot must fit beside the old one before the journal gets shorter, so room for one is kept. When there is less, what makes the
+//! metadata grow is to be refused, and snapshots come more often, so that what was removed gives room back soon.
+
+use super::options::Place;
+use super::shared::Shared;
+use super::worker::{Job, Worker, all};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use volume::target::Space;
+
+/// The shortest time between two snapshots for the sake of room, and how many times the time that one takes.
+const PAUSE: Duration = Duration::from_secs(2);
+const PAUSE_FACTOR: u32 = 10;
+
+/// Looks at the room on the mirrors.
+#[derive(Default)]
+pub(super) struct Gauge {
+    generation: u64,
+    mirrors: Vec<(Place, Worker)>,
+}
+
+impl Gauge {
+    /// Notes how much room there is beyond what is needed, and asks for a snapshot when there is little.
+    pub fn look(&mut self, shared: &Shared) {
+        let mirrors = {
+            let files = shared.files();
+            (files.generation != self.generation).then(|| (files.generation, files.mirrors.clone()))
+        };
+        if let Some((generation, places)) = mirrors {
+            let start = |place: Place| Some((place.clone(), Worker::start(place.1).ok()?));
+            (self.generation, self.mirrors) = (generation, places.into_iter().filter_map(start).collect());
+        }
+        // What is committed meanwhile counts twice, rather than not at all.
+        let before = shared.slack.load(Ordering::Relaxed);
+        let free = self.free(shared);
+        let Some(free) = free else { return };
+        let (slack, due) = {
+            let files = shared.files();
+            let slack = (free + files.underway).cast_signed() - files.need(&shared.limits).cast_signed();
+            let tight = slack < 2 * shared.limits.segment_bytes.cast_signed();
+            let much = files.grown() >= shared.limits.segment_bytes.max(files.snapshot_bytes / 8);
+            let rested = files.last_try.is_none_or(|(begun, took, made)| {
+                made && much || begun.elapsed() >= took + PAUSE.max(took * PAUSE_FACTOR)
+            });
+            (slack, tight && files.grown() > 0 && rested)
+        };
+        let since = before - shared.slack.load(Ordering::Relaxed);
+        shared.slack.store(slack - since, Ordering::Relaxed);
+        if due {
+            shared.task(|tasks| tasks.snapshot = true);
+        }
+    }
+
+    /// The least room that one of the mirrors has, of what it shares with others on the same file system. One that does not answer is left out, and
+    /// not asked again as a mirror.
+    fn free(&mut self, shared: &Shared) -> Option<u64> {
+        let spaces: Arc<Mutex<BTreeMap<usize, Space>>> = Arc::default();
+        let job = |number: usize| -> Job {
+            let spaces = spaces.clone();
+            Box::new(move |target| {
+                let space = target.space()?;
+                spaces.lock().unwrap_or_else(PoisonError::into_inner).insert(number, space);
+                Ok(())
+            })
+        };
+        let results = all(self.mirrors.iter().map(|(_, worker)| worker), job, shared.limits.deadline);
+        let mut answers = results.iter().map(Result::is_ok);
+        self.mirrors.retain(|_| answers.next().unwrap_or(false));
+        let spaces = spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for space in spaces.values() {
+            let (free, sharing) = systems.entry(space.system).or_insert((space.free, 0));
+            (*free, *sharing) = (space.free.min(*free), *sharing + 1);
+        }
+        systems.into_values().map(|(free, sharing)| free / sharing).min()
+    }
+}
