@@ -152,7 +152,7 @@ impl FileSystem {
             if *ended {
                 return Ok(());
             }
-            client.session.beat(Vec::new())?
+            client.session.beat()?
         };
         self.room.set(beat.total, beat.free);
         client.others.store(beat.others, Ordering::Relaxed);
@@ -236,10 +236,9 @@ impl FileSystem {
     pub fn take_up(&self, session: &dyn Session) -> meta::Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
         let _one_at_a_time = lock(&client.taking_up);
-        if !session.begin(Some(client.number), client.name.clone())?.fresh {
+        if !session.begin(Some(client.number), client.name.clone(), client.sets.held())?.fresh {
             return Ok(());
         }
-        session.beat(client.sets.held())?;
         let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
         for (ino, (all, writers)) in open {
             for opener in 0..all {

@@ -538,11 +538,22 @@ impl FileSystem {
 
     /// Refuses what makes the metadata grow while there is no room for more. What makes it less in the end is not asked, nor is what was promised.
     pub(crate) fn room_for_metadata(&self) -> Result<()> {
-        let there = match &self.engine {
-            Some(engine) => engine.journal.takes_more(self.memory.inline()),
-            None => self.room.now().1 > 0,
-        };
-        if there { Ok(()) } else { Err(Error::Meta(meta::Error::NoSpace)) }
+        match &self.engine {
+            Some(engine) if engine.journal.takes_more(self.memory.inline()) => Ok(()),
+            Some(_) => Err(Error::Meta(meta::Error::NoSpace)),
+            None if self.room.now().1 > 0 => Ok(()),
+            None => Err(self.no_room()),
+        }
+    }
+
+    /// Why there is no room: targets are full, or too few of them are there.
+    fn no_room(&self) -> Error {
+        let (targets, k) = (&self.store.targets, self.store.options.code.shape().k);
+        let there = targets.ids().into_iter().filter(|&id| targets.is_usable(id)).count();
+        if there < k {
+            return Error::Meta(meta::Error::Unavailable(format!("{there} targets answer and {k} are needed")));
+        }
+        Error::Volume(volume::Error::NoSpace("the volume".into()))
     }
 
     /// Refuses data for which there is no room.
@@ -553,7 +564,7 @@ impl FileSystem {
             // Some may have been given back since the last look.
             self.look_at_room();
         }
-        if fits() { Ok(()) } else { Err(Error::Volume(volume::Error::NoSpace("the volume".into()))) }
+        if fits() { Ok(()) } else { Err(self.no_room()) }
     }
 
     /// Whether it was closed.

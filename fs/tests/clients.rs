@@ -95,7 +95,7 @@ impl Cluster {
             Arc::new(Wire { cluster: self.clone(), session: AtomicU64::new(0), client: Mutex::new(Weak::new()) });
         let port: Arc<dyn Port> = Arc::new(Remote(Link(wire.clone())));
         let session: Arc<dyn Session> = Arc::new(Remote(Link(wire.clone())));
-        let welcome = session.begin(None, name.into()).unwrap();
+        let welcome = session.begin(None, name.into(), Vec::new()).unwrap();
         wire.session.store(welcome.session, Ordering::SeqCst);
         let disks = lock(&self.lab).disks.clone();
         let find = Box::new(move |member: &fs::label::Member| {

@@ -159,7 +159,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
     let link = || Remote(Link { state: state.clone(), takes_up: false });
     let session: Arc<dyn Session> = Arc::new(link());
     let port: Arc<dyn Port> = Arc::new(link());
-    let welcome = session.begin(None, name.into())?;
+    let welcome = session.begin(None, name.into(), Vec::new())?;
     state.session.store(welcome.session, Ordering::SeqCst);
     let found = fs::label::Label::from_json(&welcome.label)?.name;
     if !address.volume.is_empty() && address.volume != found {

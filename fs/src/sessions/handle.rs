@@ -103,8 +103,23 @@ impl Handle {
         change()
     }
 
-    /// Checks a change of content, and notes what follows from it.
-    fn check(&self, ino: u64, edit: &ContentEdit) -> Result<()> {
+    /// Refuses to name stripes of sets that are not this client's: those of a session that ended were given up, data and all. What files name already may be
+    /// named again.
+    fn may_name(&self, edit: &ContentEdit) -> Result<()> {
+        for extent in edit.ranges.iter().flat_map(|(_, extents)| extents) {
+            let Place::Stripe(span) = extent.place else { continue };
+            let held = self.sessions.fs.leases.table().holds(self.session, span.set);
+            if !held && self.meta()?.stripe(span.set, span.record)?.is_none_or(|stripe| stripe.live <= 0) {
+                return Err(Error::Unavailable(
+                    "the session ended before this was committed: what was written and not synced then is lost".into(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what follows from a change of content.
+    fn follow(&self, ino: u64, edit: &ContentEdit) {
         let mut inline = 0;
         for extent in edit.ranges.iter().flat_map(|(_, extents)| extents) {
             if let Place::Bytes(bytes) = &extent.place {
@@ -117,7 +132,6 @@ impl Handle {
         if let Resize::To(size) = edit.resize {
             self.sessions.fs.leases.table().cut(ino, size);
         }
-        Ok(())
     }
 }
 
@@ -213,16 +227,18 @@ impl Port for Handle {
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+        self.may_name(edit)?;
         let (attributes, dead, seq) = self.changing(&[ino], || self.meta()?.change_content(ino, edit))?;
-        self.check(ino, edit)?;
+        self.follow(ino, edit);
         self.freed(dead, seq);
         Ok((attributes, Vec::new(), seq))
     }
 
     fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
+        edits.iter().try_for_each(|(_, edit)| self.may_name(edit))?;
         let (dead, seq) = self.changing(&inos, || self.meta()?.change_contents(edits))?;
-        edits.iter().try_for_each(|(ino, edit)| self.check(*ino, edit))?;
+        edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
         self.freed(dead, seq);
         Ok((Vec::new(), seq))
     }
@@ -237,7 +253,9 @@ impl Port for Handle {
 
     fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
         if !self.sessions.fs.leases.table().holds(self.session, set) {
-            return Err(Error::NotPermitted);
+            return Err(Error::Unavailable(
+                "the session with the metadata server ended: the chunk set was given up".into(),
+            ));
         }
         self.meta()?.seal_set(set, length)
     }
@@ -256,9 +274,17 @@ impl Port for Handle {
 }
 
 impl Session for Handle {
-    fn begin(&self, session: Option<u64>, name: String) -> Result<Welcome> {
+    fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
         let fs = &self.sessions.fs;
-        let (session, fresh) = fs.leases.table().begin(session, &name, Instant::now());
+        let (session, fresh) = {
+            let mut table = fs.leases.table();
+            let (session, fresh) = table.begin(session, &name, Instant::now());
+            // At once: whatever else the client asks may come before its next word. Later its sets may be somebody else's, or given up.
+            if fs.leases.is_settling() {
+                table.hold(session, sets);
+            }
+            (session, fresh)
+        };
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
         if fresh {
             self.sessions.join(session);
@@ -272,12 +298,11 @@ impl Session for Handle {
         })
     }
 
-    fn beat(&self, sets: Vec<u64>) -> Result<Beat> {
+    fn beat(&self) -> Result<Beat> {
         let fs = &self.sessions.fs;
         // The connection on which the session began may be gone.
         lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
-        let mut table = fs.leases.table();
-        table.hold(self.session, sets);
+        let table = fs.leases.table();
         let others = table.count() as u32 - 1;
         drop(table);
         let (total, free) = fs.room.now();

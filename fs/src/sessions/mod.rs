@@ -26,6 +26,9 @@ const SESSIONS_PER_OPENING: u64 = 1 << 32;
 /// A client that is alone may believe what it was told for so long, and one that joins it waits so long.
 pub(crate) const BEFORE_OTHERS: Duration = Duration::from_secs(1);
 
+/// Ticks that are farther apart say that this process was stopped.
+const STALL: Duration = Duration::from_secs(3);
+
 /// Whether there are clients, as the metadata has it: after a crash they may come back.
 pub(crate) const CLIENTS: &str = "clients";
 
@@ -81,7 +84,13 @@ pub struct Sessions {
     fs: Arc<FileSystem>,
     lease: Duration,
     recalls: Mutex<HashMap<u64, Recall>>,
-    begun: Instant,
+    ticks: Mutex<Ticks>,
+}
+
+/// When this process last looked after its clients, and until when those of before a restart may come back.
+struct Ticks {
+    last: Instant,
+    settled: Instant,
 }
 
 /// An answer.
@@ -100,7 +109,9 @@ impl Sessions {
     /// lease; only then is taken away what nobody has.
     pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
-        Arc::new(Self { fs, lease, recalls: Mutex::default(), begun: Instant::now() })
+        let now = Instant::now();
+        let ticks = Mutex::new(Ticks { last: now, settled: now + lease });
+        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks })
     }
 
     /// The volume.
@@ -144,14 +155,26 @@ impl Sessions {
 
     /// To be called every second or so.
     pub fn tick(&self) {
-        if self.fs.leases.is_settling() && self.begun.elapsed() > self.lease {
+        let now = Instant::now();
+        let settled = {
+            let mut ticks = lock(&self.ticks);
+            let since = now.saturating_duration_since(ticks.last);
+            ticks.last = now;
+            if since > STALL.min(self.lease / 2) {
+                // This process did not run, or hardly: what clients said meanwhile was not heard, which is no silence of theirs.
+                self.fs.leases.table().hear_all(now);
+                ticks.settled += since;
+            }
+            now > ticks.settled
+        };
+        if self.fs.leases.is_settling() && settled {
             self.fs.leases.settling.store(false, Ordering::Relaxed);
             if let Err(error) = self.fs.clean_up() {
                 self.fs.volume.warn(&format!("cannot take away what clients of before left: {error}"));
             }
         }
         self.fs.look_for_returns();
-        let overdue = self.fs.leases.table().overdue(Instant::now());
+        let overdue = self.fs.leases.table().overdue(now);
         for session in overdue {
             let left = self.leave(session);
             self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));

@@ -79,6 +79,11 @@ impl Table {
         self.clients.get_mut(&session).map(|client| client.heard = now).is_some()
     }
 
+    /// All sessions count as heard of.
+    pub fn hear_all(&mut self, now: Instant) {
+        self.clients.values_mut().for_each(|client| client.heard = now);
+    }
+
     /// Sessions that were not heard of for too long.
     pub fn overdue(&self, now: Instant) -> Vec<u64> {
         let late = |client: &Client| now.saturating_duration_since(client.heard) > self.lease;

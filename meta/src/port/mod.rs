@@ -128,7 +128,7 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
     ///
-    /// - `begin` opens or takes up a session; `beat` keeps it alive, and says, of a session that was taken up, which sets it still writes to; `end` closes it.
+    /// - `begin` opens a session, or takes one up that writes to these sets; `beat` keeps it alive; `end` closes it.
     /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`; `release_sets` gives them back when nothing uncommitted refers to them.
     /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
     ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
@@ -138,8 +138,8 @@ operations! {
     /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
     ///   a client has such ranges.
     Session, answer_session;
-    64 begin(session: Option<u64>, name: String) -> Welcome;
-    65 beat(sets: Vec<u64>) -> Beat;
+    64 begin(session: Option<u64>, name: String, sets: Vec<u64>) -> Welcome;
+    65 beat() -> Beat;
     66 end() -> ();
     67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId]) -> Vec<(u64, SetRecord)>;
     68 release_sets(sets: Vec<u64> as &[u64]) -> ();
