@@ -44,6 +44,8 @@ pub(crate) struct Client {
     open: Mutex<HashMap<u64, (u32, u32)>>,
     /// Files that were opened for writing and that the server was not told to be clean, with the number of the last opening or closing.
     dirty: Mutex<BTreeMap<u64, u64>>,
+    /// Up to where appends got ranges, of files in `dirty`.
+    ends: Mutex<HashMap<u64, u64>>,
     /// Openings and closings by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
@@ -104,6 +106,7 @@ impl FileSystem {
             find,
             open: Mutex::default(),
             dirty: Mutex::default(),
+            ends: Mutex::default(),
             writes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             others: AtomicU32::new(0),
@@ -195,6 +198,7 @@ impl FileSystem {
             for (ino, number) in clean {
                 if dirty.get(&ino) == Some(&number) {
                     dirty.remove(&ino);
+                    lock(&client.ends).remove(&ino);
                 }
             }
         }
@@ -249,10 +253,10 @@ impl FileSystem {
         if client.lock_again(session)? > 0 {
             self.volume.warn("another client took a lock while the metadata server was away");
         }
-        // Ranges that appends got, and that nobody else may get.
-        for file in self.table.all() {
-            let end = file.state().buffer.size.unwrap_or(0);
-            session.reserved(file.ino, end)?;
+        // Ranges that appends got, and that nobody else may get. Not from the files themselves: whoever waits for the server has them locked.
+        let ends: Vec<(u64, u64)> = lock(&client.ends).iter().map(|(&ino, &end)| (ino, end)).collect();
+        for (ino, end) in ends {
+            session.reserved(ino, end)?;
         }
         let dirty: Vec<u64> = lock(&client.dirty).keys().copied().collect();
         for ino in dirty {
@@ -314,7 +318,11 @@ impl FileSystem {
 impl Client {
     /// A range behind the end of a file that is this client's alone.
     pub fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
-        Ok(self.session.reserve(ino, length)?)
+        let begin = self.session.reserve(ino, length)?;
+        let mut ends = lock(&self.ends);
+        let end = ends.entry(ino).or_default();
+        *end = begin.saturating_add(length).max(*end);
+        Ok(begin)
     }
 
     /// Notes that a file is opened or closed by a writer; returns the number of that.
