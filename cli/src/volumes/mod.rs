@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// A volume that is mounted by this process.
 pub struct Serving {
     fs: Arc<FileSystem>,
-    /// Where it is mounted or served.
+    /// Where it is mounted or served, and what to do.
     pub place: String,
 }
 

@@ -99,7 +99,10 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     ctrlc::set_handler(move || _ = signal.send(()))
         .map_err(|why| Failure::Other(format!("cannot handle signals: {why}")))?;
     let mounted = Arc::new(fuse::mount(fs.clone(), &arguments.mountpoint, &options).map_err(failed)?);
-    let _ = SERVED.set(Serving { fs: fs.clone(), place: format!("at {}", Shown(mounted.path())) });
+    let _ = SERVED.set(Serving {
+        fs: fs.clone(),
+        place: format!("mounted on {}; use its files there, or unmount it first", Shown(mounted.path())),
+    });
     let desk = remote::serve(&directory);
     if arguments.tell {
         // A file system that it would be in the way of otherwise can be unmounted.

@@ -189,8 +189,8 @@ fn carry_out(arguments: Vec<OsString>) -> u8 {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
         Ok(arguments) => {
-            let place = served().map_or_else(String::new, |served| format!(" {}", served.place));
-            let what = format!("the volume is in use{place}; use its files there, or end that first");
+            let place = served().map_or("in use", |served| served.place.as_str());
+            let what = format!("the volume is {place}");
             Failure::Other(what).report(arguments.json)
         }
         // Only a client of another version gives arguments that cannot be read here.

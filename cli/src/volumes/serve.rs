@@ -217,7 +217,10 @@ fn serve_meta(
     let opened = patiently(&directory, || {
         FileSystem::open_volume(&directory, fs::OpenOptions { serve: true, ..super::options(false) })
     })?;
-    let _ = SERVED.set(Serving { fs: opened.clone(), place: format!("by the server on {address}") });
+    let _ = SERVED.set(Serving {
+        fs: opened.clone(),
+        place: format!("served on {address}; give it as weft://{address}/{}", opened.name()),
+    });
     let desk = remote::serve(&directory);
     let sessions = Sessions::new(opened.clone(), lease);
     cluster::keep(&opened, down_out, |what| show::warning(what));

@@ -56,6 +56,7 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
     let (mut stores, mut targets) = (Vec::new(), Vec::new());
     for number in 1..=STORES {
         let (disk, listen) = (format!("disk{number}"), format!("127.0.0.1:{}", free_port()?));
+        std::fs::create_dir(scene.place.join(&disk)).map_err(|why| Failure::Other(format!("{disk}: {why}")))?;
         stores.push(serve(&scene, &["serve", "store", &disk, "--listen", &listen])?);
         targets.push(format!("store://{listen}/{disk}"));
     }
