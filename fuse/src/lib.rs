@@ -4,9 +4,9 @@
 //! changes the volume. So `stat` and repeated reads do not leave the kernel, and writes come in requests of up to 1 MiB when the kernel
 //! writes its cache back.
 //!
-//! - [`mount`] shows a file system under a directory; [`Mounted`] waits for its end.
+//! - [`mount()`] shows a file system under a directory; [`Mounted`] waits for its end.
 //! - [`parse_options`] reads a list as `mount -o` takes it.
-//! - [`unmount`] takes a mount away that another process serves.
+//! - [`unmount()`] takes a mount away that another process serves.
 #![forbid(unsafe_code)]
 
 mod device;

@@ -80,7 +80,7 @@ pub enum SetTime {
     To(Time),
 }
 
-/// Attributes to set; None stays. The size is set by [`Meta::resize`].
+/// Attributes to set; None stays. The size is set by [`Meta::change_content`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Permission bits.
