@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// One more than the code has blocks, so that there is room for repair when one is lost for good.
+/// Two more than the code has blocks, so that what was on the killed ones can be made again on others.
 const STORES: usize = 8;
 /// The stores that are killed: as many as the code survives.
 const KILLED: [usize; 2] = [1, 4];
