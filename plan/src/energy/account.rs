@@ -81,8 +81,10 @@ impl Split {
 /// What one source says of a whole job. Each source has its own account; they are never added up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Account {
-    /// The instrument or the model, in words.
+    /// The instrument, or the model, by its short name.
     pub source: String,
+    /// What exactly it read, or which constants it took.
+    pub detail: String,
     /// Whether it was measured.
     pub basis: Basis,
     /// What it covers.
