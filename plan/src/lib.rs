@@ -5,12 +5,14 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`placement`]: on which targets a chunk set goes.
 //! - [`repair`]: what is made again first, and where it goes.
+//! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
 
 pub mod energy;
 pub mod extent;
 pub mod placement;
 pub mod repair;
+pub mod schedule;
 pub mod stripe;
 
 pub use extent::{Extent, ExtentMap, Place};
