@@ -6,6 +6,7 @@ pub mod encode;
 pub mod job;
 pub mod limit;
 pub mod message;
+pub mod energy;
 pub mod report;
 pub mod roles;
 mod spill;
