@@ -3,10 +3,10 @@
 pub mod clock;
 pub mod crew;
 pub mod encode;
+pub mod energy;
 pub mod job;
 pub mod limit;
 pub mod message;
-pub mod energy;
 pub mod report;
 pub mod roles;
 mod spill;

@@ -58,7 +58,7 @@ pub use places::{Directories, Places};
 pub use read::Seek;
 pub use repair::Repaired;
 pub use sessions::{Answer, Recall, Sessions};
-pub use status::{AtRisk, Status, TargetStatus};
+pub use status::{AtRisk, Status, TargetStatus, Written};
 pub use targets::{reopen, wait_until_closed};
 pub use verify::{Problem, Verified};
 pub use write::Allocate;

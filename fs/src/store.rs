@@ -95,6 +95,8 @@ pub(crate) struct Store {
     /// What the metadata needs on each of its targets, and these.
     metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
+    /// Sets that were begun here.
+    pub begun_sets: AtomicU64,
     /// The sets that were ever made.
     pub history: History,
     /// The sets whose chunks are being moved or removed.
@@ -130,6 +132,7 @@ impl Store {
             closed: Mutex::default(),
             metadata: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
+            begun_sets: AtomicU64::new(0),
             history,
             claims: Claims::default(),
             damaged: Mutex::default(),
@@ -311,6 +314,7 @@ impl Store {
             self.options.chunk_bytes,
             spare,
         ));
+        self.begun_sets.fetch_add(1, Ordering::Relaxed);
         lock(&self.unsynced).push(writer.clone());
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))
