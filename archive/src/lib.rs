@@ -8,6 +8,7 @@ pub mod job;
 pub mod limit;
 pub mod message;
 pub mod report;
+pub mod restore;
 pub mod roles;
 mod spill;
 pub mod threads;

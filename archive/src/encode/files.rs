@@ -1,6 +1,7 @@
 //! Files that are done in one piece, many in a batch.
 
 use super::copy::Copying;
+use super::hash::Sealed;
 use super::{Decision, Encoder, HASH, Trouble, decide, report, shared_name};
 use crate::message::{Group, Item, Place, Problem, Stat};
 use crate::roles::Made;
@@ -248,7 +249,8 @@ impl Encoder<'_> {
         let mut hasher = Hasher::new();
         let copying = Copying { control: &self.job.control, limiter: &self.job.limiter };
         copying.copy(&file, stat, 0..stat.size, &mut self.ingest, &mut hasher)?;
-        attributes.push((HASH.to_vec(), hasher.finalize().as_bytes().to_vec()));
+        let sealed = Sealed { hash: *hasher.finalize().as_bytes(), modified: stat.modified };
+        attributes.push((HASH.to_vec(), sealed.encode()));
         Ok((attributes, Vec::new()))
     }
 }

@@ -3,9 +3,35 @@
 
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
+use fs::Time;
 
 /// A hash, or that of a subtree.
 pub type Hash = [u8; 32];
+
+/// A hash as an archive keeps it: with the time of the last change of what it is of, so that it is not taken for that of a later version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The BLAKE3 hash of the content.
+    pub hash: Hash,
+    /// When the content was changed last.
+    pub modified: Time,
+}
+
+impl Sealed {
+    /// The value of the attribute: the hash, seconds and nanoseconds, little-endian.
+    pub fn encode(&self) -> Vec<u8> {
+        let Time { seconds, nanoseconds } = self.modified;
+        [&self.hash[..], &seconds.to_le_bytes(), &nanoseconds.to_le_bytes()].concat()
+    }
+
+    /// Reads it; None when it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (hash, rest) = bytes.split_first_chunk()?;
+        let (seconds, rest) = rest.split_first_chunk()?;
+        let nanoseconds = u32::from_le_bytes(rest.try_into().ok()?);
+        Some(Self { hash: *hash, modified: Time { seconds: i64::from_le_bytes(*seconds), nanoseconds } })
+    }
+}
 
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -88,6 +114,14 @@ mod tests {
             let joined = join_parts(&hashes, part as u64, size as u64);
             assert_eq!(joined, *blake3::hash(&data[..size]).as_bytes(), "{size}");
         }
+    }
+
+    #[test]
+    fn sealed_hashes_come_back_and_others_do_not() {
+        let sealed = Sealed { hash: [7; 32], modified: Time { seconds: -5, nanoseconds: 999_999_999 } };
+        assert_eq!(Sealed::decode(&sealed.encode()), Some(sealed));
+        assert_eq!(sealed.encode().len(), 44);
+        assert!([0, 31, 32, 43, 45].iter().all(|&length| Sealed::decode(&vec![0; length]).is_none()));
     }
 
     #[test]

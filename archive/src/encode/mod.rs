@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use volume::Control;
 
-/// The attribute of a file of an archive that has the BLAKE3 hash of its content, 32 bytes.
+/// The attribute of a file of an archive that has the BLAKE3 hash of its content, see [`hash::Sealed`].
 pub const HASH: &[u8] = b"user.weft.blake3";
 /// The directory of a job below the archive's own: what is not complete, and which files have several names. It goes when the job is done.
 pub const HIDDEN: &[u8] = b".weft-archive";

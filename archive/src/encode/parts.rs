@@ -3,7 +3,7 @@
 
 use super::copy::Copying;
 use super::files::{bytes_of, owner_differs};
-use super::hash::{Hash, join_parts, part_hasher};
+use super::hash::{Hash, Sealed, join_parts, part_hasher};
 use super::{Decision, Encoder, HASH, Trouble, decide, report, shared_name};
 use crate::message::{Item, Large, Problem};
 use crate::roles::Made;
@@ -207,7 +207,7 @@ impl Encoder<'_> {
         }
         let hash = join_parts(&hashes, large.part_bytes, stat.size);
         let mut attributes = read_attributes(&source)?;
-        attributes.push((HASH.to_vec(), hash.to_vec()));
+        attributes.push((HASH.to_vec(), Sealed { hash, modified: stat.modified }.encode()));
         // It is made like any other file, by way of what that would be.
         let wanted = whole(place.ino, large.ino, &large.item, attributes);
         for (name, value) in &wanted.attributes {

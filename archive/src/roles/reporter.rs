@@ -40,6 +40,16 @@ impl<S: Show> Reporter<S> {
         Self { crew, facts, show, shown: Instant::now(), phases: [None; 3], here, broken: None }
     }
 
+    /// One more crew begins, of the same job.
+    pub fn begin(&mut self) {
+        self.here = self.crew.explorers + self.crew.workers;
+    }
+
+    /// Whether the job cannot go on.
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
     /// The facts, and why the job could not go on, if so.
     pub fn into_facts(mut self, control: &volume::Control) -> (Facts, Option<String>) {
         let names = ["explore", "encode", "commit"];

@@ -73,6 +73,11 @@ pub struct Arguments {
     /// Write a report with charts, a self-contained page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Account for the energy by the best instrument there is, or by the model; naming one is enough
+    #[arg(long)]
+    energy: bool,
+    #[command(flatten)]
+    sources: crate::energy::Sources,
 }
 
 fn policy(given: &str) -> Result<Policy, String> {
@@ -165,11 +170,15 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         ..Facts::default()
     };
     let failed = |why: archive::transport::Broken| Failure::Other(why.0);
+    let sampler = arguments.sources.watch(arguments.energy)?;
     let done = Job::begin(volume.shared(), &sources, &address.path, options, &control)
         .and_then(|job| job.run(facts, Progress::new("archiving", as_json)));
     // Also what was done before a failure stays.
     let finished = volume.finish();
-    let (facts, broken) = done.map_err(failed)?;
+    let (mut facts, broken) = done.map_err(failed)?;
+    if let Some(sampler) = sampler {
+        archive::energy::account(sampler, &mut facts).iter().for_each(show::warning);
+    }
     finished?;
     end(&facts, broken, arguments.report.as_deref(), as_json)
 }

@@ -10,6 +10,7 @@ pub mod files;
 pub mod fsck;
 pub mod mount;
 pub mod remote;
+pub mod restore;
 pub mod serve;
 pub mod status;
 pub mod target;
