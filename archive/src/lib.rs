@@ -1,5 +1,6 @@
 //! The parallel archive encoder (parEC): many files of many trees into a volume, by many workers.
 
+pub mod check;
 pub mod clock;
 pub mod crew;
 pub mod encode;

@@ -208,7 +208,7 @@ impl Manager {
         let part_bytes = large.part_bytes;
         self.cut.insert(task, Cut { large, left, good: true });
         for part in parts {
-            self.queue.push(Object::Part(task, part), part_bytes);
+            self.queue.push(Object::Part(task, part), part_bytes.max(self.plan.limits.bytes + 1));
         }
         if left == 0 {
             self.queue.push(Object::Close(task), u64::MAX);
