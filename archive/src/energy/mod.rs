@@ -6,6 +6,8 @@
 mod calibrate;
 mod curve;
 mod gpu;
+mod job;
+mod look;
 mod meter;
 mod model;
 mod perf;
@@ -16,6 +18,8 @@ mod source;
 mod tail;
 
 pub use calibrate::{Calibration, Plan as CalibrationPlan, Step, busy_seconds};
+pub use job::account;
+pub use look::{Seen, look};
 pub use model::Model;
 pub use sampler::{Finished, Sampler};
 pub use source::{Choice, Found, Reading, Source};
