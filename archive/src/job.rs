@@ -11,7 +11,8 @@ use crate::transport::{Broken, Crew};
 use crate::walk::{Filter, List, SourceTree, Walking, open_directory, root_stat, stat_of, sync_directory};
 use fs::{Attributes, FileSystem, Kind, New, ROOT};
 use plan::schedule::{Limits, Policy};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use volume::Control;
 
@@ -118,6 +119,12 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
     Ok(at)
 }
 
+/// What those of these directories that are there are to the system. The volume's own are not archived.
+pub fn identities(directories: &[PathBuf]) -> Vec<(u64, u64)> {
+    let identity = |path: &PathBuf| Some(stat_of(open_directory(path.as_os_str().as_bytes()).ok()?).ok()?.identity);
+    directories.iter().filter_map(identity).collect()
+}
+
 /// An archive job that is about to begin.
 pub struct Job {
     /// Where the files go, in the volume.
@@ -184,11 +191,6 @@ impl Job {
                 Some(names) => Walk::Names(place, names.clone()),
             }
         });
-        let own = |path: std::path::PathBuf| {
-            use std::os::unix::ffi::OsStrExt;
-            let fd = open_directory(path.as_os_str().as_bytes()).ok()?;
-            Some(stat_of(fd).ok()?.identity)
-        };
         Ok(Self {
             target: target.to_vec(),
             walks: walks.collect(),
@@ -197,7 +199,7 @@ impl Job {
                 filter: options.filter,
                 one_file_system: options.one_file_system,
                 dry: false,
-                avoid: volume.places().into_iter().filter_map(own).collect(),
+                avoid: identities(&volume.places()),
                 list: Mutex::new(options.list),
             }),
             encoding: Encoding {
@@ -256,7 +258,10 @@ impl Job {
     }
 
     /// Removes what only the job needed, once nothing is left to do.
-    fn clean_up(&self) -> Result<(), Broken> {
+    ///
+    /// # Errors
+    /// When the volume cannot be written to.
+    pub fn clean_up(&self) -> Result<(), Broken> {
         let volume = &self.encoding.volume;
         loop {
             let listed = volume.list(self.encoding.hidden, 0, 1000)?;

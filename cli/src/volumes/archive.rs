@@ -36,10 +36,10 @@ pub struct Arguments {
     paths: Vec<OsString>,
     /// Threads that code; chosen from cores and memory without this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    workers: Option<u32>,
+    pub workers: Option<u32>,
     /// Threads that walk the trees
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    explorers: u32,
+    pub explorers: u32,
     /// Who gets which work: demand (whoever is idle, the largest first) or round-robin
     #[arg(long, value_name = "POLICY", default_value = "demand", value_parser = policy)]
     schedule: Policy,
@@ -66,18 +66,19 @@ pub struct Arguments {
     one_file_system: bool,
     /// Archive the files that are listed, by line, with paths below the source, which must be one directory; - is standard input
     #[arg(long, value_name = "FILE")]
-    files_from: Option<PathBuf>,
+    pub files_from: Option<PathBuf>,
     /// Names in the list end with a NUL
     #[arg(long, requires = "files_from")]
     null: bool,
     /// Write a report with charts, a self-contained page
     #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
+    pub report: Option<PathBuf>,
     /// Account for the energy by the best instrument there is, or by the model; naming one is enough
     #[arg(long)]
-    energy: bool,
+    pub energy: bool,
+    /// The instruments that may be used.
     #[command(flatten)]
-    sources: crate::energy::Sources,
+    pub sources: crate::energy::Sources,
 }
 
 fn policy(given: &str) -> Result<Policy, String> {
@@ -127,48 +128,88 @@ pub fn workers(wanted: Option<u32>, memory: u64, volume: &Open) -> u32 {
     wanted.unwrap_or(suits)
 }
 
-pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    let Some((to, from)) = arguments.paths.split_last() else {
-        return Err(Failure::Usage("what is to be archived, and where to?".into()));
-    };
-    let address = Address::required(to)?;
-    let filter = Filter::new(&arguments.include, &arguments.exclude).map_err(Failure::Usage)?;
-    let mut sources = from.iter().map(|given| Source::parse(given.as_bytes())).collect::<Result<Vec<_>, _>>();
-    if let (Some(_), Ok(sources)) = (&arguments.files_from, &mut sources) {
-        let [source] = &mut sources[..] else {
-            return Err(Failure::Usage(
-                "with --files-from there is one source, the directory that the paths are below".into(),
-            ));
+/// What is to be archived, and where to.
+pub struct Request {
+    /// Where to.
+    pub address: Address,
+    /// What.
+    pub sources: Vec<Source>,
+}
+
+impl Arguments {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn request(&self) -> Result<Request, Failure> {
+        let Some((to, from)) = self.paths.split_last() else {
+            return Err(Failure::Usage("what is to be archived, and where to?".into()));
         };
-        *source = Source { directory: from[0].as_bytes().to_vec(), names: None };
+        let address = Address::required(to)?;
+        let mut sources = from.iter().map(|given| Source::parse(given.as_bytes())).collect::<Result<Vec<_>, _>>();
+        if let (Some(_), Ok(sources)) = (&self.files_from, &mut sources) {
+            let [source] = &mut sources[..] else {
+                return Err(Failure::Usage(
+                    "with --files-from there is one source, the directory that the paths are below".into(),
+                ));
+            };
+            *source = Source { directory: from[0].as_bytes().to_vec(), names: None };
+        }
+        Ok(Request { address, sources: sources.map_err(|why| Failure::Usage(why.0))? })
     }
-    let sources = sources.map_err(|why| Failure::Usage(why.0))?;
-    let list = arguments.files_from.as_deref().map(|from| list(from, arguments.null)).transpose()?;
+
+    /// The files, where they are listed.
+    ///
+    /// # Errors
+    /// When the list cannot be opened.
+    pub fn list(&self) -> Result<Option<List>, Failure> {
+        self.files_from.as_deref().map(|from| list(from, self.null)).transpose()
+    }
+
+    /// How it is to be done.
+    ///
+    /// # Errors
+    /// Names the pattern that is none.
+    pub fn options(&self, crew: Crew, list: Option<List>) -> Result<Options, Failure> {
+        Ok(Options {
+            crew,
+            policy: self.schedule,
+            part_bytes: self.part_bytes,
+            memory: self.memory,
+            update: self.update,
+            limit: self.limit,
+            filter: Filter::new(&self.include, &self.exclude).map_err(Failure::Usage)?,
+            one_file_system: self.one_file_system,
+            list,
+        })
+    }
+
+    /// What is known of the job before it begins.
+    pub fn facts(&self, address: &Address, volume: &fs::FileSystem) -> Facts {
+        let (code, k, m) = volume.code();
+        let from = self.paths.split_last().map_or(&[][..], |(_, from)| from);
+        Facts {
+            job: format!("archive to {}", address.shown()),
+            version: env!("CARGO_PKG_VERSION").into(),
+            sources: from.iter().map(|given| Shown(Path::new(given)).to_string()).collect(),
+            volume: address.shown(),
+            code,
+            k,
+            m,
+            ..Facts::default()
+        }
+    }
+}
+
+pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    let Request { address, sources } = arguments.request()?;
+    let list = arguments.list()?;
+    let crew = Crew { explorers: arguments.explorers, workers: 0 };
+    let mut options = arguments.options(crew, list)?;
     let control = interrupt::control(false);
     let volume = open(&address.volume, false)?;
-    let (code, k, m) = volume.code();
-    let crew = Crew { explorers: arguments.explorers, workers: workers(arguments.workers, arguments.memory, &volume) };
-    let options = Options {
-        crew,
-        policy: arguments.schedule,
-        part_bytes: arguments.part_bytes,
-        memory: arguments.memory,
-        update: arguments.update,
-        limit: arguments.limit,
-        filter,
-        one_file_system: arguments.one_file_system,
-        list,
-    };
-    let facts = Facts {
-        job: format!("archive to {}", address.shown()),
-        version: env!("CARGO_PKG_VERSION").into(),
-        sources: from.iter().map(|given| Shown(Path::new(given)).to_string()).collect(),
-        volume: address.shown(),
-        code,
-        k,
-        m,
-        ..Facts::default()
-    };
+    options.crew.workers = workers(arguments.workers, arguments.memory, &volume);
+    let facts = arguments.facts(&address, &volume);
     let failed = |why: archive::transport::Broken| Failure::Other(why.0);
     let sampler = arguments.sources.watch(arguments.energy)?;
     let done = Job::begin(volume.shared(), &sources, &address.path, options, &control)
@@ -210,6 +251,10 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Shows progress on a terminal, with this word, or as JSON.
+    ///
+    /// # Panics
+    /// Never: the template is one of this program.
     pub fn new(what: &'static str, json: bool) -> Self {
         let style = ProgressStyle::with_template("{msg} {prefix} {elapsed}").expect("a template of this program");
         let terminal = std::io::stderr().is_terminal() && !json;

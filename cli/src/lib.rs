@@ -17,6 +17,15 @@ mod show;
 mod verify;
 mod volumes;
 
+/// What `weft-mpi` shares with `weft archive`.
+pub mod archiving {
+    pub use crate::failure::{Failure, Outcome};
+    pub use crate::interrupt::control;
+    pub use crate::show::warning;
+    pub use crate::volumes::archive::{Arguments, Progress, Request, end};
+    pub use crate::volumes::{Address, client_name, open, options, server_of, Open};
+}
+
 use clap::{Parser, Subcommand};
 use failure::{Failure, Outcome};
 use std::process::ExitCode;
@@ -90,7 +99,8 @@ impl Command {
     }
 }
 
-fn main() -> ExitCode {
+/// Carries out what the command line says.
+pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // What it says is no fault of any file, so no command begins with a kernel that cannot be.
     if let Err(error) = gf::select::chosen() {
