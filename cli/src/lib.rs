@@ -23,7 +23,7 @@ pub mod archiving {
     pub use crate::interrupt::control;
     pub use crate::show::warning;
     pub use crate::volumes::archive::{Arguments, Progress, Request, end};
-    pub use crate::volumes::{Address, client_name, open, options, server_of, Open};
+    pub use crate::volumes::{Address, Open, client_name, open, options, server_of};
 }
 
 use clap::{Parser, Subcommand};

@@ -88,9 +88,12 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
     // Also what was done before a failure stays.
     let finished = volume.finish();
     cleaned.map_err(failed)?;
-    facts.written = written(&facts, farewells.iter().fold((own.sets, own.bytes), |(sets, bytes), farewell| {
-        (sets + farewell.sets, bytes + farewell.bytes)
-    }));
+    facts.written = written(
+        &facts,
+        farewells
+            .iter()
+            .fold((own.sets, own.bytes), |(sets, bytes), farewell| (sets + farewell.sets, bytes + farewell.bytes)),
+    );
     facts.wall_seconds = clock.seconds();
     facts.cpu_seconds = farewells.iter().map(|farewell| farewell.cpu_seconds).sum::<f64>() + process_seconds() - cpu;
     if let Some(sampler) = sampler {

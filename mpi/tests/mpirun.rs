@@ -88,12 +88,14 @@ fn listing(root: &Path) -> String {
             let name = path.strip_prefix(root).unwrap().display();
             let (mode, links, changed) = (found.mode(), found.nlink(), (found.mtime(), found.mtime_nsec()));
             let content = match found.is_file() {
-                true => std::fs::read(&path).unwrap().into_iter().fold(0u64, |sum, byte| {
-                    sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)
-                }),
+                true => std::fs::read(&path)
+                    .unwrap()
+                    .into_iter()
+                    .fold(0u64, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)),
                 false => 0,
             };
-            writeln!(out, "{name} {mode:o} {links} {changed:?} {content:x} {:?}", std::fs::read_link(&path).ok()).unwrap();
+            writeln!(out, "{name} {mode:o} {links} {changed:?} {content:x} {:?}", std::fs::read_link(&path).ok())
+                .unwrap();
             if found.is_dir() {
                 left.push(path);
             }
