@@ -40,6 +40,8 @@ impl Place {
             chunk_bytes: 8 << 20,
             durability: None,
             targets: (0..targets).map(|number| self.target(number)).collect(),
+            domains: Vec::new(),
+            placement: plan::placement::Placement::default(),
             places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&self.volume()).unwrap();

@@ -2,15 +2,19 @@
 //!
 //! - [`extent`]: where the bytes of a file are, and what a write, a truncation or a hole does to that.
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
-//! - [`placement`]: on which targets a chunk set goes.
+//! - [`domain`], [`placement`]: what fails together, and on which targets a chunk set goes.
+//! - [`membership`]: which targets are there.
 //! - [`repair`]: what is made again first, and where it goes.
 #![forbid(unsafe_code)]
 
+pub mod domain;
 pub mod extent;
+pub mod membership;
 pub mod placement;
 pub mod repair;
 pub mod stripe;
 
+pub use domain::Domain;
 pub use extent::{Extent, ExtentMap, Place};
 pub use stripe::{Geometry, Span};
 

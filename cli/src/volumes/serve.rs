@@ -4,7 +4,7 @@ use super::{SERVED, Serving, patiently, places, remote};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
-use cluster::{Identity, MetaServer, Store, StoreAddress, runtime};
+use cluster::{ClusterKey, Identity, MetaServer, Store, StoreAddress, runtime};
 use fs::{FileSystem, Sessions};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -43,6 +43,9 @@ struct StoreArguments {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:7701", env = "WEFT_LISTEN")]
     listen: SocketAddr,
+    /// What it fails together with, from the large to the small, such as rack1/host3: volumes that are made on it then spread their chunks over domains
+    #[arg(long, value_name = "PATH", env = "WEFT_DOMAIN")]
+    domain: Option<fs::Domain>,
 }
 
 /// Serve the metadata of a volume; clients mount weft://HOST:PORT/NAME
@@ -107,7 +110,8 @@ enum ClusterCommand {
   weft serve store /disk1 --listen 10.0.0.1:7701 --identity /etc/weft/store1
   weft mount weft://10.0.0.1:7600/films /mnt --identity /etc/weft/laptop
 
-Run it again to add members. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made.")]
+Run it again to add members. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made. Servers,
+and nobody else, also get cluster.key (mode 0600): who has it may read and write everything.")]
 struct InitArguments {
     /// The directory of the certificates
     directory: PathBuf,
@@ -146,7 +150,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
     let signals = Signals::new()?;
     match &arguments.what {
         What::Store(arguments) => {
-            let store = Store::open(&arguments.targets)?;
+            let store = guarded(Store::open(&arguments.targets)?, identity)?.in_domain(arguments.domain.clone());
             let names: Vec<String> = store.names().map(str::to_owned).collect();
             let options = server_options(Role::STORE, identity)?;
             let listener = listen(arguments.listen, identity)?;
@@ -163,7 +167,8 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
             let options = server_options(Role::META, identity)?;
             let listener = listen(arguments.listen, identity)?;
             let times = (Duration::from_secs(arguments.lease), Duration::from_secs(arguments.down_out));
-            serve_meta(&arguments.volume, listener, options, times, signals, as_json)
+            let key = cluster_key(identity)?;
+            serve_meta(&arguments.volume, listener, options, key, times, signals, as_json)
         }
     }
 }
@@ -188,6 +193,18 @@ fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, F
     bound.map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
 }
 
+/// What capabilities are signed with. Who can be reached by others has it, so that not every member may do everything.
+fn cluster_key(identity: Option<&Path>) -> Result<Option<Arc<ClusterKey>>, Failure> {
+    Ok(identity.map(|place| Identity::at(place).cluster_key()).transpose()?)
+}
+
+fn guarded(store: Store, identity: Option<&Path>) -> Result<Store, Failure> {
+    Ok(match cluster_key(identity)? {
+        Some(key) => store.guarded_by(key),
+        None => store,
+    })
+}
+
 fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
     let tls = identity.map(|place| Identity::at(place).server()).transpose()?;
     Ok(ServerOptions { role, tls, bytes: 128 << 20, bytes_per_connection: 64 << 20, ..ServerOptions::default() })
@@ -208,6 +225,7 @@ fn serve_meta(
     volume: &Path,
     listener: TcpListener,
     options: ServerOptions,
+    key: Option<Arc<ClusterKey>>,
     (lease, down_out): (Duration, Duration),
     signals: Signals,
     as_json: bool,
@@ -224,7 +242,11 @@ fn serve_meta(
     let desk = remote::serve(&directory);
     let sessions = Sessions::new(opened.clone(), lease);
     cluster::keep(&opened, down_out, |what| show::warning(what));
-    let server = Arc::new(MetaServer::new(sessions, remote::respond));
+    let server = MetaServer::new(sessions, remote::respond);
+    let server = Arc::new(match key {
+        Some(key) => server.signing(key)?,
+        None => server,
+    });
     ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()))?;
     let service = Server::new(server.service(), options);
     runtime().block_on(service.serve(listener, signals.wait()));
@@ -295,13 +317,16 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
             chunk_bytes: 64 << 20,
             durability: None,
             targets,
+            domains: Vec::new(),
+            placement: fs::Placement::default(),
             places: places(),
         };
         create.run(&volume)?;
     }
     let listener = listen(SocketAddr::from(([127, 0, 0, 1], arguments.port)), None)?;
     let times = (Duration::from_secs(30), Duration::from_secs(300));
-    let outcome = serve_meta(&volume, listener, server_options(Role::META, None)?, times, signals.copy(), as_json);
+    let outcome =
+        serve_meta(&volume, listener, server_options(Role::META, None)?, None, times, signals.copy(), as_json);
     for (end, running) in draining {
         end.send_replace(true);
         let _ = runtime().block_on(running);

@@ -1,9 +1,11 @@
 //! The metadata server: answers what clients ask in their sessions.
 
+use super::grants::Signer;
 use super::replay::{Replay, Seen};
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
+use crate::capability::{ClusterKey, now_ms};
 use bytes::Bytes;
-use fs::{Answer, Recall, Sessions};
+use fs::{Answer, Grant, Recall, Sessions};
 use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +26,7 @@ pub struct MetaServer {
     sessions: Arc<Sessions>,
     commands: Commands,
     replays: Mutex<HashMap<u64, Arc<Replay>>>,
+    signer: Option<Signer>,
 }
 
 impl MetaServer {
@@ -37,7 +40,16 @@ impl MetaServer {
                 std::thread::sleep(TICK);
             }
         });
-        Self { sessions, commands, replays: Mutex::default() }
+        Self { sessions, commands, replays: Mutex::default(), signer: None }
+    }
+
+    /// Gives clients capabilities, signed with this key, which the stores want to see.
+    ///
+    /// # Errors
+    /// When the volume's label is damaged.
+    pub fn signing(self, key: Arc<ClusterKey>) -> fs::Result<Self> {
+        let signer = Signer::new(key, self.sessions.volume().id()?, self.sessions.lease());
+        Ok(Self { signer: Some(signer), ..self })
     }
 
     /// What answers requests.
@@ -65,11 +77,12 @@ impl MetaServer {
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
         let recall = recall(peer);
         let answer = |session| self.sessions.answer_again(session, &recall, operation, arguments, ticket.again);
-        if ticket.session == 0 {
-            return reply(answer(None));
-        }
-        if port::only_reads(operation) {
-            return reply(answer(Some(ticket.session)));
+        let signed = |session, grants: &[Grant]| {
+            self.signer.as_ref().map_or_else(Vec::new, |signer| signer.sign(session, grants, now_ms()))
+        };
+        if ticket.session == 0 || port::only_reads(operation) {
+            let (answer, grants) = answer(Some(ticket.session).filter(|&session| session != 0));
+            return reply(answer, signed(ticket.session, &grants));
         }
         let replay = self.replay(ticket.session);
         match replay.come(ticket.request, ticket.answered, PATIENCE) {
@@ -78,22 +91,23 @@ impl MetaServer {
             Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
         }
         match answer(Some(ticket.session)) {
-            Answer::Done(answer) => {
+            (Answer::Done(answer), grants) => {
                 let answer = Bytes::from(answer);
                 replay.done(ticket.request, Some(answer.clone()));
-                Reply::default().with_payload(answer)
+                // A client whose answer got lost hears of its capabilities with the next beat.
+                Reply::ok(signed(ticket.session, &grants)).with_payload(answer)
             }
-            other => {
+            (other, _) => {
                 replay.done(ticket.request, None);
-                reply(other)
+                reply(other, Vec::new())
             }
         }
     }
 }
 
-fn reply(answer: Answer) -> Reply {
+fn reply(answer: Answer, tokens: Vec<u8>) -> Reply {
     match answer {
-        Answer::Done(answer) => Reply::default().with_payload(answer),
+        Answer::Done(answer) => Reply::ok(tokens).with_payload(answer),
         Answer::NoSession => Reply::error(NO_SESSION, Vec::new()),
         Answer::Unknown => Reply::error(UNKNOWN, Vec::new()),
     }

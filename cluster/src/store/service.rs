@@ -1,11 +1,13 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
-use super::protocol::{FAILED, Operands, encode, encode_error, method};
+use super::protocol::{FAILED, Operands, REFUSED, encode, encode_error, method, wanted};
+use crate::capability::{ClusterKey, Guard, now_ms};
 use bytes::Bytes;
+use plan::Domain;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use volume::target::{Disk, Target, TargetFile};
 use wire::{Payload, Reply, Request, Service};
@@ -21,13 +23,17 @@ const MAX_READ: u64 = 16 << 20;
 struct Place {
     path: PathBuf,
     target: Mutex<Option<Arc<dyn Target>>>,
+    /// The volume that its label names.
+    volume: Mutex<Option<[u8; 16]>>,
     depth: Arc<Semaphore>,
     queue: Semaphore,
 }
 
 /// A storage server: some directories.
 pub struct Store {
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, Arc<Place>>,
+    guard: Option<Guard>,
+    domain: Option<Domain>,
 }
 
 impl Store {
@@ -50,17 +56,30 @@ impl Store {
             let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
             let place = Place {
                 path,
+                volume: Mutex::new(target.as_deref().and_then(volume_of)),
                 target: Mutex::new(target),
                 depth: Arc::new(Semaphore::new(DEPTH)),
                 queue: Semaphore::new(QUEUE),
             };
-            if places.insert(name.clone(), place).is_some() {
+            if places.insert(name.clone(), Arc::new(place)).is_some() {
                 return Err(fs::Error::Invalid(format!(
                     "two directories are called {name}; a store's targets need different names"
                 )));
             }
         }
-        Ok(Self { places })
+        Ok(Self { places, guard: None, domain: None })
+    }
+
+    /// Says that all of its targets fail together with what else is in this domain.
+    #[must_use]
+    pub fn in_domain(self, domain: Option<Domain>) -> Self {
+        Self { domain, ..self }
+    }
+
+    /// Does only what a token permits that is signed with this key.
+    #[must_use]
+    pub fn guarded_by(self, key: Arc<ClusterKey>) -> Self {
+        Self { guard: Some(Guard::new(key)), ..self }
     }
 
     /// What the targets are called.
@@ -75,7 +94,16 @@ fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
     fs::Directories.open(path)
 }
 
+/// The volume that the label of a target names, if it has one.
+fn volume_of(target: &dyn Target) -> Option<[u8; 16]> {
+    fs::label::Label::read(target, "it").ok()??.id().ok()
+}
+
 impl Place {
+    fn volume(&self) -> MutexGuard<'_, Option<[u8; 16]>> {
+        self.volume.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn target(&self) -> io::Result<Arc<dyn Target>> {
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
@@ -137,14 +165,26 @@ impl Store {
         let place = place.ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
         })?;
+        if let Some(guard) = &self.guard {
+            let volume = *place.volume();
+            let wanted = wanted(request.method, operands.file.into());
+            if let Err(why) = guard.check(operands.token, wanted, volume, now_ms()) {
+                return Ok(Reply::error(REFUSED, why.to_string().into_bytes()));
+            }
+        }
         if request.method == method::READ && operands.length > MAX_READ {
             return Err(bad("a read of more than 16 MiB"));
+        }
+        if request.method == method::DOMAIN {
+            return Ok(Reply::ok(encode(&self.domain)));
         }
         let Ok(_waiting) = place.queue.try_acquire() else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
         if request.method == method::FORMAT {
-            return place.format().map(|()| Reply::default());
+            place.format()?;
+            *place.volume() = None;
+            return Ok(Reply::default());
         }
         let target = place.target()?;
         if request.method == method::READ {
@@ -157,10 +197,16 @@ impl Store {
         // Held by the operation, not by this future, which may be dropped while a disk hangs.
         let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
         let Request { method, body, payload, .. } = request;
+        let place = place.clone();
         let operation = tokio::task::spawn_blocking(move || {
             let _depth = depth;
             let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
-            operate(&*target, method, &operands, &payload)
+            let done = operate(&*target, method, &operands, &payload);
+            let file = if method == method::RENAME { operands.to } else { operands.file };
+            if file == super::protocol::File::Label && super::protocol::changes(method) {
+                *place.volume() = volume_of(&*target);
+            }
+            done
         });
         operation.await.map_err(io::Error::other)?
     }
