@@ -4,9 +4,11 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`placement`]: on which targets a chunk set goes.
 //! - [`repair`]: what is made again first, and where it goes.
+//! - [`late`]: when one of several who do the same is waited for no longer.
 #![forbid(unsafe_code)]
 
 pub mod extent;
+pub mod late;
 pub mod placement;
 pub mod repair;
 pub mod stripe;
