@@ -11,7 +11,7 @@ use meta::port::{FileLock, Port, Session, Welcome};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
@@ -51,12 +51,17 @@ pub(crate) struct Client {
     generation: AtomicU64,
     others: AtomicU32,
     taking_up: Mutex<()>,
+    /// When the server answered a beat last.
+    heard: Mutex<Instant>,
     /// Whether the session ended. Held by who says that it lives.
     ended: Mutex<bool>,
 }
 
 /// A client says so often that it lives, or four times in a lease.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// A server that did not answer for so long is away.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Says that a client lives, whatever else it waits for.
 fn beats(fs: &Weak<FileSystem>, pause: Duration) {
@@ -111,6 +116,7 @@ impl FileSystem {
             generation: AtomicU64::new(0),
             others: AtomicU32::new(0),
             taking_up: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
             ended: Mutex::new(false),
         };
         let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(BEAT);
@@ -157,6 +163,7 @@ impl FileSystem {
             }
             client.session.beat()?
         };
+        *lock(&client.heard) = Instant::now();
         self.room.set(beat.total, beat.free);
         client.others.store(beat.others, Ordering::Relaxed);
         if beat.generation > client.generation.load(Ordering::Relaxed) {
@@ -165,6 +172,11 @@ impl FileSystem {
             self.look_at_targets()?;
         }
         Ok(())
+    }
+
+    /// Whether the metadata can be asked: it is here, or its server answered not long ago.
+    pub fn is_connected(&self) -> bool {
+        self.client.as_ref().is_none_or(|client| lock(&client.heard).elapsed() < SILENCE)
     }
 
     /// What a client does every second, when stores do not keep it from that.

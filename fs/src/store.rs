@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::target::Space;
-use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
+use volume::{BufferPool, SetLayout, SetWriter, Step, StripeBuffer, Targets};
 
 /// User data of a full stripe, about.
 const STRIPE_BYTES: usize = 4 << 20;
@@ -299,7 +299,7 @@ impl Store {
         if let Some(full) = open.take() {
             self.seal(&full)?;
         }
-        let (set, record) = self.sets.next(self)?;
+        let (set, record) = self.targets.steps().timed(Step::Metadata, || self.sets.next(self))?;
         let layout = self.layout_of(set, &record)?;
         let (shape, found) = (self.options.code.shape(), record.places.iter().flatten().count());
         // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
@@ -352,7 +352,7 @@ impl Store {
     fn seal(&self, writer: &SetWriter) -> Result<()> {
         let length = writer.next_record();
         lock(&self.sealed).push(writer.layout().set);
-        self.meta.seal_set(writer.layout().set, length)?;
+        self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(writer.layout().set, length))?;
         Ok(())
     }
 

@@ -4,11 +4,15 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`placement`]: on which targets a chunk set goes.
 //! - [`repair`]: what is made again first, and where it goes.
+//! - [`report`]: what a storage server tells of itself, and what that says of its load.
+//! - [`bucket`]: how long to wait, so that a rate is kept.
 #![forbid(unsafe_code)]
 
+pub mod bucket;
 pub mod extent;
 pub mod placement;
 pub mod repair;
+pub mod report;
 pub mod stripe;
 
 pub use extent::{Extent, ExtentMap, Place};
