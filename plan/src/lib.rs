@@ -6,13 +6,17 @@
 //! - [`placement`]: on which targets a chunk set goes.
 //! - [`repair`]: what is made again first, and where it goes.
 //! - [`late`]: when one of several who do the same is waited for no longer.
+//! - [`report`]: what a storage server tells of itself, and what that says of its load.
+//! - [`bucket`]: how long to wait, so that a rate is kept.
 #![forbid(unsafe_code)]
 
+pub mod bucket;
 pub mod energy;
 pub mod extent;
 pub mod late;
 pub mod placement;
 pub mod repair;
+pub mod report;
 pub mod stripe;
 
 pub use extent::{Extent, ExtentMap, Place};
