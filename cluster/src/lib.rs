@@ -11,6 +11,7 @@ mod address;
 pub mod capability;
 mod identity;
 pub mod meta_server;
+pub mod metrics;
 mod places;
 pub mod store;
 

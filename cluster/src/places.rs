@@ -12,13 +12,18 @@ use volume::target::Target;
 /// Both kinds of places.
 #[derive(Debug, Default)]
 pub struct ClusterPlaces {
-    stores: Stores,
+    stores: Arc<Stores>,
 }
 
 impl ClusterPlaces {
     /// Those of a client: what stores are shown is what the metadata server gave it.
     pub(crate) fn of_client(credentials: Arc<dyn Credentials>) -> Self {
-        Self { stores: Stores::new(crate::identity::client_tls(), Some(credentials)) }
+        Self { stores: Arc::new(Stores::new(crate::identity::client_tls(), Some(credentials))) }
+    }
+
+    /// The storage servers that targets were opened on.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.stores
     }
 
     fn remote(&self, place: &Path) -> Result<Option<RemoteTarget>> {

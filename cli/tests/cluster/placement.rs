@@ -110,7 +110,9 @@ fn too_few_domains_are_told_of() {
     let status = String::from_utf8(cluster.on(&["status"]).good()).unwrap();
     assert!(status.contains("the loss of left (3 targets) would lose "), "{status}");
     assert!(!status.contains("the loss of right"), "{status}");
-    for (command, says) in [(["domain", &cluster.store(0), "a//b"].as_slice(), "rack1/host3"), (&["placement", "best"], "round-robin")] {
+    for (command, says) in
+        [(["domain", &cluster.store(0), "a//b"].as_slice(), "rack1/host3"), (&["placement", "best"], "round-robin")]
+    {
         let ended = run(weft().args(["target", command[0], &cluster.url()]).args(&command[1..]));
         assert!(ended.status == 2 && ended.errors.contains(says), "{}", ended.errors);
     }

@@ -5,12 +5,13 @@ use super::replay::{Replay, Seen};
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
 use crate::capability::{ClusterKey, now_ms};
 use bytes::Bytes;
-use fs::{Answer, Grant, Recall, Sessions};
+use fs::{Answer, FileSystem, Grant, Recall, Sessions};
 use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Control;
+use volume::counts::Operation;
 use wire::{Peer, Reply, Request, Service};
 
 /// How often the sessions are looked after.
@@ -27,6 +28,25 @@ pub struct MetaServer {
     commands: Commands,
     replays: Mutex<HashMap<u64, Arc<Replay>>>,
     signer: Option<Signer>,
+    counts: Counts,
+}
+
+/// What is counted of requests, by the number of the operation.
+struct Counts(Vec<(u16, &'static str, Operation)>);
+
+impl Default for Counts {
+    fn default() -> Self {
+        let names =
+            port::PORT_NAMES.iter().chain(port::SESSION_NAMES).copied().chain([(COMMAND, "command"), (0, "other")]);
+        Self(names.map(|(number, name)| (number, name, Operation::default())).collect())
+    }
+}
+
+impl Counts {
+    fn of(&self, number: u16) -> Option<&Operation> {
+        let found = self.0.iter().find(|(other, ..)| *other == number).or(self.0.last());
+        found.map(|(.., operation)| operation)
+    }
 }
 
 impl MetaServer {
@@ -40,7 +60,7 @@ impl MetaServer {
                 std::thread::sleep(TICK);
             }
         });
-        Self { sessions, commands, replays: Mutex::default(), signer: None }
+        Self { sessions, commands, replays: Mutex::default(), signer: None, counts: Counts::default() }
     }
 
     /// Gives clients capabilities, signed with this key, which the stores want to see.
@@ -50,6 +70,21 @@ impl MetaServer {
     pub fn signing(self, key: Arc<ClusterKey>) -> fs::Result<Self> {
         let signer = Signer::new(key, self.sessions.volume().id()?, self.sessions.lease());
         Ok(Self { signer: Some(signer), ..self })
+    }
+
+    /// The volume that it serves.
+    pub fn volume(&self) -> &Arc<FileSystem> {
+        self.sessions.volume()
+    }
+
+    /// Clients with a session.
+    pub fn clients(&self) -> usize {
+        self.sessions.clients().len()
+    }
+
+    /// What was counted of requests, by the names of the operations.
+    pub fn operations(&self) -> impl Iterator<Item = (&'static str, &Operation)> {
+        self.counts.0.iter().map(|(_, name, operation)| (*name, operation))
     }
 
     /// What answers requests.
@@ -141,6 +176,17 @@ impl Drop for Cancel {
 
 impl Service for Shared {
     async fn call(&self, request: Request) -> Reply {
+        let (begun, method) = (Instant::now(), request.method);
+        let reply = self.answer(request).await;
+        if let Some(operation) = self.0.counts.of(method) {
+            operation.note(begun.elapsed(), (reply.status == 0).then_some(0));
+        }
+        reply
+    }
+}
+
+impl Shared {
+    async fn answer(&self, request: Request) -> Reply {
         if request.method == COMMAND {
             let cancel = Cancel(Arc::default());
             let (commands, control) = (self.0.commands, cancel.0.clone());

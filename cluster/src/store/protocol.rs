@@ -4,9 +4,10 @@
 use crate::capability::Wanted;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::time::Duration;
 use volume::target::TargetFile;
 
-/// Operations: those of [`volume::target::Target`], making a target, and what all targets of the store fail together with.
+/// Operations: those of [`volume::target::Target`], making a target, and asking what all targets of the store fail together with and how the store is.
 pub mod method {
     pub const WRITE: u16 = 1;
     pub const READ: u16 = 2;
@@ -21,13 +22,14 @@ pub mod method {
     pub const PREFETCH: u16 = 11;
     pub const FORMAT: u16 = 12;
     pub const DOMAIN: u16 = 13;
+    pub const REPORT: u16 = 32;
 }
 
 /// What an operation takes. Clients append to the chunk sets that they were given, read, and try whether a target works (with files of a set that there
 /// is not); all else is the servers' business.
 pub fn wanted(method: u16, file: TargetFile) -> Wanted {
     match (method, file) {
-        (method::SPACE | method::DOMAIN, _) => Wanted::Nothing,
+        (method::SPACE | method::DOMAIN | method::REPORT, _) => Wanted::Nothing,
         (method::READ | method::PREFETCH, TargetFile::Chunk { set, .. }) => Wanted::Read(set),
         (method::WRITE | method::SYNC | method::RESERVE | method::TRIM, TargetFile::Chunk { set, .. }) => {
             Wanted::Write(set)
@@ -41,7 +43,7 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
 
 /// Whether an operation changes a file, so that a token for reading is of no use.
 pub fn changes(method: u16) -> bool {
-    !matches!(method, method::READ | method::PREFETCH | method::LIST | method::SPACE | method::DOMAIN)
+    !matches!(method, method::READ | method::PREFETCH | method::LIST | method::SPACE | method::DOMAIN | method::REPORT)
 }
 
 /// The name of a file over the wire.
@@ -101,6 +103,16 @@ pub struct Operands<'a> {
 /// The bytes of a message's body.
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("these types have no maps of unknown length, the only thing that fails")
+}
+
+/// The time that the store took itself, from the end of the request on, as the body of the answer to a write or a sync.
+pub fn encode_time(took: Duration) -> Vec<u8> {
+    encode(&(took.as_nanos() as u64))
+}
+
+/// That time; none if the store did not say.
+pub fn decode_time(body: &[u8]) -> Duration {
+    Duration::from_nanos(postcard::from_bytes(body).unwrap_or(0))
 }
 
 /// The status of an answer that has an [`io::Error`].
@@ -167,7 +179,7 @@ mod tests {
             let expected = match number {
                 method::READ | method::PREFETCH => Wanted::Read(4),
                 method::WRITE | method::SYNC | method::RESERVE | method::TRIM => Wanted::Write(4),
-                method::SPACE | method::DOMAIN => Wanted::Nothing,
+                method::SPACE | method::DOMAIN | method::REPORT => Wanted::Nothing,
                 _ => Wanted::Everything,
             };
             assert_eq!(wanted(number, chunk), expected, "{number}");
@@ -176,6 +188,14 @@ mod tests {
             );
             assert!(changes(number) || !matches!(expected, Wanted::Write(_)));
         }
+    }
+
+    #[test]
+    fn times_arrive_and_garbage_is_none() {
+        let took = Duration::from_nanos(123_456_789);
+        assert_eq!(decode_time(&encode_time(took)), took);
+        assert_eq!(decode_time(&[]), Duration::ZERO);
+        assert_eq!(decode_time(&[0xFF; 20]), Duration::ZERO);
     }
 
     #[test]

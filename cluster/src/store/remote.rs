@@ -1,6 +1,7 @@
 //! A target of a storage server, seen from elsewhere.
 
-use super::protocol::{FAILED, File, Operands, REFUSED, changes, decode_error, encode, method};
+use super::protocol::{FAILED, File, Operands, REFUSED, changes, decode_error, decode_time, encode, method};
+use super::reports::Reports;
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Token};
 use plan::Domain;
@@ -25,6 +26,8 @@ pub struct Stores {
     clients: Mutex<HashMap<String, Client>>,
     tls: Option<ClientTls>,
     credentials: Option<Arc<dyn Credentials>>,
+    /// What they told of themselves.
+    pub reports: Arc<Reports>,
 }
 
 impl Default for Stores {
@@ -44,7 +47,7 @@ impl fmt::Debug for Stores {
 impl Stores {
     /// With a certificate, and what is shown with every operation.
     pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
-        Self { clients: Mutex::default(), tls, credentials }
+        Self { clients: Mutex::default(), tls, credentials, reports: Arc::default() }
     }
 
     /// A target. Nothing is asked of the store yet.
@@ -68,6 +71,12 @@ impl Stores {
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
         RemoteTarget { address: address.clone(), client: client.clone(), credentials }
+    }
+
+    /// All of them, by address.
+    pub(super) fn clients(&self) -> Vec<(String, Client)> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.iter().map(|(server, client)| (server.clone(), client.clone())).collect()
     }
 }
 
@@ -141,18 +150,26 @@ type Answer = Result<Response, Error>;
 
 impl Target for RemoteTarget {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_timed(file, offset, parts).map(drop)
+    }
+
+    fn write_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
+        let write = |at, parts: &[IoSlice<'_>]| {
+            let answer = self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, parts)?;
+            Ok::<_, io::Error>(decode_time(&answer.body))
+        };
         if length <= PIECE {
-            return self.call(method::WRITE, &Operands { offset, ..self.operands(file) }, parts).map(drop);
+            return write(offset, parts);
         }
-        let mut at = offset;
+        let (mut at, mut took) = (offset, Duration::ZERO);
         for part in parts {
             for piece in part.chunks(PIECE) {
-                self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, &[IoSlice::new(piece)])?;
+                took += write(at, &[IoSlice::new(piece)])?;
                 at += piece.len() as u64;
             }
         }
-        Ok(())
+        Ok(took)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -172,6 +189,10 @@ impl Target for RemoteTarget {
         Ok(done)
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn prefetch(&self, file: TargetFile, range: Range<u64>) {
         let operands = Operands { offset: range.start, length: range.end - range.start, ..self.operands(file) };
         let token = self.token(method::PREFETCH, &operands);
@@ -184,7 +205,12 @@ impl Target for RemoteTarget {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.call(method::SYNC, &self.operands(file), &[]).map(drop)
+        self.sync_timed(file).map(drop)
+    }
+
+    fn sync_timed(&self, file: TargetFile) -> io::Result<Duration> {
+        let answer = self.call(method::SYNC, &self.operands(file), &[])?;
+        Ok(decode_time(&answer.body))
     }
 
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
-use super::protocol::{FAILED, Operands, REFUSED, encode, encode_error, method, wanted};
+use super::protocol::{FAILED, Operands, REFUSED, encode, encode_error, encode_time, method, wanted};
+use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, Guard, now_ms};
 use bytes::Bytes;
 use plan::Domain;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 use volume::target::{Disk, Target, TargetFile};
 use wire::{Payload, Reply, Request, Service};
@@ -20,18 +22,20 @@ const QUEUE: usize = 256;
 const MAX_READ: u64 = 16 << 20;
 
 /// A directory that is, or can be, a target.
-struct Place {
+pub(super) struct Place {
     path: PathBuf,
     target: Mutex<Option<Arc<dyn Target>>>,
     /// The volume that its label names.
     volume: Mutex<Option<[u8; 16]>>,
     depth: Arc<Semaphore>,
     queue: Semaphore,
+    pub(super) looked: Arc<Looked>,
 }
 
 /// A storage server: some directories.
 pub struct Store {
-    places: BTreeMap<String, Arc<Place>>,
+    pub(super) places: BTreeMap<String, Arc<Place>>,
+    pub(super) counts: Counts,
     guard: Option<Guard>,
     domain: Option<Domain>,
 }
@@ -60,6 +64,7 @@ impl Store {
                 target: Mutex::new(target),
                 depth: Arc::new(Semaphore::new(DEPTH)),
                 queue: Semaphore::new(QUEUE),
+                looked: Arc::default(),
             };
             if places.insert(name.clone(), Arc::new(place)).is_some() {
                 return Err(fs::Error::Invalid(format!(
@@ -67,7 +72,7 @@ impl Store {
                 )));
             }
         }
-        Ok(Self { places, guard: None, domain: None })
+        Ok(Self { places, counts: Counts::default(), guard: None, domain: None })
     }
 
     /// Says that all of its targets fail together with what else is in this domain.
@@ -80,6 +85,11 @@ impl Store {
     #[must_use]
     pub fn guarded_by(self, key: Arc<ClusterKey>) -> Self {
         Self { guard: Some(Guard::new(key)), ..self }
+    }
+
+    /// Whether none of its directories is a target yet.
+    pub fn is_blank(&self) -> bool {
+        self.places.values().all(|place| place.target().is_err())
     }
 
     /// What the targets are called.
@@ -104,7 +114,12 @@ impl Place {
         self.volume.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn target(&self) -> io::Result<Arc<dyn Target>> {
+    /// Operations that it does, and that wait for it.
+    pub(super) fn queued(&self) -> usize {
+        QUEUE - self.queue.available_permits()
+    }
+
+    pub(super) fn target(&self) -> io::Result<Arc<dyn Target>> {
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
     }
@@ -158,6 +173,10 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
 
 impl Store {
     async fn answer(&self, request: Request) -> io::Result<Reply> {
+        let begun = Instant::now();
+        if request.method == method::REPORT {
+            return Ok(Reply::ok(encode(&self.report())));
+        }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
@@ -178,6 +197,7 @@ impl Store {
         if request.method == method::DOMAIN {
             return Ok(Reply::ok(encode(&self.domain)));
         }
+        place.looked.access(request.method);
         let Ok(_waiting) = place.queue.try_acquire() else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
@@ -208,12 +228,20 @@ impl Store {
             }
             done
         });
-        operation.await.map_err(io::Error::other)?
+        let mut reply = operation.await.map_err(io::Error::other)??;
+        if matches!(method, method::WRITE | method::SYNC) {
+            reply.body = encode_time(begun.elapsed());
+        }
+        Ok(reply)
     }
 }
 
 impl Service for Store {
     async fn call(&self, request: Request) -> Reply {
-        self.answer(request).await.unwrap_or_else(|error| Reply::error(FAILED, encode_error(&error)))
+        let (begun, method, received) = (Instant::now(), request.method, request.payload.len());
+        let answer = self.answer(request).await;
+        let sent = answer.as_ref().map_or(0, |reply| reply.payload.iter().map(Bytes::len).sum());
+        self.counts.note(method, begun.elapsed(), received, sent, answer.as_ref().is_ok_and(|reply| reply.status == 0));
+        answer.unwrap_or_else(|error| Reply::error(FAILED, encode_error(&error)))
     }
 }
