@@ -10,6 +10,7 @@ mod encode;
 mod failure;
 mod inspect;
 mod interrupt;
+mod log;
 mod progress;
 mod repair;
 mod show;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
     if let Err(error) = gf::select::chosen() {
         return Failure::Usage(error.to_string()).report(arguments.json).into();
     }
+    log::begin();
     let json = arguments.json;
     match carry_out(arguments) {
         Ok(()) => ExitCode::SUCCESS,

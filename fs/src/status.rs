@@ -151,9 +151,11 @@ impl FileSystem {
             record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += 1);
             let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
             to_repair += usize::from(!gone.is_empty());
+            let survivable = self.store.layout_of(set, record)?.code.tolerates();
             for domain in topology.domains_of(&record.places) {
                 let with_it = topology.lost_with(&domain, &record.places, &gone);
-                if with_it.len() > gone.len() && self.survives(record, &with_it)?.is_none() {
+                // Of more than that, some can be survived and some not.
+                if with_it.len() > survivable.max(gone.len()) && self.survives(record, &with_it)?.is_none() {
                     *would_lose.entry(domain).or_default() += 1;
                 }
             }

@@ -207,7 +207,20 @@ fn guarded(store: Store, identity: Option<&Path>) -> Result<Store, Failure> {
 
 fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
     let tls = identity.map(|place| Identity::at(place).server()).transpose()?;
-    Ok(ServerOptions { role, tls, bytes: 128 << 20, bytes_per_connection: 64 << 20, ..ServerOptions::default() })
+    let default = ServerOptions::default();
+    // The files of targets need some of what may be open, too.
+    let open = usize::try_from(volume::allow_many_open_files()).unwrap_or(usize::MAX);
+    let connections = default.connections.min(open / 4 * 3);
+    Ok(ServerOptions {
+        role,
+        tls,
+        bytes: 128 << 20,
+        bytes_per_connection: 64 << 20,
+        reply_bytes: 128 << 20,
+        reply_bytes_per_connection: 64 << 20,
+        connections,
+        ..default
+    })
 }
 
 /// Tells whoever started it that it can be used.

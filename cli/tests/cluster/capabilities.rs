@@ -54,7 +54,12 @@ impl Secured {
         for number in 0..stores {
             let disk = scratch.path.join(format!("disk{number}"));
             fs::create_dir(&disk).unwrap();
-            let (store, port) = started(&format!("store{number}"), &["serve", "store"], disk, &scratch);
+            let (store, port) = started(
+                &format!("store{number}"),
+                &["serve", "store", "--domain", &format!("rack{number}")],
+                disk,
+                &scratch,
+            );
             running.push(store);
             addresses.push(StoreAddress { server: format!("127.0.0.1:{port}"), target: format!("disk{number}") });
         }
@@ -206,6 +211,21 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
 
     assert_eq!(everything.read(chunk, 0, &mut bytes).unwrap(), 100);
     cluster.heal();
+    // Who does what he must not is named, and cannot fill the log.
+    let log = cluster.stores[0].log();
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains("is refused")).collect();
+    assert!(refused.len() == 1 && refused[0].contains("laptop is refused: a capability"), "{log}");
+    // A member of another cluster does not get that far.
+    let other = cluster.scratch.path.join("other");
+    run(weft().args(["cluster", "init"]).arg(&other).args(["--member", "meta"])).good();
+    for _ in 0..5 {
+        let said = run(weft().arg("--identity").arg(other.join("meta")).args(["ls", &format!("{}:/", cluster.url())]))
+            .failed(1);
+        assert!(said.contains("certificate") || said.contains("TLS"), "{said}");
+    }
+    let log = cluster.meta.log();
+    let strangers = log.lines().filter(|line| line.contains("TLS")).count();
+    assert_eq!(strangers, 1, "{log}");
     let secret = fs::read_to_string(cluster.scratch.path.join("ids").join(KEY_FILE)).unwrap();
     let secret = secret.trim().rsplit(' ').next().unwrap();
     for process in cluster.stores.iter().chain([&cluster.meta]) {
@@ -250,10 +270,15 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
     cluster.stores[0].kill();
     let disk = cluster.scratch.path.join("disk new");
     fs::create_dir(&disk).unwrap();
-    let (_store, port) = started("store0", &["serve", "store"], disk, &cluster.scratch);
+    let (_store, port) = started("store0", &["serve", "store", "--domain", "rack9/a"], disk, &cluster.scratch);
     let (old, new) = (cluster.addresses[0].to_string(), format!("store://127.0.0.1:{port}/disk new"));
     cluster.weft(&["target", "replace", &cluster.url(), &old, &new]).good();
     goes_on(2);
+    // The stores say where they are.
+    let status = cluster.weft(&["status", "--json", &cluster.url()]).json();
+    let domains: Vec<&str> =
+        status["targets"].as_array().unwrap().iter().map(|t| t["domain"].as_str().unwrap()).collect();
+    assert_eq!(domains, ["rack1", "rack2", "rack3", "rack9/a"]);
     client.close(written);
     client.close(large);
     client.close_volume().unwrap();

@@ -1,7 +1,7 @@
 //! Where chunks go, who is there, and what the loss of a whole domain does.
 
 use crate::lab::Cluster;
-use crate::scratch::{noise, run, weft};
+use crate::scratch::{Scratch, noise, run, weft};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -116,4 +116,35 @@ fn too_few_domains_are_told_of() {
         let ended = run(weft().args(["target", command[0], &cluster.url()]).args(&command[1..]));
         assert!(ended.status == 2 && ended.errors.contains(says), "{}", ended.errors);
     }
+}
+
+/// Directories of this machine get the domains that are given, and a domain for something else is refused.
+#[test]
+fn a_volume_on_directories_has_the_domains_that_are_given() {
+    let scratch = Scratch::new(4);
+    let volume = scratch.path.join("vol");
+    let create = |more: &[&str]| {
+        let mut create = weft();
+        create
+            .arg("create")
+            .arg(&volume)
+            .args(["--code", "rs:2+1", "--placement", "round-robin"])
+            .args(more)
+            .args(&scratch.disks);
+        run(&mut create)
+    };
+    let of = |disk: usize, domain: &str| format!("{}={domain}", scratch.disks[disk].display());
+    let said = create(&["--domain", "/elsewhere=a"]).failed(1);
+    assert!(said.contains("/elsewhere") && !volume.join("volume.json").exists(), "{said}");
+    create(&["--domain", &of(0, "shelf1/a"), "--domain", &of(1, "shelf1/b"), "--domain-level", "1"]).good();
+    let status = run(weft().args(["status", "--json"]).arg(&volume)).json();
+    let domains: Vec<Option<&str>> =
+        status["targets"].as_array().unwrap().iter().map(|t| t["domain"].as_str()).collect();
+    assert_eq!(domains, [Some("shelf1/a"), Some("shelf1/b"), None, None]);
+    assert_eq!((&status["placement"], &status["targets"][0]["state"]), (&"round-robin".into(), &Value::Null));
+    // A file in it can lose the whole shelf: three of four targets have one of two of the shelf.
+    let file = scratch.file("f", 300_000);
+    run(weft().arg("cp").arg(&file).arg(format!("{}:/f", volume.display()))).good();
+    let domains = run(weft().args(["status", "--json"]).arg(&volume)).json()["domains"].clone();
+    assert_eq!(domains, serde_json::json!([{ "domain": "shelf1", "targets": 2, "chunk_sets_lost_with_it": 0 }]));
 }

@@ -67,11 +67,12 @@ impl Link {
     fn ask(&self, operation: u16, ticket: Ticket, arguments: &[u8]) -> Result<wire::Response, wire::Error> {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
         let client = &self.state.client;
+        let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
         if arguments.len() > LONG {
-            return client.call_blocking(operation, &body, &[IoSlice::new(arguments)], DEADLINE);
+            return client.call_blocking(operation, &body, &[IoSlice::new(arguments)], deadline);
         }
         body.extend_from_slice(arguments);
-        client.call_blocking(operation, &body, &[], DEADLINE)
+        client.call_blocking(operation, &body, &[], deadline)
     }
 
     /// Asks until there is an answer.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 use volume::target::{Disk, Target, TargetFile};
-use wire::{Payload, Reply, Request, Service};
+use wire::{Complaints, Payload, Reply, Request, Service};
 
 /// Operations of a target at a time.
 const DEPTH: usize = 8;
@@ -37,6 +37,7 @@ pub struct Store {
     pub(super) places: BTreeMap<String, Arc<Place>>,
     pub(super) counts: Counts,
     guard: Option<Guard>,
+    complaints: Complaints,
     domain: Option<Domain>,
 }
 
@@ -72,7 +73,7 @@ impl Store {
                 )));
             }
         }
-        Ok(Self { places, counts: Counts::default(), guard: None, domain: None })
+        Ok(Self { places, counts: Counts::default(), guard: None, complaints: Complaints::default(), domain: None })
     }
 
     /// Says that all of its targets fail together with what else is in this domain.
@@ -188,6 +189,8 @@ impl Store {
             let volume = *place.volume();
             let wanted = wanted(request.method, operands.file.into());
             if let Err(why) = guard.check(operands.token, wanted, volume, now_ms()) {
+                let who = request.peer.name.as_deref().unwrap_or("a client");
+                self.complaints.complain(&request.peer.address, &format_args!("{who} is refused: {why}"));
                 return Ok(Reply::error(REFUSED, why.to_string().into_bytes()));
             }
         }
@@ -237,6 +240,12 @@ impl Store {
 }
 
 impl Service for Store {
+    fn reply_bytes(&self, request: &Request) -> u64 {
+        let operands = || postcard::from_bytes::<Operands<'_>>(&request.body).ok();
+        let length = |operands: Operands<'_>| operands.length.min(MAX_READ);
+        if request.method == method::READ { operands().map_or(0, length) } else { 0 }
+    }
+
     async fn call(&self, request: Request) -> Reply {
         let (begun, method, received) = (Instant::now(), request.method, request.payload.len());
         let answer = self.answer(request).await;

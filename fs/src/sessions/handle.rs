@@ -63,7 +63,7 @@ impl Handle {
     /// Grants what the session may write to, and tries whether targets work.
     fn grant_held(&self, session: u64) {
         self.grant([crate::PROBE_SET], true);
-        self.grant(self.sessions.fs.leases.table().held(session), true);
+        self.grant(self.sessions.fs.leases.table().sets(session), true);
     }
 
     fn own_lock(&self, wanted: &FileLock) -> Lock {

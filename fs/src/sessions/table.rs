@@ -131,11 +131,6 @@ impl Table {
         sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
     }
 
-    /// The sets that a session writes to.
-    pub fn held(&self, session: u64) -> Vec<u64> {
-        self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
-    }
-
     /// Whether a session writes to a set, or may name it in a transaction.
     pub fn is_held(&self, set: u64) -> bool {
         self.clients.values().any(|client| client.sets.contains(&set))
