@@ -119,7 +119,7 @@ pub fn decode_time(body: &[u8]) -> Duration {
 pub const FAILED: u16 = 1;
 
 /// That of one that says in a text why the token does not permit what was asked. Another token may.
-pub const REFUSED: u16 = 2;
+pub const REFUSED: u16 = 3;
 
 /// An error with its number of the operating system, which says most to whoever asked.
 #[derive(Serialize, Deserialize)]
