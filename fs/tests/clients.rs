@@ -3,9 +3,10 @@
 mod lab;
 
 use fs::label::Label;
-use fs::{Answer, FileSystem, OpenOptions, ROOT, Recall, Server, Sessions};
+use fs::{Answer, FileSystem, OpenOptions, ROOT, Recall, Request, Server, Sessions};
 use lab::{Lab, content, make, pattern};
 use meta::port::{Call, Port, Remote, Session};
+use meta::{ContentEdit, Resize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -361,4 +362,54 @@ fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
     client.close_volume().unwrap_err();
     keeper.close_volume().unwrap();
     lab::assert_sound(&cluster.volume());
+}
+
+/// Asks something in a client's session, as one and the same request.
+struct Asked<'a> {
+    wire: &'a Wire,
+    request: Request,
+}
+
+impl Call for Asked<'_> {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let server = lock(&self.wire.cluster.server).clone().expect("it runs");
+        let session = Some(self.wire.session.load(Ordering::SeqCst));
+        let recall: Recall = Arc::new(|_: &[u64]| ());
+        match server.answer_request(session, &recall, operation, arguments, self.request) {
+            Answer::Done(answer) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The server is killed before its answer arrives, and asked again when it is back: what others did meanwhile stays.
+#[test]
+fn a_change_of_content_that_is_asked_for_again_happens_once() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let ((a, wire), b) = (cluster.wired_client("a"), cluster.client("b"));
+    let ino = make(&a, "file");
+    a.open(ino, true).unwrap();
+    a.write(ino, 0, &pattern(1, 100)).unwrap();
+    a.sync(ino).unwrap();
+    a.close(ino);
+    let cut = ContentEdit { ranges: Vec::new(), resize: Resize::To(10), modified: None };
+    let ask = |number: u64, again: bool| {
+        let request = Request { number, answered: 0, again };
+        Remote(Asked { wire: &wire, request }).change_content(ino, &cut).unwrap().0.size
+    };
+    assert_eq!(ask(1 << 40, false), 10);
+    b.open(ino, true).unwrap();
+    b.append(ino, &pattern(2, 50)).unwrap();
+    b.sync(ino).unwrap();
+    b.close(ino);
+    cluster.kill();
+    cluster.start();
+    cluster.until_clients(2);
+    assert_eq!(ask(1 << 40, true), 60);
+    let expected = [&pattern(1, 100)[..10], &pattern(2, 50)].concat();
+    assert!(content(&b, ino).unwrap() == expected);
+    // One that was sent, and did not arrive.
+    assert_eq!(ask((1 << 40) + 1, true), 10);
+    a.close_volume().unwrap();
+    b.close_volume().unwrap();
 }

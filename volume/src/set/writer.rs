@@ -218,6 +218,11 @@ impl SetWriter {
         *self.synced.lock().unwrap_or_else(PoisonError::into_inner) < self.appended.load(Ordering::Acquire)
     }
 
+    /// With so many blocks of a stripe the others can be lost, whichever they are.
+    fn enough(&self) -> usize {
+        self.layout.blocks() - self.layout.code.tolerates()
+    }
+
     fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,7 +342,7 @@ impl SetWriter {
                 });
             }
             // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
-            batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need)
+            batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
         let mut full = false;
         for (position, id, result) in done {
@@ -384,7 +389,7 @@ impl SetWriter {
             let file = self.layout.file(position);
             batch.run(&self.targets, position, target, move |target| target.sync(file));
         }
-        let done = batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need);
+        let done = batch.wait_for_most(&self.targets, self.enough(), self.need);
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);
