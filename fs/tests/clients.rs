@@ -9,7 +9,7 @@ use meta::port::{Call, Port, Remote, Session};
 use meta::{ContentEdit, Resize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -249,6 +249,11 @@ fn clients_wait_for_a_server_that_comes_back_and_go_on() {
     std::thread::sleep(Duration::from_millis(200));
     cluster.start();
     sync.join().unwrap().unwrap();
+    // All who were there are back, so that nobody else is waited for.
+    let other = make(&client, "other");
+    let begun = Instant::now();
+    client.append(other, b"more").unwrap();
+    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     // Past the time in which sessions may be taken up: what nobody has is taken away.
     std::thread::sleep(LEASE + Duration::from_secs(1));
     let expected = [&bytes[6_000_000..], &bytes[6_000_000..]].concat();
@@ -344,17 +349,19 @@ fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
 fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
     let cluster = Cluster::new("rs:4+2", 6);
     let (client, wire) = cluster.wired_client("a");
-    let keeper = cluster.client("keeps the server waiting for sessions of before");
+    let (keeper, keepers_wire) = cluster.wired_client("keeps the server waiting for sessions of before");
     let ino = make(&client, "file");
     client.open(ino, true).unwrap();
     client.write(ino, 0, &pattern(1, 9_000_000)).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     wire.cut.store(true, Ordering::SeqCst);
     cluster.until_clients(1);
+    keepers_wire.cut.store(true, Ordering::SeqCst);
     cluster.kill();
     cluster.start();
     wire.cut.store(false, Ordering::SeqCst);
     client.sync(ino).unwrap_err();
+    keepers_wire.cut.store(false, Ordering::SeqCst);
     client.write(ino, 0, &pattern(2, 9_000_000)).unwrap();
     client.sync(ino).unwrap();
     assert!(content(&client, ino).unwrap() == pattern(2, 9_000_000));

@@ -436,6 +436,11 @@ impl Session for Handle {
         }))
     }
 
+    fn told(&self) -> Result<()> {
+        lock(&self.sessions.fs.leases.before).remove(&self.session);
+        Ok(())
+    }
+
     fn label(&self) -> Result<String> {
         Ok(self.sessions.fs.volume.label().to_json())
     }

@@ -43,7 +43,7 @@ pub(crate) struct Leases {
     unlocked: Condvar,
     /// The sessions of before a restart may still be taken up: nothing is given back meanwhile.
     settling: AtomicBool,
-    /// Those that were there then and have not ended. What others had was given up before.
+    /// Those that were there then, did not end and did not say what they have. What others had was given up before.
     before: Mutex<BTreeSet<u64>>,
     /// Held for reading by who names stripes of a session's sets in a transaction, for writing by who ends a session: what is given up is named no more.
     naming: RwLock<()>,
@@ -140,7 +140,7 @@ pub struct Request {
 
 impl Sessions {
     /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). Sessions of before may be taken up for the time of a
-    /// lease; only then is taken away what nobody has.
+    /// lease; only then, or when all of them are, is taken away what nobody has.
     pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
@@ -199,7 +199,7 @@ impl Sessions {
                 self.fs.leases.table().hear_all(now);
                 ticks.settled += since;
             }
-            now > ticks.settled
+            now > ticks.settled || lock(&self.fs.leases.before).is_empty()
         };
         if self.fs.leases.is_settling() && settled {
             self.fs.leases.settle();
