@@ -438,7 +438,7 @@ impl FileSystem {
         }
     }
 
-    /// Nobody writes to a set any more who did: seals it, and gives back what no transaction names of it.
+    /// Nobody writes to a set any more who did: seals it, and has the collector give back what no transaction names of it.
     pub(crate) fn abandon_set(&self, set: u64) -> Result<()> {
         let engine = self.engine()?;
         if !engine.meta.set(set)?.sealed {
@@ -446,8 +446,14 @@ impl FileSystem {
             let end = last.map_or(0, |(record, stripe)| volume::record_range(record, stripe.block).end);
             engine.meta.seal_set(set, end as u32)?;
         }
-        self.punch_orphans(set)?;
+        self.collector.abandon(set);
+        Ok(())
+    }
+
+    /// Gives back what no transaction names of an abandoned set. Waits for targets.
+    pub(crate) fn give_back_abandoned(&self, set: u64) -> Result<()> {
         if !self.delete_if_empty(set)? {
+            self.punch_orphans(set)?;
             self.compactor.suspect(set);
         }
         Ok(())
