@@ -11,7 +11,7 @@ use meta::port::{FileLock, Port, Session, Welcome};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
@@ -51,6 +51,8 @@ pub(crate) struct Client {
     generation: AtomicU64,
     others: AtomicU32,
     taking_up: Mutex<()>,
+    /// When the server answered a beat last.
+    heard: Mutex<Instant>,
     /// Whether the session ended. Held by who says that it lives.
     ended: Mutex<bool>,
     /// Something that was written is lost, which was not said to who syncs everything.
@@ -59,6 +61,9 @@ pub(crate) struct Client {
 
 /// A client says so often that it lives, or four times in a lease.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// A server that did not answer for so long is away.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Says that a client lives, whatever else it waits for.
 fn beats(fs: &Weak<FileSystem>, pause: Duration) {
@@ -113,6 +118,7 @@ impl FileSystem {
             generation: AtomicU64::new(0),
             others: AtomicU32::new(0),
             taking_up: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
             ended: Mutex::new(false),
             loss: AtomicBool::new(false),
         };
@@ -160,6 +166,7 @@ impl FileSystem {
             }
             client.session.beat()?
         };
+        *lock(&client.heard) = Instant::now();
         self.room.set(beat.total, beat.free);
         client.others.store(beat.others, Ordering::Relaxed);
         if beat.generation > client.generation.load(Ordering::Relaxed) {
@@ -168,6 +175,11 @@ impl FileSystem {
             self.look_at_targets()?;
         }
         Ok(())
+    }
+
+    /// Whether the metadata can be asked: it is here, or its server answered not long ago.
+    pub fn is_connected(&self) -> bool {
+        self.client.as_ref().is_none_or(|client| lock(&client.heard).elapsed() < SILENCE)
     }
 
     /// What a client does every second, when stores do not keep it from that.

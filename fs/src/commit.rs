@@ -13,7 +13,8 @@ use meta::{ContentEdit, Resize, Seq};
 use plan::{Extent, Place, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
-use volume::StripeBuffer;
+use std::time::Instant;
+use volume::{Step, StripeBuffer};
 
 /// A sync of no more dirty data than this writes it into the metadata, which is durable with one write per mirror; it is moved into stripes
 /// later.
@@ -57,7 +58,9 @@ impl<'a> Packer<'a> {
                 all if all <= room => all,
                 _ => (room & !4095).max(room.min(1)),
             };
+            let begun = Instant::now();
             buffer.extend_from_slice(&taken.bytes[..length]);
+            self.fs.store.targets.steps().extend(Step::Master, begun.elapsed());
             self.pieces.push(Piece { ino: file.ino, offset: taken.offset, length: length as u64, file: entry });
             self.manifest_bytes += entry_bytes;
             let rest = Taken { offset: taken.offset + length as u64, bytes: taken.bytes.slice(length..) };
@@ -109,8 +112,8 @@ impl Drop for Packer<'_> {
 impl FileSystem {
     /// What a file is, for the manifest of a stripe.
     pub(crate) fn describe(&self, ino: u64) -> Option<manifest::File> {
-        let attributes = self.meta.attributes(ino).ok()?;
-        let path = self.meta.path(ino).ok().flatten().unwrap_or_default();
+        let look = || Some((self.meta.attributes(ino).ok()?, self.meta.path(ino).ok().flatten().unwrap_or_default()));
+        let (attributes, path) = self.store.targets.steps().timed(Step::Metadata, look)?;
         let state = self.table.find(ino);
         let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
         let (mode, uid, gid, modified) = (attributes.mode, attributes.uid, attributes.gid, attributes.modified);
@@ -165,7 +168,7 @@ impl FileSystem {
             return Err(error);
         }
         if durable {
-            self.meta.sync(Seq::MAX)?;
+            self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(Seq::MAX))?;
         }
         Ok(last)
     }
@@ -205,7 +208,7 @@ impl FileSystem {
             return (0, failed);
         }
         let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
-        let done = self.meta.change_contents(&edits);
+        let done = self.store.targets.steps().timed(Step::Metadata, || self.meta.change_contents(&edits));
         parts.iter().for_each(|part| self.settle(part, done.is_ok()));
         match done {
             Ok((dead, seq)) => {

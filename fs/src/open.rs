@@ -405,6 +405,7 @@ impl FileSystem {
             returns: crate::returns::Returns::default(),
             background: background::Background::new(),
             leases: sessions::Leases::default(),
+            counts: crate::Counts::default(),
             volume,
             closed: AtomicBool::new(false),
         })

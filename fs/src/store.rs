@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::target::Space;
-use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
+use volume::{BufferPool, SetLayout, SetWriter, Step, StripeBuffer, Targets};
 
 /// User data of a full stripe, about.
 const STRIPE_BYTES: usize = 4 << 20;
@@ -300,7 +300,7 @@ impl Store {
         if let Some(full) = open.take() {
             self.seal(&full)?;
         }
-        let (set, record) = self.sets.next(self)?;
+        let (set, record) = self.targets.steps().timed(Step::Metadata, || self.sets.next(self))?;
         let mut layout = self.layout_of(set, &record)?;
         self.leave_out_failing(&mut layout)?;
         let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
@@ -371,7 +371,7 @@ impl Store {
             return Ok(());
         }
         lock(&self.sealed).push(set);
-        match self.meta.seal_set(set, length) {
+        match self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(set, length)) {
             // It was lost just now.
             Err(_) if !self.is_ours(set) => Ok(()),
             sealed => Ok(sealed.map(drop)?),

@@ -2,7 +2,10 @@
 
 mod protocol;
 mod remote;
+mod report;
+mod reports;
 mod service;
 
 pub use remote::{RemoteTarget, Stores};
+pub use reports::{Reports, Seen, watch};
 pub use service::Store;

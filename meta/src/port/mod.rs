@@ -64,7 +64,7 @@ macro_rules! port {
 
 port! { operations
     /// What the file system asks of the metadata. Each operation is described at the function of the same name of [`Meta`].
-    Port, answer
+    Port, answer, PORT_NAMES
 }
 port! { inherent Meta, Port }
 
@@ -141,7 +141,7 @@ operations! {
     ///   `conflicting_lock` is the one that is in the way, of whatever client.
     /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
     ///   a client has such ranges.
-    Session, answer_session;
+    Session, answer_session, SESSION_NAMES;
     64 begin(session: Option<u64>, name: String, sets: Vec<u64>) -> Welcome;
     65 beat() -> Beat;
     66 end() -> ();

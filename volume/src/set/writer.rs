@@ -3,6 +3,7 @@
 use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
+use crate::steps::{Cost, Step};
 use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
 const SLACK: usize = 64 << 10;
@@ -102,6 +104,8 @@ pub struct Appended {
     pub block: u32,
     /// Positions that do not have it and had the stripes before.
     pub missing: Vec<usize>,
+    /// What it took.
+    pub cost: Cost,
 }
 
 /// A chunk set that is written to. Several threads may append at the same time.
@@ -128,6 +132,15 @@ struct Encoded {
     headers: Pages,
     header_bytes: usize,
     first: bool,
+    /// How long coding took.
+    parity: Duration,
+}
+
+/// Which positions failed just now, and how long it took: all of it, and the slowest target itself.
+struct Sent {
+    missing: Vec<usize>,
+    took: Duration,
+    slave: Duration,
 }
 
 impl Encoded {
@@ -146,13 +159,13 @@ impl Encoded {
         target: &dyn Target,
         file: TargetFile,
         record: u32,
-    ) -> io::Result<()> {
+    ) -> io::Result<Duration> {
         const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
         let block = self.block(position, first_coded);
         let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
         let header = &self.headers[position * self.header_bytes..(position + 1) * self.header_bytes];
         let offset = if self.first { 0 } else { u64::from(record) };
-        target.write(file, offset, &[header, block, padding].map(IoSlice::new))
+        target.write_timed(file, offset, &[header, block, padding].map(IoSlice::new))
     }
 }
 
@@ -238,6 +251,7 @@ impl SetWriter {
         sequence: u64,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
+        let begun = Instant::now();
         let code = &*self.layout.code;
         let total = buffer.length + manifest.len();
         let block = geometry(code).block_bytes(total);
@@ -255,6 +269,7 @@ impl SetWriter {
         buffer.data[buffer.length..total].copy_from_slice(manifest);
         buffer.data[total..block * code.shape().k].fill(0);
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
+        let parity = encoded.parity;
         let result = self.write(&encoded, record);
         // A target that does not answer may still have it; then the data is copied.
         let mut buffer = match Arc::try_unwrap(encoded) {
@@ -268,10 +283,12 @@ impl SetWriter {
             Err(_) => self.pool.take(),
         };
         match result {
-            Ok(missing) => {
+            Ok(Sent { missing, took, slave }) => {
                 self.appended.fetch_add(1, Ordering::Release);
                 self.pool.give(buffer);
-                Ok(Appended { record, block: block as u32, missing })
+                let cost = Cost::of(begun.elapsed(), parity, took, slave);
+                self.targets.steps().add_stripe(&cost);
+                Ok(Appended { record, block: block as u32, missing, cost })
             }
             Err(error) => {
                 buffer.length = total - manifest.len();
@@ -285,7 +302,9 @@ impl SetWriter {
         let (k, coded) = (code.shape().k, code.coded());
         let data: Vec<&[u8]> = buffer.data[..k * block].chunks_exact(block).collect();
         let mut made: Vec<&mut [u8]> = buffer.coded[..coded.len() * block].chunks_exact_mut(block).collect();
+        let begun = Instant::now();
         let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
+        let parity = begun.elapsed();
         // The first stripe brings the headers of the chunks along.
         let first = record as usize == CHUNK_HEADER_BYTES;
         let chunks = if first { chunk_headers(&self.layout, Timestamp::now()) } else { Vec::new() };
@@ -309,11 +328,12 @@ impl SetWriter {
             }
             into[before..].copy_from_slice(&header.encode());
         }
-        Encoded { headers, header_bytes, first, buffer, block }
+        Encoded { headers, header_bytes, first, buffer, block, parity }
     }
 
-    /// Writes to all positions; returns those that failed just now.
-    fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Vec<usize>> {
+    /// Writes to all positions.
+    fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Sent> {
+        let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
         let known = self.failed().clone();
         let mut missing = known.clone();
@@ -321,7 +341,8 @@ impl SetWriter {
         let there =
             |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
         let places: Vec<(usize, TargetId)> = (0..layout.blocks()).filter_map(there).collect();
-        let done = if encoded.block <= SMALL_BLOCK && !self.remote {
+        let in_turn = encoded.block <= SMALL_BLOCK && !self.remote;
+        let done = if in_turn {
             let (encoded, set) = (encoded.clone(), layout.set);
             let write = move |position, target: &dyn Target| {
                 encoded.write(
@@ -344,21 +365,28 @@ impl SetWriter {
             // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
             batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
-        let mut full = false;
+        let (took, mut slave, mut full) = (begun.elapsed(), Duration::ZERO, false);
         for (position, id, result) in done {
-            if result.is_ok() {
-                self.targets.count_written(id, encoded.header_bytes + encoded.block);
-            }
-            if let Err(error) = result {
-                full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-                missing.insert(position);
+            match result {
+                Ok(itself) => {
+                    // What is done in turn is waited for in turn.
+                    slave = if in_turn { slave + itself } else { slave.max(itself) };
+                    self.targets.count_written(id, encoded.header_bytes + encoded.block);
+                }
+                Err(error) => {
+                    full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+                    missing.insert(position);
+                }
             }
         }
         let have = self.layout.blocks() - missing.len();
         if !missing.is_empty() {
             self.failed().extend(&missing);
         }
-        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.difference(&known).copied().collect()) }
+        if have < self.need {
+            return Err(self.too_few(have, full));
+        }
+        Ok(Sent { missing: missing.difference(&known).copied().collect(), took, slave })
     }
 
     fn too_few(&self, have: usize, full: bool) -> Error {
@@ -383,13 +411,19 @@ impl SetWriter {
         let wanted = self.appended.load(Ordering::Acquire);
         let mut missing = self.failed().clone();
         let known = missing.clone();
+        let begun = Instant::now();
         let mut batch = Batch::new();
         for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
             let Some(target) = self.layout.places[position] else { continue };
             let file = self.layout.file(position);
-            batch.run(&self.targets, position, target, move |target| target.sync(file));
+            batch.run(&self.targets, position, target, move |target| target.sync_timed(file));
         }
         let done = batch.wait_for_most(&self.targets, self.enough(), self.need);
+        let took = begun.elapsed();
+        let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
+        let Cost { distribution, slave, .. } = Cost::of(took, Duration::ZERO, took, slave);
+        self.targets.steps().add(Step::Distribution, distribution);
+        self.targets.steps().add(Step::Slave, slave);
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);
