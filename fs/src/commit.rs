@@ -4,6 +4,7 @@
 //! written, so that whatever survives a crash refers only to what survives it too.
 
 use crate::buffer::Taken;
+use crate::client::Client;
 use crate::file::{File, State};
 use crate::manifest::{self, Piece};
 use crate::store::{Pin, Stored};
@@ -184,6 +185,16 @@ impl FileSystem {
     /// be durable, and for nothing else. Returns what kept some of it from being committed, too.
     fn commit_group(&self, files: &[Arc<File>], synced: bool, store: bool) -> (Seq, Option<Error>) {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+        let (seq, failed) = self.commit_held(files, synced, store);
+        if failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
+            // The session ended just now; what did not end with it can be committed.
+            return self.commit_held(files, synced, store);
+        }
+        (seq, failed)
+    }
+
+    /// As `commit_group`, of files whose content the caller holds.
+    fn commit_held(&self, files: &[Arc<File>], synced: bool, store: bool) -> (Seq, Option<Error>) {
         let mut parts = Vec::with_capacity(files.len());
         let mut rest = Vec::with_capacity(files.len());
         for file in files {
@@ -236,6 +247,7 @@ impl FileSystem {
         let (inline, mut stored_any) = (parts.len(), false);
         for file in files {
             let mut state = file.wait_for_arrivals();
+            self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
             let stored = state.buffer.stored();
             let mut resize = size_of(&state);
@@ -258,6 +270,17 @@ impl FileSystem {
             return failed.or(Some(error));
         }
         failed
+    }
+
+    /// Forgets what is in sets that were given up with the session of this client. Returns whether there was something: whoever syncs or closes the file
+    /// next hears of it.
+    pub(crate) fn forget_lost(&self, state: &mut State) -> bool {
+        let lost = self.change_buffer(state, |buffer| buffer.forget_stored(|set| !self.store.is_ours(set)));
+        if lost {
+            state.lost = true;
+            self.client.iter().for_each(Client::note_loss);
+        }
+        lost
     }
 
     /// Brings the buffer of a file in line with what became of its part in a commit.

@@ -293,6 +293,7 @@ impl Store {
     /// may refuse data though it says that there is room.
     fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
         let mut open = lock(&self.open);
+        open.take_if(|writer| !self.is_ours(writer.layout().set));
         if let Some(writer) = open.as_ref().filter(|writer| !writer.full()) {
             return Ok((writer.clone(), self.pin(writer.layout().set)));
         }
@@ -300,8 +301,9 @@ impl Store {
             self.seal(&full)?;
         }
         let (set, record) = self.targets.steps().timed(Step::Metadata, || self.sets.next(self))?;
-        let layout = self.layout_of(set, &record)?;
-        let (shape, found) = (self.options.code.shape(), record.places.iter().flatten().count());
+        let mut layout = self.layout_of(set, &record)?;
+        self.leave_out_failing(&mut layout)?;
+        let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
         // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
         let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
         let writer = Arc::new(SetWriter::create(
@@ -314,6 +316,20 @@ impl Store {
         lock(&self.unsynced).push(writer.clone());
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))
+    }
+
+    /// A set that was placed before targets failed, or became late, is written without them, if that can be: nobody waits for them again.
+    fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
+        let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
+        let there = |position: &usize| layout.places[*position].is_some();
+        let (without, with): (Vec<usize>, Vec<usize>) =
+            (0..layout.places.len()).filter(there).partition(|&position| layout.places[position].is_some_and(fails));
+        if without.is_empty() || with.len() < self.options.code.shape().k {
+            return Ok(());
+        }
+        self.lacks(layout.set, &without)?;
+        without.iter().for_each(|&position| layout.places[position] = None);
+        Ok(())
     }
 
     /// Taken while the set is open, so that whoever finds it closed finds the pin.
@@ -350,10 +366,21 @@ impl Store {
     }
 
     fn seal(&self, writer: &SetWriter) -> Result<()> {
-        let length = writer.next_record();
-        lock(&self.sealed).push(writer.layout().set);
-        self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(writer.layout().set, length))?;
-        Ok(())
+        let (set, length) = (writer.layout().set, writer.next_record());
+        if !self.is_ours(set) {
+            return Ok(());
+        }
+        lock(&self.sealed).push(set);
+        match self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(set, length)) {
+            // It was lost just now.
+            Err(_) if !self.is_ours(set) => Ok(()),
+            sealed => Ok(sealed.map(drop)?),
+        }
+    }
+
+    /// Whether a set may still be written to, and be named in transactions.
+    pub fn is_ours(&self, set: u64) -> bool {
+        self.sets.is_ours(set)
     }
 
     /// Writes no more to the open set.
@@ -369,12 +396,17 @@ impl Store {
 
     /// The set that is written to, if any.
     pub fn open_set(&self) -> Option<u64> {
-        lock(&self.open).as_ref().map(|writer| writer.layout().set)
+        lock(&self.open).as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
     }
 
     /// Returns when all stripes that were written before are durable, each on as many targets as asked for.
     pub fn sync(&self) -> Result<()> {
-        let writers = lock(&self.unsynced).clone();
+        let writers = {
+            let mut unsynced = lock(&self.unsynced);
+            // The chunks of those that were lost may be gone.
+            unsynced.retain(|writer| self.is_ours(writer.layout().set));
+            unsynced.clone()
+        };
         for writer in &writers {
             let missing = writer.sync()?;
             if !missing.is_empty() {

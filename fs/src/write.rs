@@ -1,6 +1,7 @@
 //! Writing, cutting off, and setting room aside.
 
 use crate::buffer::Buffer;
+use crate::client::Client;
 use crate::file::{File, Held, State};
 use crate::{Error, FileSystem, Result, now};
 use meta::namespace::MAX_SIZE;
@@ -267,10 +268,21 @@ impl FileSystem {
     /// When that is not sure.
     pub fn sync(&self, ino: u64) -> Result<()> {
         let sync = || match self.table.find(ino) {
-            Some(file) => self.commit(std::slice::from_ref(&*file), true).map(drop),
+            Some(file) => {
+                let done = self.commit(std::slice::from_ref(&*file), true).map(drop);
+                told(&file).and(done)
+            }
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         };
         self.counts.syncs.counted(|()| 0, sync)
+    }
+
+    /// What a program is told when it closes a file: whether something that it wrote is known to be lost.
+    ///
+    /// # Errors
+    /// When it is, and nobody was told so far.
+    pub fn told_at_close(&self, ino: u64) -> Result<()> {
+        self.table.find(ino).map_or(Ok(()), |file| told(&file))
     }
 
     /// Returns when everything is durable.
@@ -282,7 +294,8 @@ impl FileSystem {
         // What could be committed is durable in any case.
         let synced = self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(meta::Seq::MAX));
         committed?;
-        Ok(synced?)
+        synced?;
+        if self.client.as_ref().is_some_and(Client::take_loss) { Err(lost()) } else { Ok(()) }
     }
 
     /// Commits files that have been dirty since a moment, or all.
@@ -303,6 +316,17 @@ impl FileSystem {
         }
         done.map(drop)
     }
+}
+
+/// Tells, once, that something of a file is lost.
+fn told(file: &File) -> Result<()> {
+    if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
+}
+
+fn lost() -> Error {
+    Error::Meta(meta::Error::Unavailable(
+        "what was written and not synced is lost: the session with the metadata server ended meanwhile".into(),
+    ))
 }
 
 fn stripe_of(place: &Place) -> Option<(u64, u32)> {

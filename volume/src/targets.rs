@@ -422,7 +422,8 @@ impl Targets {
                 None => batch.run(self, usize::from(id.0), id, |target| target.space()),
             }
         }
-        for (_, id, found) in batch.collect(self.deadline) {
+        let most = batch.waiting.len().div_ceil(2);
+        for (_, id, found) in batch.collect_while(|took| plan::late::patience(took, most, most, self.deadline)) {
             if let Some(entry) = self.entry(id) {
                 entry.note_space(&found);
             }
@@ -553,11 +554,7 @@ impl Targets {
         let late = done.len();
         let mut all: Vec<(usize, TargetId, io::Result<T>)> =
             places.iter().zip(done.drain(..)).map(|(&(key, id), result)| (key, id, result)).collect();
-        for (_, id, result) in &all {
-            if let Err(error) = result {
-                self.failed(*id, error);
-            }
-        }
+        record(self, &all);
         let mut batch = Batch::new();
         for &(key, id) in &places[late..] {
             let operation = operation.clone();
@@ -619,6 +616,14 @@ impl std::fmt::Debug for Targets {
     }
 }
 
+fn record<T>(targets: &Targets, done: &[(usize, TargetId, io::Result<T>)]) {
+    for (_, id, result) in done {
+        if let Err(error) = result {
+            targets.failed(*id, error);
+        }
+    }
+}
+
 impl<T: Send + 'static> Batch<T> {
     /// No operations yet.
     pub fn new() -> Self {
@@ -667,11 +672,7 @@ impl<T: Send + 'static> Batch<T> {
     /// Waits for all of them. Failures are recorded with their targets.
     pub fn wait(self, targets: &Targets) -> Vec<(usize, TargetId, io::Result<T>)> {
         let done = self.collect(targets.deadline);
-        for (_, id, result) in &done {
-            if let Err(error) = result {
-                targets.failed(*id, error);
-            }
-        }
+        record(targets, &done);
         done
     }
 
@@ -692,19 +693,42 @@ impl<T: Send + 'static> Batch<T> {
         done
     }
 
+    /// Waits for all of them, but for those that are late no longer than it takes to know that: `least` that were done well suffice, `wanted` are better.
+    /// Who is late has failed, until it answers. Failures are recorded with their targets.
+    pub fn wait_for_most(
+        self,
+        targets: &Targets,
+        least: usize,
+        wanted: usize,
+    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let deadline = targets.deadline;
+        let done = self.collect_while(|took| plan::late::patience(took, least, wanted, deadline));
+        record(targets, &done);
+        done
+    }
+
     /// Waits for all of them, until the deadline.
-    pub fn collect(mut self, deadline: Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+    pub fn collect(self, deadline: Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+        self.collect_while(|_| deadline)
+    }
+
+    /// Waits for all of them, for as long as `patience` says of the times that those took that were done well so far.
+    fn collect_while(mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let mut took = Vec::with_capacity(self.waiting.len());
         while !self.waiting.is_empty() {
             for (key, entry, job) in std::mem::take(&mut self.refused) {
                 if let Err(job) = entry.submit(job) {
                     self.refused.push((key, entry, job));
                 }
             }
-            let left = deadline.saturating_sub(self.begun.elapsed());
-            let patience = if self.refused.is_empty() { left } else { left.min(RETRY) };
-            match self.results.recv_timeout(patience) {
+            let left = patience(&took).saturating_sub(self.begun.elapsed());
+            let pause = if self.refused.is_empty() { left } else { left.min(RETRY) };
+            match self.results.recv_timeout(pause) {
                 Ok((key, result)) => {
                     if let Some(waiting) = self.waiting.remove(&key) {
+                        if result.is_ok() {
+                            took.push(self.begun.elapsed());
+                        }
                         self.done.push((key, waiting.id, result));
                     }
                 }

@@ -136,6 +136,10 @@ impl Target for RemoteTarget {
         Ok(done)
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn prefetch(&self, file: TargetFile, range: Range<u64>) {
         let operands = Operands { offset: range.start, length: range.end - range.start, ..self.operands(file) };
         let (client, body) = (self.client.clone(), encode(&operands));

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
 const SLACK: usize = 64 << 10;
-/// Shorter blocks are written by one thread, one after the other; longer ones by all targets at the same time.
+/// Shorter blocks are written by one thread, one after the other, where all targets are of this machine; longer ones by all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
 
 /// Room for a stripe: the user data first, then what is made of it.
@@ -116,6 +116,7 @@ pub struct SetWriter {
     layout: SetLayout,
     chunk_bytes: u32,
     need: usize,
+    remote: bool,
     next: Mutex<u32>,
     failed: Mutex<BTreeSet<usize>>,
     /// Stripes that were written, and those of them that are durable.
@@ -179,7 +180,9 @@ impl SetWriter {
     ) -> Self {
         let there = |position: &usize| layout.places[*position].is_none();
         let failed: BTreeSet<usize> = (0..layout.blocks()).filter(there).collect();
+        let is_remote = |id: &TargetId| targets.get(*id).is_some_and(|target| target.is_remote());
         Self {
+            remote: layout.places.iter().flatten().any(is_remote),
             need: layout.code.shape().k + spare,
             targets,
             pool,
@@ -333,7 +336,7 @@ impl SetWriter {
         let there =
             |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
         let places: Vec<(usize, TargetId)> = (0..layout.blocks()).filter_map(there).collect();
-        let in_turn = encoded.block <= SMALL_BLOCK;
+        let in_turn = encoded.block <= SMALL_BLOCK && !self.remote;
         let done = if in_turn {
             let (encoded, set) = (encoded.clone(), layout.set);
             let write = move |position, target: &dyn Target| {
@@ -354,7 +357,8 @@ impl SetWriter {
                     encoded.write(position, first_coded, target, file, record)
                 });
             }
-            batch.wait(&self.targets)
+            // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
+            batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need)
         };
         let (took, mut slave, mut full) = (begun.elapsed(), Duration::ZERO, false);
         for (position, id, result) in done {
@@ -409,7 +413,7 @@ impl SetWriter {
             let file = self.layout.file(position);
             batch.run(&self.targets, position, target, move |target| target.sync_timed(file));
         }
-        let done = batch.wait(&self.targets);
+        let done = batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need);
         let took = begun.elapsed();
         let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
         let Cost { distribution, slave, .. } = Cost::of(took, Duration::ZERO, took, slave);

@@ -36,6 +36,11 @@ pub trait Target: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether its operations wait for another machine, however short they are.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Says that a range will be read soon, so that it can be fetched meanwhile.
     fn prefetch(&self, _file: TargetFile, _range: Range<u64>) {}
 
