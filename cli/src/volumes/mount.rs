@@ -24,6 +24,7 @@ use volume::Shown;
   weft mount /srv/films /mnt -o ro
   weft mount /srv/films /mnt --foreground
   weft mount weft://127.0.0.1:7600/films /mnt
+  weft mount --config /etc/weft/weft.toml
 
 It goes on in the background, and writes what goes wrong to mount.log in the volume directory, until weft unmount, umount or SIGTERM,
 which commit everything first. Of a volume that a server has, several machines see the same files; -o writeback lets
@@ -37,13 +38,13 @@ pub struct MountArguments {
     /// An empty directory
     mountpoint: PathBuf,
     /// Options, separated by commas: ro, allow_other, noallow_other, nosuid, nodev, noexec, sync, ...
-    #[arg(short, value_name = "OPTIONS")]
+    #[arg(short, long, value_name = "OPTIONS", env = "WEFT_OPTIONS")]
     options: Vec<String>,
     /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
     /// Stay in the foreground
-    #[arg(long)]
+    #[arg(long, env = "WEFT_FOREGROUND")]
     foreground: bool,
     /// Tell the process that waits in front that the mount is there
     #[arg(long, hide = true)]

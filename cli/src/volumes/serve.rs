@@ -36,6 +36,8 @@ enum What {
 #[command(after_help = "Examples:
   weft serve store /disk1 /disk2 --listen 127.0.0.1:7701
   weft create /srv/films --code rs:4+2 store://127.0.0.1:7701/disk1 store://127.0.0.1:7701/disk2 ...
+  weft serve store --config /etc/weft/weft.toml
+  weft serve store /disk1 --metrics 9101 & curl http://127.0.0.1:9101/metrics
 
 A directory is called by its last component. SIGTERM has it answer what it was asked, and end.")]
 struct StoreArguments {
@@ -54,6 +56,8 @@ struct StoreArguments {
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft serve meta /srv/films --listen 127.0.0.1:7600
+  weft serve meta /srv/films --metrics 9100 --repair-limit 200M
+  weft serve meta --config /etc/weft/weft.toml
   weft mount weft://127.0.0.1:7600/films /mnt
   weft status weft://127.0.0.1:7600/films
 
@@ -105,6 +109,7 @@ struct Behaviour {
     after_help = "Examples:
   weft cluster /tmp/try
   weft cluster /tmp/try --stores 7 --code rs:4+2 --port 7600
+  weft cluster /tmp/try --metrics 9100
   weft mount weft://127.0.0.1:7600/try /mnt
 
 It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it."
