@@ -3,9 +3,11 @@
 use crate::lab::{Cluster, Process, free_port, possible};
 use crate::scratch::{Scratch, run, weft};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The status and the text of an answer.
@@ -40,8 +42,9 @@ fn wait_until(port: u16, ready: bool) {
     }
 }
 
-fn json(command: &[&str], volume: &str) -> Value {
-    run(weft().args(command).arg(volume)).json()
+/// The status of a volume; `temporary` is where a mount of it has its socket.
+fn status(volume: &OsStr, temporary: &Path) -> Value {
+    run(weft().args(["status", "--json"]).arg(volume).env("TMPDIR", temporary)).json()
 }
 
 #[test]
@@ -93,10 +96,10 @@ fn a_mount_and_its_servers_tell_what_they_do() {
     }
     assert_eq!(sample(&metrics, "weft_write_step_seconds_total{step=\"transfer\"}"), 0.0);
     // The mount point is as good a name as the volume's, and what the mount knows is told.
-    let shown = json(&["status", "--json"], mount.point.to_str().unwrap());
+    let shown = status(mount.point.as_os_str(), &cluster.scratch.path);
     assert_eq!((&shown["connected"], &shown["targets"][2]["problem"]), (&true.into(), &Value::Null), "{shown}");
     assert!(shown["write_cost"]["steps"][6]["seconds"].as_f64().unwrap() > 0.0, "{shown}");
-    let shown = json(&["status", "--json"], &cluster.url());
+    let shown = status(cluster.url().as_ref(), &cluster.scratch.path);
     let stores = shown["stores"].as_array().unwrap();
     assert_eq!((stores.len(), &shown["repair_limit"]), (3, &(64 << 20).into()), "{shown}");
     assert!(

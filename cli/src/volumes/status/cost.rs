@@ -8,7 +8,7 @@ use volume::steps::{Step, StepTotals};
 
 /// A line for each of the five steps, unless nothing was written.
 pub fn print(cost: &StepTotals) -> Outcome {
-    if cost.total().is_zero() {
+    if cost.writes == 0 && cost.of(Step::Parity).count == 0 {
         return Ok(());
     }
     let time = |step| show::time(cost.of(step).time);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub fn print(status: &Status) -> Outcome {
     let limit = status.repair_limit.map_or_else(String::new, |limit| format!(", limited to {}/s", show::bytes(limit)));
     for repair in &status.repairs {
-        let left = repair.left.map_or_else(|| "end unknown".into(), |left| format!("about {} left", show::time(left)));
+        let left = repair.left.map_or_else(|| "end unknown".into(), |left| format!("about {} left", show::about(left)));
         let failed = if repair.sets_failed == 0 { String::new() } else { format!(", {} FAILED", repair.sets_failed) };
         show::text(format_args!(
             "  repairing chunk set {}: {} of {} done{failed}, {} of {} made, {}/s{limit}, {left}",
