@@ -5,9 +5,9 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`placement`]: on which targets a chunk set goes.
 //! - [`repair`]: what is made again first, and where it goes.
+//! - [`late`]: when one of several who do the same is waited for no longer.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
-//! - [`late`]: when one of several who do the same is waited for no longer.
 #![forbid(unsafe_code)]
 
 pub mod bucket;
