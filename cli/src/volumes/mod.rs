@@ -7,6 +7,7 @@ pub mod create;
 pub mod demo;
 pub mod files;
 pub mod fsck;
+pub mod metrics;
 pub mod mount;
 pub mod remote;
 pub mod serve;

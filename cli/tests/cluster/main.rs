@@ -3,6 +3,7 @@
 mod hostile;
 mod lab;
 mod meta;
+mod metrics;
 #[path = "../commands/scratch.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod scratch;
