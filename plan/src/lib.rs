@@ -4,8 +4,10 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`placement`]: on which targets a chunk set goes.
 //! - [`repair`]: what is made again first, and where it goes.
+//! - [`coding`]: whether a client codes a stripe, or a store, and which.
 #![forbid(unsafe_code)]
 
+pub mod coding;
 pub mod extent;
 pub mod placement;
 pub mod repair;

@@ -16,8 +16,9 @@ mod targets;
 pub use control::Control;
 pub use error::{Error, Shown};
 pub use set::{
-    Appended, BlockState, BufferPool, ReadReport, RebuildReport, Scanned, SetLayout, SetWriter, StripeBuffer,
-    StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,
+    Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildReport, Scanned,
+    SetLayout, SetWriter, StripeBuffer, StripeReport, Times, read, read_manifest, rebuild, record_range, scan,
+    verify_stripe,
 };
 pub use targets::{Health, TargetHealth, Targets};
 

@@ -74,6 +74,7 @@ struct MetaArguments {
     after_help = "Examples:
   weft cluster /tmp/try
   weft cluster /tmp/try --stores 7 --code rs:4+2 --port 7600
+  weft cluster /tmp/try --coding server
   weft mount weft://127.0.0.1:7600/try /mnt
 
 It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it."
@@ -93,6 +94,9 @@ pub struct ClusterArguments {
     /// The port of the metadata server; the stores have those behind it
     #[arg(long, default_value_t = 7600)]
     port: u16,
+    /// Who codes stripes where a mount does not say otherwise: client, server (the stores) or auto; for a new volume
+    #[arg(long, default_value_t, value_name = "WHO")]
+    coding: fs::Coding,
 }
 
 #[derive(Subcommand)]
@@ -294,6 +298,7 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
             code: code.spec().to_string(),
             chunk_bytes: 64 << 20,
             durability: None,
+            coding: arguments.coding,
             targets,
             places: places(),
         };

@@ -1,5 +1,6 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
+use super::master::{DISTRIBUTE, Masters};
 use super::protocol::{FAILED, Operands, encode, encode_error, method};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ struct Place {
 /// A storage server: some directories.
 pub struct Store {
     places: BTreeMap<String, Place>,
+    masters: Masters,
 }
 
 impl Store {
@@ -60,7 +62,7 @@ impl Store {
                 )));
             }
         }
-        Ok(Self { places })
+        Ok(Self { places, masters: Masters::default() })
     }
 
     /// What the targets are called.
@@ -131,6 +133,9 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
 impl Store {
     async fn answer(&self, request: Request) -> io::Result<Reply> {
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
+        if request.method == DISTRIBUTE {
+            return self.masters.answer(request, |target| self.places.get(target)?.target().ok()).await;
+        }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
         let place = self.places.get(operands.target);

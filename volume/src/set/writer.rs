@@ -1,5 +1,6 @@
 //! Writing stripes: coded and checksummed in one pass, sent to all targets at once.
 
+use super::master::{NoMaster, Order};
 use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
@@ -8,15 +9,19 @@ use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use ec::Code;
 use plan::TargetId;
+use plan::coding::Coder;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
 const SLACK: usize = 64 << 10;
 /// Shorter blocks are written by one thread, one after the other; longer ones by all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
+/// A Master that was silent for so long is not asked for its own block, either.
+const HANGS: Duration = Duration::from_secs(1);
 
 /// Room for a stripe: the user data first, then what is made of it.
 #[derive(Debug)]
@@ -72,6 +77,11 @@ impl BufferPool {
         Self { free: Mutex::default(), capacity: stripe, data: data + SLACK, coded, keep }
     }
 
+    /// Bytes of user data and manifest that a buffer has room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// An empty buffer.
     pub fn take(&self) -> StripeBuffer {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -102,7 +112,23 @@ pub struct Appended {
     pub block: u32,
     /// Positions that do not have it and had the stripes before.
     pub missing: Vec<usize>,
+    /// Who coded it.
+    pub by: Coder,
+    /// What it took there.
+    pub times: Times,
 }
+
+/// What a stripe took, where it was coded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Coding it, checksums included.
+    pub coding: Duration,
+    /// Sending the blocks, until they were written.
+    pub sending: Duration,
+}
+
+/// What became of the blocks of a stripe, by position.
+type Outcomes = Vec<(usize, TargetId, io::Result<()>)>;
 
 /// A chunk set that is written to. Several threads may append at the same time.
 #[derive(Debug)]
@@ -111,6 +137,8 @@ pub struct SetWriter {
     pool: Arc<BufferPool>,
     layout: SetLayout,
     chunk_bytes: u32,
+    /// When the set was begun, as the headers of its chunks say.
+    created: Timestamp,
     need: usize,
     next: Mutex<u32>,
     failed: Mutex<BTreeSet<usize>>,
@@ -172,6 +200,7 @@ impl SetWriter {
             pool,
             layout,
             chunk_bytes,
+            created: Timestamp::now(),
             next: Mutex::new(CHUNK_HEADER_BYTES as u32),
             failed: Mutex::new(failed),
             appended: AtomicU64::new(0),
@@ -191,6 +220,11 @@ impl SetWriter {
         let mut writer = Self::create(targets, pool, layout, chunk_bytes, spare);
         writer.next = Mutex::new(next_record.max(CHUNK_HEADER_BYTES as u32).next_multiple_of(RECORD_ALIGNMENT as u32));
         writer
+    }
+
+    /// The same for a set that was begun then.
+    pub(super) fn created(self, created: Timestamp) -> Self {
+        Self { created, ..self }
     }
 
     /// Where its chunks are.
@@ -215,6 +249,11 @@ impl SetWriter {
         *self.synced.lock().unwrap_or_else(PoisonError::into_inner) < self.appended.load(Ordering::Acquire)
     }
 
+    /// Positions that do not have every stripe.
+    pub fn missing(&self) -> Vec<usize> {
+        self.failed().iter().copied().collect()
+    }
+
     fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,6 +265,21 @@ impl SetWriter {
     #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
     pub fn append(
         &self,
+        buffer: StripeBuffer,
+        sequence: u64,
+        manifest: &[u8],
+    ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
+        self.append_by(Coder::Here, buffer, sequence, manifest)
+    }
+
+    /// As `append`, and says who is to code it. What a Master does not do is done here.
+    ///
+    /// # Errors
+    /// As `append`.
+    #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
+    pub fn append_by(
+        &self,
+        by: Coder,
         mut buffer: StripeBuffer,
         sequence: u64,
         manifest: &[u8],
@@ -245,9 +299,26 @@ impl SetWriter {
             begin as u32
         };
         buffer.data[buffer.length..total].copy_from_slice(manifest);
+        let known = self.failed().clone();
+        if by == Coder::Master
+            && let Some((outcomes, times)) = self.have_coded(&buffer.data[..total], record, sequence, manifest.len())
+        {
+            let bytes = StripeHeader::encoded_bytes(block) + block;
+            return match self.settle(&known, outcomes, bytes) {
+                Ok(missing) => {
+                    self.appended.fetch_add(1, Ordering::Release);
+                    self.pool.give(buffer);
+                    Ok(Appended { record, block: block as u32, missing, by, times })
+                }
+                Err(error) => Err((error, buffer)),
+            };
+        }
+        let begun = Instant::now();
         buffer.data[total..block * code.shape().k].fill(0);
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
-        let result = self.write(&encoded, record);
+        let coding = begun.elapsed();
+        let result = self.write(&encoded, record, &known);
+        let times = Times { coding, sending: begun.elapsed() - coding };
         // A target that does not answer may still have it; then the data is copied.
         let mut buffer = match Arc::try_unwrap(encoded) {
             Ok(encoded) => encoded.buffer,
@@ -263,7 +334,7 @@ impl SetWriter {
             Ok(missing) => {
                 self.appended.fetch_add(1, Ordering::Release);
                 self.pool.give(buffer);
-                Ok(Appended { record, block: block as u32, missing })
+                Ok(Appended { record, block: block as u32, missing, by: Coder::Here, times })
             }
             Err(error) => {
                 buffer.length = total - manifest.len();
@@ -280,7 +351,7 @@ impl SetWriter {
         let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
         // The first stripe brings the headers of the chunks along.
         let first = record as usize == CHUNK_HEADER_BYTES;
-        let chunks = if first { chunk_headers(&self.layout, Timestamp::now()) } else { Vec::new() };
+        let chunks = if first { chunk_headers(&self.layout, self.created) } else { Vec::new() };
         let before = if first { CHUNK_HEADER_BYTES } else { 0 };
         let header_bytes = before + StripeHeader::encoded_bytes(block);
         let mut headers = Pages::new(header_bytes * sums.len());
@@ -304,11 +375,64 @@ impl SetWriter {
         Encoded { headers, header_bytes, first, buffer, block }
     }
 
-    /// Writes to all positions; returns those that failed just now.
-    fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Vec<usize>> {
+    /// Has the Master of the set code a stripe and write it. None when it has none, or that does not: then the stripe is coded here, to the same bytes at the
+    /// same place.
+    fn have_coded(&self, data: &[u8], record: u32, sequence: u64, manifest: usize) -> Option<(Outcomes, Times)> {
+        let mut layout = self.layout.clone();
+        self.failed().iter().for_each(|&position| layout.places[position] = None);
+        let sound = |id: &TargetId| self.targets.error(*id).is_none();
+        let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
+        let position = plan::coding::master(layout.set, &willing)?;
+        let target = self.targets.get(willing[position]?)?;
+        let master = target.master()?;
+        let addresses: Vec<Option<String>> =
+            layout.places.iter().map(|id| self.targets.get((*id)?)?.address()).collect();
+        // A target that only this process reaches.
+        if layout.places.iter().zip(&addresses).any(|(id, address)| id.is_some() && address.is_none()) {
+            return None;
+        }
+        let order = Order {
+            layout: &layout,
+            created: self.created,
+            record,
+            sequence,
+            data,
+            manifest_bytes: manifest,
+            checksum: gf::checksum::crc64(data),
+        };
+        let begun = Instant::now();
+        let mut done = match master.distribute(&order, &addresses) {
+            Ok(done) => done,
+            Err(NoMaster::Silent(why)) if begun.elapsed() > HANGS => {
+                self.targets.failed(willing[position]?, &why);
+                self.failed().insert(position);
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let there = layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
+        let outcomes: Outcomes = there
+            .map(|(position, id)| {
+                let failed = done.failed.iter().position(|(failed, _)| *failed == position);
+                (position, id, failed.map_or(Ok(()), |at| Err(done.failed.swap_remove(at).1)))
+            })
+            .collect();
+        // One that reaches too few others says nothing of them.
+        if outcomes.iter().filter(|(.., result)| result.is_ok()).count() < self.need {
+            return None;
+        }
+        for (_, id, result) in &outcomes {
+            if let Err(error) = result {
+                self.targets.failed(*id, error);
+            }
+        }
+        Some((outcomes, done.times))
+    }
+
+    /// Writes to all positions; returns those that failed and were not `known` to.
+    fn write(&self, encoded: &Arc<Encoded>, record: u32, known: &BTreeSet<usize>) -> Result<Vec<usize>> {
         let first_coded = self.layout.code.coded().start;
-        let known = self.failed().clone();
-        let mut missing = known.clone();
+        let missing = self.failed().clone();
         let layout = &self.layout;
         let there =
             |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
@@ -335,10 +459,16 @@ impl SetWriter {
             }
             batch.wait(&self.targets)
         };
+        self.settle(known, done, encoded.header_bytes + encoded.block)
+    }
+
+    /// Takes notice of what became of the blocks, each of so many bytes with its header; returns the positions that failed and were not `known` to.
+    fn settle(&self, known: &BTreeSet<usize>, outcomes: Outcomes, bytes: usize) -> Result<Vec<usize>> {
+        let mut missing = self.failed().clone();
         let mut full = false;
-        for (position, id, result) in done {
+        for (position, id, result) in outcomes {
             if result.is_ok() {
-                self.targets.count_written(id, encoded.header_bytes + encoded.block);
+                self.targets.count_written(id, bytes);
             }
             if let Err(error) = result {
                 full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -349,7 +479,7 @@ impl SetWriter {
         if !missing.is_empty() {
             self.failed().extend(&missing);
         }
-        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.difference(&known).copied().collect()) }
+        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.difference(known).copied().collect()) }
     }
 
     fn too_few(&self, have: usize, full: bool) -> Error {
