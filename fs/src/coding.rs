@@ -6,7 +6,7 @@ use plan::coding::{Auto, Coder, Coding, Stripe, Took};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use volume::Times;
+use volume::Cost;
 
 /// How often it is looked how busy the processors are.
 const LOOK: Duration = Duration::from_millis(500);
@@ -71,11 +71,15 @@ impl Coders {
 
 impl Turn<'_> {
     /// It was written, and coded by that one.
-    pub fn done(&self, by: Coder, times: Times) {
+    pub fn done(&self, by: Coder, cost: &Cost) {
         if self.coders.coding != Coding::Auto {
             return;
         }
-        let took = Took { coding: times.coding, sending: times.sending, total: self.begun.elapsed() };
+        let took = Took {
+            coding: cost.master + cost.parity,
+            sending: cost.distribution + cost.slave,
+            total: self.begun.elapsed(),
+        };
         lock(&self.coders.state).auto.note(by, &self.stripe, &took, self.coders.begun.elapsed());
     }
 }

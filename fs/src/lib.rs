@@ -18,6 +18,7 @@ mod coding;
 mod collect;
 mod commit;
 mod compact;
+mod counts;
 mod error;
 mod file;
 mod fsck;
@@ -47,6 +48,7 @@ mod warnings;
 mod write;
 
 pub use client::{Find, Server};
+pub use counts::{Counts, RepairProgress, Repairs};
 pub use error::Error;
 pub use fsck::{Checked, Rebuilt, rebuild};
 pub use meta::port::FileLock;
@@ -98,6 +100,7 @@ pub struct FileSystem {
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
     pub(crate) leases: sessions::Leases,
+    pub(crate) counts: Counts,
     pub(crate) closed: AtomicBool,
 }
 

@@ -428,8 +428,8 @@ impl FileSystem {
         }
         let engine = Engine { meta: meta.clone(), journal };
         let fs = Self::assemble(meta.clone(), Some(engine), None, store, opened);
-        let had_clients = meta.setting(sessions::CLIENTS)?.unwrap_or(false);
-        fs.leases.begin(opening, options.serve && had_clients);
+        let before = if options.serve { meta.setting(sessions::SESSIONS)? } else { None };
+        fs.leases.begin(opening, before.unwrap_or_default());
         fs.look_at_room();
         if !fs.volume.read_only {
             meta.put_setting("openings", &(opening + 1))?;
@@ -468,6 +468,7 @@ impl FileSystem {
             returns: crate::returns::Returns::default(),
             background: background::Background::new(),
             leases: sessions::Leases::default(),
+            counts: crate::Counts::default(),
             volume,
             closed: AtomicBool::new(false),
         })

@@ -68,18 +68,20 @@ impl FileSystem {
         order(&mut degraded);
         control.start(total);
         let mut done = Repaired::default();
+        let shown = self.counts.repairs.begin(degraded.len(), control);
         for set in degraded {
             control.go_on()?;
-            if let Err(error) = self.repair_set(&set, &mut done, control) {
-                if matches!(error, crate::Error::Volume(volume::Error::Interrupted)) {
-                    return Err(error);
-                }
+            shown.next(set.set);
+            let failed = match self.repair_set(&set, &mut done, control) {
+                Err(error @ crate::Error::Volume(volume::Error::Interrupted)) => return Err(error),
                 // The collector may have deleted it meanwhile.
-                if !matches!(error, crate::Error::Meta(meta::Error::NotFound)) {
-                    done.failed.push((set.set, error.to_string()));
-                }
-            }
+                Ok(()) | Err(crate::Error::Meta(meta::Error::NotFound)) => None,
+                Err(error) => Some(error.to_string()),
+            };
+            shown.done(failed.is_none());
+            done.failed.extend(failed.map(|why| (set.set, why)));
         }
+        drop(shown);
         self.forget_drained()?;
         self.remove_strays_now()?;
         Ok(done)
@@ -124,6 +126,7 @@ impl FileSystem {
                 Some((position, layout.places[position].filter(|&old| old != new)?))
             };
             self.remove_chunks(set, wanted.iter().filter_map(old));
+            self.counts.repairs.rebuilt(stripes.len(), report.bytes);
             done.chunks += wanted.len();
             done.bytes += report.bytes;
             done.witnessed += report.witnessed;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::target::Space;
-use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
+use volume::{BufferPool, SetLayout, SetWriter, Step, StripeBuffer, Targets};
 
 /// User data of a full stripe, about.
 const STRIPE_BYTES: usize = 4 << 20;
@@ -275,7 +275,7 @@ impl Store {
             let turn = self.coders.turn(buffer.len() + manifest.len());
             match writer.append_by(turn.by, buffer, sequence, manifest) {
                 Ok(done) => {
-                    turn.done(done.by, done.times);
+                    turn.done(done.by, &done.cost);
                     let set = writer.layout().set;
                     if !done.missing.is_empty() {
                         self.lacks(set, &done.missing)?;
@@ -306,15 +306,17 @@ impl Store {
     /// may refuse data though it says that there is room.
     fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
         let mut open = lock(&self.open);
+        open.take_if(|writer| !self.is_ours(writer.layout().set));
         if let Some(writer) = open.as_ref().filter(|writer| !writer.full()) {
             return Ok((writer.clone(), self.pin(writer.layout().set)));
         }
         if let Some(full) = open.take() {
             self.seal(&full)?;
         }
-        let (set, record) = self.sets.next(self)?;
-        let layout = self.layout_of(set, &record)?;
-        let (shape, found) = (self.options.code.shape(), record.places.iter().flatten().count());
+        let (set, record) = self.targets.steps().timed(Step::Metadata, || self.sets.next(self))?;
+        let mut layout = self.layout_of(set, &record)?;
+        self.leave_out_failing(&mut layout)?;
+        let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
         // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
         let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
         let writer = Arc::new(SetWriter::create(
@@ -327,6 +329,20 @@ impl Store {
         lock(&self.unsynced).push(writer.clone());
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))
+    }
+
+    /// A set that was placed before targets failed, or became late, is written without them, if that can be: nobody waits for them again.
+    fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
+        let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
+        let there = |position: &usize| layout.places[*position].is_some();
+        let (without, with): (Vec<usize>, Vec<usize>) =
+            (0..layout.places.len()).filter(there).partition(|&position| layout.places[position].is_some_and(fails));
+        if without.is_empty() || with.len() < self.options.code.shape().k {
+            return Ok(());
+        }
+        self.lacks(layout.set, &without)?;
+        without.iter().for_each(|&position| layout.places[position] = None);
+        Ok(())
     }
 
     /// Taken while the set is open, so that whoever finds it closed finds the pin.
@@ -363,10 +379,21 @@ impl Store {
     }
 
     fn seal(&self, writer: &SetWriter) -> Result<()> {
-        let length = writer.next_record();
-        lock(&self.sealed).push(writer.layout().set);
-        self.meta.seal_set(writer.layout().set, length)?;
-        Ok(())
+        let (set, length) = (writer.layout().set, writer.next_record());
+        if !self.is_ours(set) {
+            return Ok(());
+        }
+        lock(&self.sealed).push(set);
+        match self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(set, length)) {
+            // It was lost just now.
+            Err(_) if !self.is_ours(set) => Ok(()),
+            sealed => Ok(sealed.map(drop)?),
+        }
+    }
+
+    /// Whether a set may still be written to, and be named in transactions.
+    pub fn is_ours(&self, set: u64) -> bool {
+        self.sets.is_ours(set)
     }
 
     /// Writes no more to the open set.
@@ -382,12 +409,17 @@ impl Store {
 
     /// The set that is written to, if any.
     pub fn open_set(&self) -> Option<u64> {
-        lock(&self.open).as_ref().map(|writer| writer.layout().set)
+        lock(&self.open).as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
     }
 
     /// Returns when all stripes that were written before are durable, each on as many targets as asked for.
     pub fn sync(&self) -> Result<()> {
-        let writers = lock(&self.unsynced).clone();
+        let writers = {
+            let mut unsynced = lock(&self.unsynced);
+            // The chunks of those that were lost may be gone.
+            unsynced.retain(|writer| self.is_ours(writer.layout().set));
+            unsynced.clone()
+        };
         for writer in &writers {
             let missing = writer.sync()?;
             if !missing.is_empty() {

@@ -86,7 +86,12 @@ impl Target for Served {
 }
 
 impl Master for Served {
-    fn distribute(&self, order: &Order<'_>, addresses: &[Option<String>]) -> Result<Distributed, NoMaster> {
+    fn distribute(
+        &self,
+        order: &Order<'_>,
+        addresses: &[Option<String>],
+        _patience: Duration,
+    ) -> Result<Distributed, NoMaster> {
         self.staff.orders[self.number].fetch_add(1, Ordering::SeqCst);
         let manner = *self.staff.manner.lock().unwrap();
         match manner {
@@ -101,12 +106,12 @@ impl Master for Served {
         let id = |address: &Option<String>| address.as_ref().map(|address| TargetId(address.parse().unwrap()));
         let layout = SetLayout { places: addresses.iter().map(id).collect(), ..order.layout.clone() };
         let order = Order { layout: &layout, ..*order };
-        let (missing, times) = order.carry_out(&self.staff.targets, &self.staff.pool).unwrap();
+        let (missing, cost) = order.carry_out(&self.staff.targets, &self.staff.pool).unwrap();
         if manner == Manner::Mute {
             return Err(NoMaster::Silent(io::ErrorKind::NotConnected.into()));
         }
         let failed = missing.into_iter().map(|position| (position, io::Error::other("it fails")));
-        Ok(Distributed { failed: failed.collect(), times })
+        Ok(Distributed { failed: failed.collect(), cost })
     }
 }
 
@@ -235,7 +240,7 @@ proptest! {
         let manifest_bytes = if few % 2 == 0 { manifest_bytes } else { manifest_bytes % (length + 1) };
         let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
         let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
-        let order = Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum };
+        let order = Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
         if order.carry_out(&lab.staff.targets, &lab.pool).is_err() {
             prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
         }
@@ -250,7 +255,8 @@ fn a_stripe_whose_data_changed_on_the_way_is_not_coded() {
     data[49_999] ^= 1;
     let layout = lab.writer.layout();
     let created = Timestamp::now();
-    let order = Order { layout, created, record: 4096, sequence: 1, data: &data, manifest_bytes: 9, checksum };
+    let order =
+        Order { layout, created, record: 4096, sequence: 1, data: &data, manifest_bytes: 9, checksum, spare: 1 };
     let error = order.carry_out(&lab.staff.targets, &lab.pool).unwrap_err().to_string();
     assert!(error.contains("changed on the way"), "{error}");
     assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, VolumeId};
 use volume::target::{Crash, Faults, Faulty, Memory, Target, TargetFile, Traced};
-use volume::{BlockState, BufferPool, Control, Error, Health, SetLayout, SetWriter, Targets};
+use volume::{BlockState, BufferPool, Control, Error, Health, Limit, SetLayout, SetWriter, Step, Targets};
 use volume::{read, read_manifest, rebuild, scan, verify_stripe};
 
 const STRIPE: usize = 96 << 10;
@@ -614,4 +614,76 @@ fn directories_may_go_and_come() {
     lab.forget();
     all(&lab);
     std::fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn every_stripe_says_what_it_cost() {
+    let lab = Lab::new("rs:4+2");
+    let slow = Duration::from_millis(20);
+    lab.disks[3].set(Faults { delay: slow, ..Faults::default() });
+    let begun = Instant::now();
+    lab.append(90_000, 1).unwrap();
+    let took = begun.elapsed();
+    let totals = lab.targets.steps().totals();
+    for step in [Step::Master, Step::Parity, Step::Distribution, Step::Slave] {
+        assert_eq!(totals.of(step).count, 1, "{step:?}");
+    }
+    assert!(totals.of(Step::Parity).time > Duration::ZERO);
+    assert!(totals.of(Step::Slave).time >= slow, "the slowest one counts");
+    assert!(totals.total() <= took, "nothing is counted twice: {totals:?} of {took:?}");
+    lab.writer.sync().unwrap();
+    let synced = lab.targets.steps().totals();
+    assert_eq!((synced.of(Step::Slave).count, synced.of(Step::Master).count), (2, 1));
+    assert!(synced.of(Step::Slave).time >= 2 * slow);
+    // Of short blocks the targets take one after the other.
+    lab.disks[4].set(Faults { delay: slow, ..Faults::default() });
+    lab.append(1000, 2).unwrap();
+    assert!(lab.targets.steps().totals().of(Step::Slave).time >= 4 * slow);
+    // What fails is no stripe.
+    lab.disks.iter().for_each(|disk| disk.set(Faults { dead: true, ..Faults::default() }));
+    lab.append(1000, 3).unwrap_err();
+    assert_eq!(lab.targets.steps().totals().of(Step::Master).count, 2);
+}
+
+#[test]
+fn reads_that_are_not_simple_are_counted() {
+    let mut lab = Lab::new("rs:4+2");
+    let (stripe, _) = lab.append(90_000, 1).unwrap();
+    let counts = |lab: &Lab| {
+        let reads = lab.targets.reads();
+        (reads.degraded(), reads.hedged(), reads.refused())
+    };
+    lab.read(&stripe, 0, 90_000).unwrap();
+    assert_eq!(counts(&lab), (0, 0, 0));
+    lab.disks[0].set(Faults { flipped: vec![(lab.file(0), 10_000..10_001)], ..Faults::default() });
+    lab.read(&stripe, 0, 90_000).unwrap();
+    assert_eq!(counts(&lab), (1, 0, 1));
+    lab.disks[0].set(Faults { delay: Duration::from_secs(1), ..Faults::default() });
+    lab.forget();
+    lab.read(&stripe, 0, 90_000).unwrap();
+    assert_eq!(counts(&lab), (1, 1, 0));
+}
+
+#[test]
+fn a_rebuild_keeps_to_its_limit_and_can_be_stopped_while_it_waits() {
+    let lab = Lab::new("rs:4+2");
+    let stripes: Vec<(u32, u32)> =
+        (1..=8).map(|n| lab.append(90_000, n).unwrap().0).map(|s| (s.record, s.block)).collect();
+    let block = u64::from(stripes[0].1);
+    let control = Control::default();
+    // Eight blocks at twenty a second: the first two are a burst.
+    control.limit(Arc::new(Limit::new(20 * block)));
+    let begun = Instant::now();
+    let report = rebuild(&lab.targets, lab.layout(), &stripes, &[(1, TargetId(1))], &control).unwrap();
+    assert_eq!((report.bytes, control.done_bytes()), (8 * block, 8 * block));
+    assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
+    let control = Arc::new(Control::default());
+    control.limit(Arc::new(Limit::new(1)));
+    let stopped = control.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        stopped.cancel();
+    });
+    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(1, TargetId(1))], &control).unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
 }

@@ -227,8 +227,11 @@ impl Port for Handle {
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        self.may_name(edit)?;
-        let (attributes, dead, seq) = self.changing(&[ino], || self.meta()?.change_content(ino, edit))?;
+        let (attributes, dead, seq) = self.changing(&[ino], || {
+            let _its_sets_stay = self.sessions.fs.leases.naming();
+            self.may_name(edit)?;
+            self.meta()?.change_content(ino, edit)
+        })?;
         self.follow(ino, edit);
         self.freed(dead, seq);
         Ok((attributes, Vec::new(), seq))
@@ -236,8 +239,11 @@ impl Port for Handle {
 
     fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
-        edits.iter().try_for_each(|(_, edit)| self.may_name(edit))?;
-        let (dead, seq) = self.changing(&inos, || self.meta()?.change_contents(edits))?;
+        let (dead, seq) = self.changing(&inos, || {
+            let _its_sets_stay = self.sessions.fs.leases.naming();
+            edits.iter().try_for_each(|(_, edit)| self.may_name(edit))?;
+            self.meta()?.change_contents(edits)
+        })?;
         edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
         self.freed(dead, seq);
         Ok((Vec::new(), seq))
@@ -276,14 +282,14 @@ impl Port for Handle {
 impl Session for Handle {
     fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
         let fs = &self.sessions.fs;
-        let (session, fresh) = {
+        let (session, fresh, kept) = {
             let mut table = fs.leases.table();
             let (session, fresh) = table.begin(session, &name, Instant::now());
-            // At once: whatever else the client asks may come before its next word. Later its sets may be somebody else's, or given up.
-            if fs.leases.is_settling() {
+            // At once: whatever else the client asks may come before its next word. The sets of others were given up.
+            if fs.leases.is_settling() && lock(&fs.leases.before).contains(&session) {
                 table.hold(session, sets);
             }
-            (session, fresh)
+            (session, fresh, table.sets(session))
         };
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
         if fresh {
@@ -295,6 +301,7 @@ impl Session for Handle {
             label: fs.volume.label().to_json(),
             first_stripe: crate::open::first_stripe_of(session),
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
+            kept,
         })
     }
 
@@ -310,12 +317,15 @@ impl Session for Handle {
     }
 
     fn end(&self) -> Result<()> {
-        self.sessions.leave(self.session);
+        self.sessions.leave(self.session, |table| Some(table.end(self.session)));
         Ok(())
     }
 
-    fn new_sets(&self, count: u32, avoid: &[TargetId]) -> Result<Vec<(u64, SetRecord)>> {
+    fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[u64]) -> Result<Vec<(u64, SetRecord)>> {
         let fs = &self.sessions.fs;
+        let mut unknown = fs.leases.table().sets(self.session);
+        unknown.retain(|set| !known.contains(set));
+        self.release_sets(&unknown)?;
         let placed = Placed(fs.engine().map_err(told)?.meta.clone());
         let mut new = Vec::new();
         for _ in 0..count.clamp(1, MOST_SETS) {

@@ -4,15 +4,16 @@
 //! The client says where the stripe begins and everything else that its bytes depend on. So a stripe that is coded twice, by the Master and then by a client that
 //! heard nothing of it, or by a Master that was stopped in between, has the same bytes at the same place: that does no harm.
 
-use super::writer::Times;
 use super::{BufferPool, SetLayout, SetWriter, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, Timestamp};
+use crate::steps::Cost;
 use crate::targets::Targets;
 use crate::{Error, Result};
 use gf::checksum::crc64;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// No chunk is longer.
 const LONGEST_CHUNK: u32 = 1 << 30;
@@ -34,6 +35,8 @@ pub struct Order<'a> {
     pub manifest_bytes: usize,
     /// CRC-64/NVME of the data, as it was where it comes from.
     pub checksum: u64,
+    /// How many positions beyond k are waited for before others count as late.
+    pub spare: usize,
 }
 
 /// What a Master did.
@@ -42,7 +45,7 @@ pub struct Distributed {
     /// Positions that it was asked to write and did not, and why.
     pub failed: Vec<(usize, io::Error)>,
     /// What it took there.
-    pub times: Times,
+    pub cost: Cost,
 }
 
 /// Why a Master did nothing that is known of.
@@ -65,12 +68,16 @@ impl fmt::Display for NoMaster {
 
 /// A process that codes stripes for others and sends their blocks to where they belong.
 pub trait Master: Send + Sync {
-    /// Has it code a stripe and write its blocks. `addresses` are those of the positions that are to be written.
+    /// Has it code a stripe and write its blocks. `addresses` are those of the positions that are to be written. After `patience` without an answer it is silent.
     ///
     /// # Errors
     /// When it does not.
-    fn distribute(&self, order: &Order<'_>, addresses: &[Option<String>])
-    -> std::result::Result<Distributed, NoMaster>;
+    fn distribute(
+        &self,
+        order: &Order<'_>,
+        addresses: &[Option<String>],
+        patience: Duration,
+    ) -> std::result::Result<Distributed, NoMaster>;
 }
 
 impl Order<'_> {
@@ -78,7 +85,7 @@ impl Order<'_> {
     ///
     /// # Errors
     /// When the data is not what was sent, or the order cannot be carried out; nothing was written then.
-    pub fn carry_out(&self, targets: &Arc<Targets>, pool: &Arc<BufferPool>) -> Result<(Vec<usize>, Times)> {
+    pub fn carry_out(&self, targets: &Arc<Targets>, pool: &Arc<BufferPool>) -> Result<(Vec<usize>, Cost)> {
         let bad = |what: String| Err(Error::Invalid(format!("a stripe of chunk set {}: {what}", self.layout.set)));
         let (code, length) = (&*self.layout.code, self.data.len());
         if self.layout.places.len() != code.shape().blocks() {
@@ -96,19 +103,19 @@ impl Order<'_> {
         if crc64(self.data) != self.checksum {
             return bad("its data changed on the way".into());
         }
-        let writer =
-            SetWriter::resume(targets.clone(), pool.clone(), self.layout.clone(), LONGEST_CHUNK, 0, self.record)
-                .created(self.created);
+        let (layout, spare) = (self.layout.clone(), self.spare.min(code.shape().m));
+        let writer = SetWriter::resume(targets.clone(), pool.clone(), layout, LONGEST_CHUNK, spare, self.record)
+            .created(self.created);
         let (data, manifest) = self.data.split_at(length - self.manifest_bytes);
         let mut buffer = pool.take();
         buffer.extend_from_slice(data);
         match writer.append(buffer, self.sequence, manifest) {
-            Ok(done) => Ok((done.missing, done.times)),
+            Ok(done) => Ok((done.missing, done.cost)),
             // Whoever asked knows how many are enough.
             Err((Error::TooDegraded { .. } | Error::NoSpace(_), buffer)) => {
                 pool.give(buffer);
                 let wanted = |position: &usize| self.layout.places[*position].is_some();
-                Ok((writer.missing().into_iter().filter(wanted).collect(), Times::default()))
+                Ok((writer.missing().into_iter().filter(wanted).collect(), Cost::default()))
             }
             Err((error, buffer)) => {
                 pool.give(buffer);

@@ -15,7 +15,7 @@ pub use master::{Distributed, Master, NoMaster, Order};
 pub use reader::{ReadReport, read, read_manifest};
 pub use rebuild::{RebuildReport, rebuild};
 pub use verify::{BlockState, Scanned, StripeReport, scan, verify_stripe};
-pub use writer::{Appended, BufferPool, SetWriter, StripeBuffer, Times};
+pub use writer::{Appended, BufferPool, SetWriter, StripeBuffer};
 
 use crate::format::{StripeHeader, VolumeId};
 use crate::target::TargetFile;

@@ -4,6 +4,7 @@ use super::master::{NoMaster, Order};
 use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
+use crate::steps::{Cost, Step};
 use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
@@ -12,16 +13,19 @@ use plan::TargetId;
 use plan::coding::Coder;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
 const SLACK: usize = 64 << 10;
-/// Shorter blocks are written by one thread, one after the other; longer ones by all targets at the same time.
+/// Shorter blocks are written by one thread, one after the other, where all targets are of this machine; longer ones by all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
 /// A Master that was silent for so long is not asked for its own block, either.
 const HANGS: Duration = Duration::from_secs(1);
+/// How long Masters are waited for, from when they are quick to when all are slow: longer than a Master waits for a store that is late.
+const MASTER_IS_LATE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(10);
 
 /// Room for a stripe: the user data first, then what is made of it.
 #[derive(Debug)]
@@ -114,21 +118,12 @@ pub struct Appended {
     pub missing: Vec<usize>,
     /// Who coded it.
     pub by: Coder,
-    /// What it took there.
-    pub times: Times,
+    /// What it took where it was coded.
+    pub cost: Cost,
 }
 
-/// What a stripe took, where it was coded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// Coding it, checksums included.
-    pub coding: Duration,
-    /// Sending the blocks, until they were written.
-    pub sending: Duration,
-}
-
-/// What became of the blocks of a stripe, by position.
-type Outcomes = Vec<(usize, TargetId, io::Result<()>)>;
+/// What became of the blocks of a stripe, by position, and how long those took that were written.
+type Outcomes = Vec<(usize, TargetId, io::Result<Duration>)>;
 
 /// A chunk set that is written to. Several threads may append at the same time.
 #[derive(Debug)]
@@ -140,6 +135,7 @@ pub struct SetWriter {
     /// When the set was begun, as the headers of its chunks say.
     created: Timestamp,
     need: usize,
+    remote: bool,
     next: Mutex<u32>,
     failed: Mutex<BTreeSet<usize>>,
     /// Stripes that were written, and those of them that are durable.
@@ -155,6 +151,15 @@ struct Encoded {
     headers: Pages,
     header_bytes: usize,
     first: bool,
+    /// How long coding took.
+    parity: Duration,
+}
+
+/// Which positions failed just now, and how long it took: all of it, and the slowest target itself.
+struct Sent {
+    missing: Vec<usize>,
+    took: Duration,
+    slave: Duration,
 }
 
 impl Encoded {
@@ -173,13 +178,13 @@ impl Encoded {
         target: &dyn Target,
         file: TargetFile,
         record: u32,
-    ) -> io::Result<()> {
+    ) -> io::Result<Duration> {
         const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
         let block = self.block(position, first_coded);
         let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
         let header = &self.headers[position * self.header_bytes..(position + 1) * self.header_bytes];
         let offset = if self.first { 0 } else { u64::from(record) };
-        target.write(file, offset, &[header, block, padding].map(IoSlice::new))
+        target.write_timed(file, offset, &[header, block, padding].map(IoSlice::new))
     }
 }
 
@@ -194,7 +199,9 @@ impl SetWriter {
     ) -> Self {
         let there = |position: &usize| layout.places[*position].is_none();
         let failed: BTreeSet<usize> = (0..layout.blocks()).filter(there).collect();
+        let is_remote = |id: &TargetId| targets.get(*id).is_some_and(|target| target.is_remote());
         Self {
+            remote: layout.places.iter().flatten().any(is_remote),
             need: layout.code.shape().k + spare,
             targets,
             pool,
@@ -284,6 +291,7 @@ impl SetWriter {
         sequence: u64,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
+        let begun = Instant::now();
         let code = &*self.layout.code;
         let total = buffer.length + manifest.len();
         let block = geometry(code).block_bytes(total);
@@ -301,24 +309,21 @@ impl SetWriter {
         buffer.data[buffer.length..total].copy_from_slice(manifest);
         let known = self.failed().clone();
         if by == Coder::Master
-            && let Some((outcomes, times)) = self.have_coded(&buffer.data[..total], record, sequence, manifest.len())
+            && let Some((outcomes, cost)) = self.have_coded(&buffer.data[..total], record, sequence, manifest.len())
         {
-            let bytes = StripeHeader::encoded_bytes(block) + block;
-            return match self.settle(&known, outcomes, bytes) {
-                Ok(missing) => {
+            return match self.settle(&known, outcomes, StripeHeader::encoded_bytes(block) + block, false) {
+                Ok((missing, _)) => {
                     self.appended.fetch_add(1, Ordering::Release);
                     self.pool.give(buffer);
-                    Ok(Appended { record, block: block as u32, missing, by, times })
+                    Ok(Appended { record, block: block as u32, missing, by, cost })
                 }
                 Err(error) => Err((error, buffer)),
             };
         }
-        let begun = Instant::now();
         buffer.data[total..block * code.shape().k].fill(0);
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
-        let coding = begun.elapsed();
+        let parity = encoded.parity;
         let result = self.write(&encoded, record, &known);
-        let times = Times { coding, sending: begun.elapsed() - coding };
         // A target that does not answer may still have it; then the data is copied.
         let mut buffer = match Arc::try_unwrap(encoded) {
             Ok(encoded) => encoded.buffer,
@@ -331,10 +336,12 @@ impl SetWriter {
             Err(_) => self.pool.take(),
         };
         match result {
-            Ok(missing) => {
+            Ok(Sent { missing, took, slave }) => {
                 self.appended.fetch_add(1, Ordering::Release);
                 self.pool.give(buffer);
-                Ok(Appended { record, block: block as u32, missing, by: Coder::Here, times })
+                let cost = Cost::of(begun.elapsed(), parity, took, slave);
+                self.targets.steps().add_stripe(&cost);
+                Ok(Appended { record, block: block as u32, missing, by: Coder::Here, cost })
             }
             Err(error) => {
                 buffer.length = total - manifest.len();
@@ -348,7 +355,9 @@ impl SetWriter {
         let (k, coded) = (code.shape().k, code.coded());
         let data: Vec<&[u8]> = buffer.data[..k * block].chunks_exact(block).collect();
         let mut made: Vec<&mut [u8]> = buffer.coded[..coded.len() * block].chunks_exact_mut(block).collect();
+        let begun = Instant::now();
         let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
+        let parity = begun.elapsed();
         // The first stripe brings the headers of the chunks along.
         let first = record as usize == CHUNK_HEADER_BYTES;
         let chunks = if first { chunk_headers(&self.layout, self.created) } else { Vec::new() };
@@ -372,12 +381,12 @@ impl SetWriter {
             }
             into[before..].copy_from_slice(&header.encode());
         }
-        Encoded { headers, header_bytes, first, buffer, block }
+        Encoded { headers, header_bytes, first, buffer, block, parity }
     }
 
     /// Has the Master of the set code a stripe and write it. None when it has none, or that does not: then the stripe is coded here, to the same bytes at the
     /// same place.
-    fn have_coded(&self, data: &[u8], record: u32, sequence: u64, manifest: usize) -> Option<(Outcomes, Times)> {
+    fn have_coded(&self, data: &[u8], record: u32, sequence: u64, manifest: usize) -> Option<(Outcomes, Cost)> {
         let mut layout = self.layout.clone();
         self.failed().iter().for_each(|&position| layout.places[position] = None);
         let sound = |id: &TargetId| self.targets.error(*id).is_none();
@@ -399,11 +408,15 @@ impl SetWriter {
             data,
             manifest_bytes: manifest,
             checksum: gf::checksum::crc64(data),
+            spare: self.need - layout.code.shape().k,
         };
         let begun = Instant::now();
-        let mut done = match master.distribute(&order, &addresses) {
+        let answer = master.distribute(&order, &addresses, self.targets.masters.patience_within(MASTER_IS_LATE));
+        let took = begun.elapsed();
+        self.targets.masters.note(took);
+        let mut done = match answer {
             Ok(done) => done,
-            Err(NoMaster::Silent(why)) if begun.elapsed() > HANGS => {
+            Err(NoMaster::Silent(why)) if took > HANGS => {
                 self.targets.failed(willing[position]?, &why);
                 self.failed().insert(position);
                 return None;
@@ -414,7 +427,7 @@ impl SetWriter {
         let outcomes: Outcomes = there
             .map(|(position, id)| {
                 let failed = done.failed.iter().position(|(failed, _)| *failed == position);
-                (position, id, failed.map_or(Ok(()), |at| Err(done.failed.swap_remove(at).1)))
+                (position, id, failed.map_or(Ok(Duration::ZERO), |at| Err(done.failed.swap_remove(at).1)))
             })
             .collect();
         // One that reaches too few others says nothing of them.
@@ -426,18 +439,22 @@ impl SetWriter {
                 self.targets.failed(*id, error);
             }
         }
-        Some((outcomes, done.times))
+        self.targets.steps().add_stripe(&done.cost);
+        self.targets.steps().add(Step::Transfer, took.saturating_sub(done.cost.total()));
+        Some((outcomes, done.cost))
     }
 
-    /// Writes to all positions; returns those that failed and were not `known` to.
-    fn write(&self, encoded: &Arc<Encoded>, record: u32, known: &BTreeSet<usize>) -> Result<Vec<usize>> {
+    /// Writes to all positions; those that failed and were not `known` to are missing.
+    fn write(&self, encoded: &Arc<Encoded>, record: u32, known: &BTreeSet<usize>) -> Result<Sent> {
+        let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
         let missing = self.failed().clone();
         let layout = &self.layout;
         let there =
             |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
         let places: Vec<(usize, TargetId)> = (0..layout.blocks()).filter_map(there).collect();
-        let done = if encoded.block <= SMALL_BLOCK {
+        let in_turn = encoded.block <= SMALL_BLOCK && !self.remote;
+        let done = if in_turn {
             let (encoded, set) = (encoded.clone(), layout.set);
             let write = move |position, target: &dyn Target| {
                 encoded.write(
@@ -457,29 +474,46 @@ impl SetWriter {
                     encoded.write(position, first_coded, target, file, record)
                 });
             }
-            batch.wait(&self.targets)
+            // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
+            batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need)
         };
-        self.settle(known, done, encoded.header_bytes + encoded.block)
+        let took = begun.elapsed();
+        let (missing, slave) = self.settle(known, done, encoded.header_bytes + encoded.block, in_turn)?;
+        Ok(Sent { missing, took, slave })
     }
 
-    /// Takes notice of what became of the blocks, each of so many bytes with its header; returns the positions that failed and were not `known` to.
-    fn settle(&self, known: &BTreeSet<usize>, outcomes: Outcomes, bytes: usize) -> Result<Vec<usize>> {
+    /// Takes notice of what became of the blocks, each of so many bytes with its header; returns the positions that failed and were not `known` to, and what
+    /// the slowest target took itself, or all of them that were written to one after the other.
+    fn settle(
+        &self,
+        known: &BTreeSet<usize>,
+        outcomes: Outcomes,
+        bytes: usize,
+        in_turn: bool,
+    ) -> Result<(Vec<usize>, Duration)> {
         let mut missing = self.failed().clone();
-        let mut full = false;
+        let (mut slave, mut full) = (Duration::ZERO, false);
         for (position, id, result) in outcomes {
-            if result.is_ok() {
-                self.targets.count_written(id, bytes);
-            }
-            if let Err(error) = result {
-                full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-                missing.insert(position);
+            match result {
+                Ok(itself) => {
+                    // What is done in turn is waited for in turn.
+                    slave = if in_turn { slave + itself } else { slave.max(itself) };
+                    self.targets.count_written(id, bytes);
+                }
+                Err(error) => {
+                    full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+                    missing.insert(position);
+                }
             }
         }
         let have = self.layout.blocks() - missing.len();
         if !missing.is_empty() {
             self.failed().extend(&missing);
         }
-        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.difference(known).copied().collect()) }
+        if have < self.need {
+            return Err(self.too_few(have, full));
+        }
+        Ok((missing.difference(known).copied().collect(), slave))
     }
 
     fn too_few(&self, have: usize, full: bool) -> Error {
@@ -504,13 +538,19 @@ impl SetWriter {
         let wanted = self.appended.load(Ordering::Acquire);
         let mut missing = self.failed().clone();
         let known = missing.clone();
+        let begun = Instant::now();
         let mut batch = Batch::new();
         for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
             let Some(target) = self.layout.places[position] else { continue };
             let file = self.layout.file(position);
-            batch.run(&self.targets, position, target, move |target| target.sync(file));
+            batch.run(&self.targets, position, target, move |target| target.sync_timed(file));
         }
-        let done = batch.wait(&self.targets);
+        let done = batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need);
+        let took = begun.elapsed();
+        let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
+        let Cost { distribution, slave, .. } = Cost::of(took, Duration::ZERO, took, slave);
+        self.targets.steps().add(Step::Distribution, distribution);
+        self.targets.steps().add(Step::Slave, slave);
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);

@@ -10,11 +10,12 @@ use plan::TargetId;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use volume::format::{Timestamp, VolumeId};
 use volume::target::Target;
-use volume::{BufferPool, Error, Order, SetLayout, Targets};
+use volume::{BufferPool, Error, Order, SetLayout, Step, StepTotals, Targets};
 use wire::{Reply, Request};
 
 /// Stripes that are being coded and sent on, in KiB of their data.
@@ -103,6 +104,7 @@ struct Task {
     ready: Ready,
     places: Vec<Option<TargetId>>,
     request: Request,
+    begun: Instant,
     _room: OwnedSemaphorePermit,
 }
 
@@ -128,6 +130,7 @@ impl Masters {
         request: Request,
         local: impl Fn(&str) -> Option<Arc<dyn Target>> + Send,
     ) -> io::Result<Reply> {
+        let begun = Instant::now();
         let kib = (request.payload.len().div_ceil(1024).clamp(LEAST, ROOM)) as u32;
         let Ok(waiting) = self.waiting.try_acquire_many(kib) else { return Ok(Reply::error(BUSY, Vec::new())) };
         let Ok(room) = timeout(ROOM_COMES, self.room.clone().acquire_many_owned(kib)).await else {
@@ -139,9 +142,14 @@ impl Masters {
         let places = places(&read(&request.body)?, &peers, local)?;
         let ready = self.ready(read(&request.body)?.code)?;
         // It goes on when the client does not wait any more: half a stripe is of no use.
-        let task = Task { peers, ready, places, request, _room: room };
+        let task = Task { peers, ready, places, request, begun, _room: room };
         let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
         Ok(Reply::ok(encode(&done)))
+    }
+
+    /// Where the time of the stripes goes.
+    pub fn steps(&self) -> StepTotals {
+        lock(&self.peers).targets.steps().totals()
     }
 
     /// Whom blocks are sent to; a new list when the old one is full, which those who use it go on with.
@@ -204,16 +212,17 @@ impl Task {
             data: &self.request.payload,
             manifest_bytes: stripe.manifest_bytes as usize,
             checksum: stripe.checksum,
+            spare: usize::from(stripe.spare),
         };
-        let (missing, times) = order.carry_out(targets, pool).map_err(|error| match error {
+        let (missing, mut cost) = order.carry_out(targets, pool).map_err(|error| match error {
             Error::Invalid(what) => bad(what),
             other => io::Error::other(other.to_string()),
         })?;
-        let mut done = Done {
-            failed: Vec::new(),
-            coding_us: times.coding.as_micros() as u64,
-            sending_us: times.sending.as_micros() as u64,
-        };
+        let beside = self.begun.elapsed().saturating_sub(cost.total());
+        cost.master += beside;
+        targets.steps().extend(Step::Master, beside);
+        let steps = [cost.master, cost.parity, cost.distribution, cost.slave];
+        let mut done = Done { failed: Vec::new(), cost: steps.map(|step| step.as_nanos() as u64) };
         for (position, &wanted) in self.places.iter().enumerate() {
             let Some(id) = wanted else { continue };
             if layout.places[position].is_none() || missing.contains(&position) {

@@ -1,0 +1,25 @@
+//! What an archive job says about itself when it ends (P6): facts in; figures, text, JSON and a page out.
+//!
+//! The engine fills [`Facts`] and knows nothing of how they are shown; nothing here touches a job.
+
+mod bounded;
+pub mod charts;
+#[cfg(test)]
+mod example;
+mod facts;
+mod figures;
+pub mod page;
+mod scale;
+mod text;
+pub mod words;
+
+pub use bounded::{Listed, MOST_INTERVALS, MOST_LINES, MOST_SPANS, Series, SizeClass, Sizes, Span, Timeline};
+pub use facts::{Ending, Facts, Phase, Worker, Written};
+pub use figures::{Figures, Finish};
+pub use page::page;
+pub use text::text;
+
+/// The facts and what follows from them, as one document.
+pub fn json(facts: &Facts) -> serde_json::Value {
+    serde_json::json!({ "facts": facts, "figures": Figures::of(facts) })
+}

@@ -1,0 +1,141 @@
+//! The report for a terminal, of at most 100 columns but for paths and errors, which are not cut.
+
+use super::words::{bytes, count, energy, moment, percent, plain, rate, signed_percent, time};
+use super::{Facts, Figures, Sizes};
+use plan::energy::Account;
+
+/// Most errors that are printed; the page and the JSON have more.
+const MOST_ERRORS: usize = 10;
+
+/// The whole report.
+pub fn text(facts: &Facts) -> String {
+    let figures = Figures::of(facts);
+    let mut out = vec![format!("{}: {} in {}", facts.job, facts.ending.word(), time(facts.wall_seconds))];
+    let mut line = |name: &str, what: String| out.push(format!("  {name:<12} {what}"));
+    line("from", facts.sources.join(" "));
+    line("to", format!("{}, {}", facts.volume, facts.code));
+    let workers = if facts.workers.len() == 1 { "1 worker".into() } else { format!("{} workers", facts.workers.len()) };
+    line(
+        "by",
+        format!("{workers}, {}, {}, since {}", facts.transport, facts.schedule, moment(facts.start_unix_seconds)),
+    );
+    line("files", files(facts, &figures));
+    let speed = figures.bytes_per_second.zip(figures.files_per_second);
+    speed.into_iter().for_each(|(b, f)| line("bandwidth", format!("{}, {} files/s", rate(b), plain(f))));
+    let written = &facts.written;
+    let per = figures.written_per_byte.map_or_else(String::new, |per| format!(", {per:.3} a byte"));
+    line(
+        "written",
+        format!(
+            "{}{per}; {} data and {} code chunks in {} sets",
+            bytes(written.bytes as f64),
+            count(written.data_chunks),
+            count(written.code_chunks),
+            count(written.chunk_sets)
+        ),
+    );
+    let cpu = figures.cpu_seconds_per_gib.map_or_else(String::new, |per| format!(", {} s a GiB", plain(per)));
+    line("processor", format!("{}{cpu}", time(facts.cpu_seconds)));
+    if let Some(finish) = figures.finish {
+        let (first, last) = (time(finish.first_seconds), time(finish.last_seconds));
+        line("finish", format!("first {first}, last {last}, gap {}", time(finish.gap_seconds)));
+        let spread = finish.spread.map(signed_percent).join(" to ");
+        let busy = figures.busy_share.map_or_else(String::new, |busy| format!(", at work {}", percent(busy)));
+        line("utilization", format!("{}, {spread} around the mean{busy}", percent(finish.utilization)));
+    }
+    for phase in &facts.phases {
+        line(&phase.name, format!("{}, processor {}", time(phase.wall_seconds), time(phase.cpu_seconds)));
+    }
+    for account in &facts.energy {
+        line("energy", account_line(account, facts));
+    }
+    out.extend(histogram(&facts.sizes));
+    if facts.errors.count() > 0 {
+        out.push(format!("  {} could not be archived:", count(facts.errors.count())));
+        out.extend(facts.errors.lines.iter().take(MOST_ERRORS).map(|line| format!("    {}", line.escape_debug())));
+        let more = facts.errors.count() - facts.errors.lines.len().min(MOST_ERRORS) as u64;
+        out.extend((more > 0).then(|| format!("    and {} more", count(more))));
+    }
+    out.join("\n") + "\n"
+}
+
+fn files(facts: &Facts, figures: &Figures) -> String {
+    let mean = figures.mean_file_bytes.map_or_else(String::new, |mean| format!(", {} on average", bytes(mean)));
+    let mut out = format!("{} of {}{mean}", count(facts.files), bytes(facts.bytes as f64));
+    if facts.others > 0 {
+        out += &format!("; {} directories, links and others", count(facts.others));
+    }
+    if facts.unchanged_files > 0 {
+        let (files, length) = (count(facts.unchanged_files), bytes(facts.unchanged_bytes as f64));
+        out += &format!("; {files} of {length} were there already");
+    }
+    out
+}
+
+/// One account: how much, from where, for a GiB, and on what.
+fn account_line(account: &Account, facts: &Facts) -> String {
+    let mut out =
+        format!("{} {} ({}: {})", energy(account.joules), account.basis.word(), account.source, account.detail);
+    if let Some((gross, above_idle)) = account.joules_per_gib(facts.bytes) {
+        out += &format!(", {} J a GiB", plain(gross));
+        out += &above_idle.map_or_else(String::new, |net| format!(" ({} above idling)", plain(net)));
+    }
+    if let Some(split) = account.split {
+        let [idle, io, coding] = split.shares().map(percent);
+        out += &format!("; idle {idle}, I/O {io}, coding {coding}");
+    }
+    out
+}
+
+/// A line for each class between the smallest and the largest file.
+fn histogram(sizes: &Sizes) -> Vec<String> {
+    let most = sizes.classes.iter().map(|class| class.files).max().unwrap_or(0);
+    let Some(first) = sizes.classes.iter().position(|class| class.files > 0) else { return vec![] };
+    let classes = sizes.classes.iter().enumerate().skip(first);
+    let line = |(class, files): (usize, &super::SizeClass)| {
+        let bar = "#".repeat((files.files as f64 / most as f64 * 40.0).ceil() as usize);
+        format!(
+            "  {:>12} {bar:<40} {:>12} files {:>10}",
+            class_name(class),
+            count(files.files),
+            bytes(files.bytes as f64)
+        )
+    };
+    std::iter::once("  sizes".to_owned()).chain(classes.map(line)).collect()
+}
+
+/// The sizes of a class in words.
+pub fn class_name(class: usize) -> String {
+    if class == 0 { "empty".into() } else { format!("< {}", bytes(Sizes::below(class) as f64)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example;
+    use super::*;
+
+    #[test]
+    fn the_text_has_the_figures_of_the_job() {
+        let text = text(&example::job(8, 72.0));
+        for part in
+            ["nightly: finished in 72.0 s", "rs:4+2", "8 workers", "utilization", "gap", "measured (RAPL", "modelled ("]
+        {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(text.lines().filter(|line| line.contains('#')).all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn a_job_of_nothing_can_be_told() {
+        let text = text(&Facts::default());
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+
+    #[test]
+    fn a_name_with_a_line_break_stays_on_its_line() {
+        let mut facts = Facts::default();
+        facts.errors.add("/data/a\nb\x1b[31m: permission denied");
+        let text = text(&facts);
+        assert!(text.contains("a\\nb\\u{1b}[31m"), "{text}");
+    }
+}
