@@ -114,7 +114,7 @@ fn the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less() {
         assert_eq!(lengths(stripes), lengths(&there[position]), "position {position}");
         // The last data block has the manifest, in which there are times, and parity has everything: verification read those, and the tests of `cluster`
         // compare them.
-        assert!(position >= 3 || stripes == &there[position], "position {position}");
+        assert!(*position >= 3 || stripes == &there[position], "position {position}");
     }
 }
 
