@@ -18,6 +18,8 @@ pub(crate) struct Coders {
     begun: Instant,
     /// User data of stripes that are being written.
     queued: AtomicU64,
+    /// Stripes that were coded here, and by Masters.
+    coded: [AtomicU64; 2],
     state: Mutex<State>,
 }
 
@@ -40,7 +42,7 @@ pub(crate) struct Turn<'a> {
 
 impl Coders {
     pub fn new(coding: Coding, shape: Shape) -> Self {
-        Self { coding, shape, begun: Instant::now(), queued: AtomicU64::new(0), state: Mutex::default() }
+        Self { coding, shape, begun: Instant::now(), queued: AtomicU64::new(0), coded: Default::default(), state: Mutex::default() }
     }
 
     /// A stripe of so many bytes is about to be written.
@@ -53,6 +55,12 @@ impl Coders {
             Coding::Auto => self.choose(&stripe, queued),
         };
         Turn { coders: self, by, stripe, begun: Instant::now() }
+    }
+
+    /// Stripes that were coded here so far, and those that Masters coded.
+    pub fn coded(&self) -> (u64, u64) {
+        let [here, masters] = &self.coded;
+        (here.load(Ordering::Relaxed), masters.load(Ordering::Relaxed))
     }
 
     fn choose(&self, stripe: &Stripe, queued: u64) -> Coder {
@@ -72,6 +80,7 @@ impl Coders {
 impl Turn<'_> {
     /// It was written, and coded by that one.
     pub fn done(&self, by: Coder, cost: &Cost) {
+        self.coders.coded[usize::from(by == Coder::Master)].fetch_add(1, Ordering::Relaxed);
         if self.coders.coding != Coding::Auto {
             return;
         }

@@ -104,7 +104,7 @@ pub(crate) struct Store {
     /// What the metadata needs on each of its targets, and these.
     metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
-    coders: Coders,
+    pub coders: Coders,
     /// The sets that were ever made.
     pub history: History,
     /// The sets whose chunks are being moved or removed.

@@ -10,7 +10,6 @@ use crate::steps::Cost;
 use crate::targets::Targets;
 use crate::{Error, Result};
 use gf::checksum::crc64;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,15 +54,6 @@ pub enum NoMaster {
     Silent(io::Error),
     /// It does not want to, and wrote nothing.
     Unwilling(String),
-}
-
-impl fmt::Display for NoMaster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Silent(why) => why.fmt(f),
-            Self::Unwilling(why) => f.write_str(why),
-        }
-    }
 }
 
 /// A process that codes stripes for others and sends their blocks to where they belong.
