@@ -42,7 +42,14 @@ pub(crate) struct Turn<'a> {
 
 impl Coders {
     pub fn new(coding: Coding, shape: Shape) -> Self {
-        Self { coding, shape, begun: Instant::now(), queued: AtomicU64::new(0), coded: Default::default(), state: Mutex::default() }
+        Self {
+            coding,
+            shape,
+            begun: Instant::now(),
+            queued: AtomicU64::new(0),
+            coded: Default::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// A stripe of so many bytes is about to be written.

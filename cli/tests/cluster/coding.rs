@@ -162,12 +162,18 @@ fn the_master_is_killed_during_writes_and_nothing_fails() {
         killed.push(next);
         sleep(Duration::from_millis(1500));
     });
-    all_there(&cluster.mount("fresh").point, &files);
+    // With two stores away it is decided for each stripe.
+    let fresh = cluster.mount_with("fresh", &["--coding", "auto"]);
+    all_there(&fresh.point, &files);
+    fs::write(fresh.at("more"), noise(9_000_000)).unwrap();
+    fresh.unmount();
     killed.iter().for_each(|&store| cluster.stores[store].start());
     cluster.heal();
     cluster.is_healthy();
     cluster.stores[(killed[0] + 1) % 7].kill();
-    all_there(&cluster.mount("fresher").point, &files);
+    let fresher = cluster.mount("fresher");
+    all_there(&fresher.point, &files);
+    assert!(fs::read(fresher.at("more")).unwrap() == noise(9_000_000));
 }
 
 #[test]
