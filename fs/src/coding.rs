@@ -91,12 +91,16 @@ impl Turn<'_> {
         if self.coders.coding != Coding::Auto {
             return;
         }
+        let now = self.coders.begun.elapsed();
+        if self.by == Coder::Master && by == Coder::Here {
+            return lock(&self.coders.state).auto.note_no_master(now);
+        }
         let took = Took {
             coding: cost.master + cost.parity,
             sending: cost.distribution + cost.slave,
             total: self.begun.elapsed(),
         };
-        lock(&self.coders.state).auto.note(by, &self.stripe, &took, self.coders.begun.elapsed());
+        lock(&self.coders.state).auto.note(by, &self.stripe, &took, now);
     }
 }
 

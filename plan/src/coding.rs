@@ -103,6 +103,8 @@ const LEAST_IDLE: f64 = 1.0 / 16.0;
 const WORTH: f64 = 0.75;
 /// What Masters took is believed for so long; then they are tried again if they may be worth it.
 const BELIEVED: Duration = Duration::from_secs(60);
+/// What a message costs to who does not listen.
+const NEVER: f64 = 3600.0;
 /// The weight of what was measured last.
 const NEWEST: f64 = 0.25;
 
@@ -231,6 +233,12 @@ impl Auto {
         }
     }
 
+    /// A Master did not do what it was to do: none is tried for a while.
+    pub fn note_no_master(&mut self, now: Duration) {
+        self.there = Costs { message: NEVER, ..self.here };
+        self.heard = Some(now);
+    }
+
     fn knows_masters(&self, now: Duration) -> bool {
         self.heard.is_some_and(|heard| now.saturating_sub(heard) < BELIEVED)
     }
@@ -356,6 +364,24 @@ mod tests {
         // And they are found out to be quick again.
         let found = (0..1200).filter(|_| step(&mut auto, quick, 0.05) == Coder::Master).count();
         assert!(found > 400, "{found}");
+    }
+
+    #[test]
+    fn where_no_master_codes_it_is_tried_once_a_minute() {
+        let mut auto = Auto::default();
+        auto.note_idle(0.0);
+        let mut tried = 0;
+        for tenth in 0..1200 {
+            let now = Duration::from_millis(100 * tenth);
+            match auto.choose(&LONG, 0, now) {
+                Coder::Master => {
+                    tried += 1;
+                    auto.note_no_master(now);
+                }
+                Coder::Here => auto.note(Coder::Here, &LONG, &took(2000, 6000, 8000), now),
+            }
+        }
+        assert_eq!(tried, 2);
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl SetWriter {
         sequence: u64,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         let code = &*self.layout.code;
         let total = buffer.length + manifest.len();
         let block = geometry(code).block_bytes(total);
@@ -319,6 +319,11 @@ impl SetWriter {
                 }
                 Err(error) => Err((error, buffer)),
             };
+        }
+        if by == Coder::Master {
+            // Waiting for one that did nothing is no work of whoever codes.
+            self.targets.steps().extend(Step::Transfer, begun.elapsed());
+            begun = Instant::now();
         }
         buffer.data[total..block * code.shape().k].fill(0);
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
