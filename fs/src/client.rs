@@ -94,6 +94,7 @@ impl FileSystem {
             code,
             chunk_bytes: label.chunk_bytes,
             durability: label.durability,
+            coding: options.coding.unwrap_or(label.coding),
         };
         let sets = Arc::new(Leased::new(session.clone()));
         let store = Store::new(
@@ -287,7 +288,7 @@ impl FileSystem {
             let _ = session.open(ino, client.number_of_write(ino));
             let _ = session.close(ino, 0);
         }
-        Ok(())
+        session.told()
     }
 
     /// Counts one more opener here and at the server. From then on what others wrote before is seen.

@@ -2,6 +2,7 @@
 //! with the highest generation counts.
 
 use crate::{Error, Result};
+use plan::coding::Coding;
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct Label {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged.
     pub durability: usize,
+    /// Who codes stripes where clients do not say otherwise.
+    #[serde(default)]
+    pub coding: Coding,
     /// How new chunk sets are placed.
     #[serde(default)]
     pub placement: Placement,

@@ -27,6 +27,7 @@ impl Lab {
             chunk_bytes: 6 << 20,
             durability: shape.k,
             placement: Placement::default(),
+            coding: plan::coding::Coding::Client,
             generation: 1,
             target: None,
             targets: (0..targets).map(member).collect(),

@@ -6,12 +6,14 @@
 //! - [`domain`], [`placement`]: what fails together, and on which targets a chunk set goes.
 //! - [`membership`]: which targets are there.
 //! - [`repair`]: what is made again first, and where it goes.
+//! - [`coding`]: whether a client codes a stripe, or a store, and which.
 //! - [`late`]: when one of several who do the same is waited for no longer.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
 #![forbid(unsafe_code)]
 
 pub mod bucket;
+pub mod coding;
 pub mod domain;
 pub mod energy;
 pub mod extent;

@@ -6,7 +6,9 @@ use crate::{interrupt, progress, show};
 use fs::Repaired;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
+use volume::Limit;
 
 /// Checks every block of a volume.
 pub fn verify(directory: &Path, as_json: bool) -> Outcome {
@@ -57,8 +59,9 @@ pub fn verify(directory: &Path, as_json: bool) -> Outcome {
 }
 
 /// Makes everything again that is missing or damaged.
-pub fn repair(directory: &Path, as_json: bool) -> Outcome {
+pub fn repair(directory: &Path, limit: Option<u64>, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
+    limit.into_iter().for_each(|rate| control.limit(Arc::new(Limit::new(rate))));
     let begun = Instant::now();
     let volume = open_own(directory, false)?;
     let done = progress::shown("repairing", &control, || volume.repair(&control))?;

@@ -5,6 +5,7 @@ use crate::scratch::{Ended, Scratch, noise, run, weft};
 use cluster::capability::{Capability, Credentials, KEY_FILE, Rights, Token, now_ms};
 use cluster::store::Stores;
 use cluster::{ClusterKey, Identity, RemoteTarget, StoreAddress};
+use plan::TargetId;
 use std::fs;
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use volume::format::{Timestamp, VolumeId};
 use volume::target::{Target, TargetFile};
+use volume::{Master, NoMaster, Order, SetLayout};
 
 /// Servers with identities, each a process, and a client called laptop, which has no cluster key.
 struct Secured {
@@ -38,7 +41,8 @@ fn started(name: &str, arguments: &[&str], what: PathBuf, scratch: &Scratch) -> 
 }
 
 impl Secured {
-    fn new(code: &str, stores: usize) -> Self {
+    /// `create`: more arguments for the volume.
+    fn new(code: &str, stores: usize, more: &[&str]) -> Self {
         let scratch = Scratch::new(0);
         let ids = scratch.path.join("ids");
         let mut init = weft();
@@ -68,7 +72,12 @@ impl Secured {
         let volume = scratch.path.join("vol");
         let create = || {
             let mut create = weft();
-            create.arg("create").arg(&volume).args(["--code", code]).args(addresses.iter().map(ToString::to_string));
+            create
+                .arg("create")
+                .arg(&volume)
+                .args(["--code", code])
+                .args(more)
+                .args(addresses.iter().map(ToString::to_string));
             create
         };
         let said = run(create().arg("--identity").arg(laptop.join("laptop"))).failed(1);
@@ -100,6 +109,35 @@ impl Secured {
     fn token(&self, set: u64, rights: Rights, expires_ms: u64) -> Token {
         let label = ::fs::label::Label::read_pointer(&self.scratch.path.join("vol")).unwrap();
         self.key().sign(&Capability { volume: label.id().unwrap(), set, rights, session: 0, expires_ms })
+    }
+
+    /// Has the first store code a stripe of a set and write it to all of them, or says why not.
+    fn distribute(&self, set: u64, shown: Option<Arc<dyn Credentials>>) -> Result<usize, String> {
+        let label = ::fs::label::Label::read_pointer(&self.scratch.path.join("vol")).unwrap();
+        let layout = SetLayout {
+            volume: VolumeId(label.id().unwrap()),
+            set,
+            code: ec::parse("rs:2+1").unwrap(),
+            places: (0..3).map(|number| Some(TargetId(number))).collect(),
+        };
+        let data = noise(1000);
+        let order = Order {
+            layout: &layout,
+            created: Timestamp { seconds: 0, nanoseconds: 0 },
+            // Far behind what is there.
+            record: 32 << 20,
+            sequence: 9,
+            data: &data,
+            manifest_bytes: 0,
+            checksum: gf::checksum::crc64(&data),
+            spare: 1,
+        };
+        let addresses: Vec<Option<String>> = self.addresses.iter().map(|address| Some(address.to_string())).collect();
+        match self.target(shown).distribute(&order, &addresses, Duration::from_secs(10)) {
+            Ok(done) => Ok(done.failed.len()),
+            Err(NoMaster::Unwilling(why)) => Err(why),
+            Err(NoMaster::Silent(why)) => panic!("{why}"),
+        }
     }
 
     /// All servers get another key, and are started again.
@@ -148,7 +186,7 @@ fn is_refused<T: std::fmt::Debug>(done: std::io::Result<T>, says: &str) {
 
 #[test]
 fn a_store_does_what_a_capability_permits_and_nothing_else() {
-    let cluster = Secured::new("rs:2+1", 3);
+    let cluster = Secured::new("rs:2+1", 3, &[]);
     let file = cluster.scratch.file("f", 3_000_000);
     cluster.weft(&["cp", file.to_str().unwrap(), &format!("{}:/f", cluster.url())]).good();
     let everything = cluster.target(Some(cluster.key()));
@@ -203,6 +241,18 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let stranger = ClusterKey::read(&stranger).unwrap().unwrap();
     is_refused(read(&cluster.target(Some(Arc::new(stranger)))), "not signed");
 
+    // A store that codes for a client does no more for it than the client may do.
+    for (shown, says) in [
+        (None, "none was shown"),
+        (Some((set, Rights::Read)), "something else"),
+        (Some((set + 1, Rights::Write)), "something else"),
+    ] {
+        let shown = shown.map(|(set, rights)| Arc::new(cluster.token(set, rights, later)) as Arc<dyn Credentials>);
+        let why = cluster.distribute(set, shown).unwrap_err();
+        assert!(why.contains(says), "{why}");
+    }
+    assert_eq!(cluster.distribute(set, Some(Arc::new(cluster.token(set, Rights::Write, later)))), Ok(0));
+
     // Who is refused asks once for another, and tries again.
     let [old, new] = [0, later].map(|expires| cluster.token(set, Rights::Read, expires));
     for (tokens, good) in [(vec![new, old], true), (vec![old, old], false), (vec![old], false)] {
@@ -237,7 +287,8 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
 
 #[test]
 fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
-    let cluster = Secured::new("rs:2+1", 4);
+    // The stores code, so that they show each other what permits it.
+    let cluster = Secured::new("rs:2+1", 4, &["--coding", "server"]);
     let at = |name: &str| format!("{}:/{name}", cluster.url());
     let cat = |name: &str| cluster.weft(&["cat", &at(name)]).good();
     for (name, length) in [("small", 700), ("large", 9_000_000)] {

@@ -23,11 +23,11 @@ mod key;
 mod wallet;
 
 pub use guard::{CLOCK_TOLERANCE, Guard, Wanted};
+pub(crate) use key::Deputy;
 pub use key::{ClusterKey, KEY_FILE};
 pub(crate) use wallet::Wallet;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use volume::target::TargetFile;
 
@@ -174,8 +174,13 @@ impl Credentials for Token {
     }
 }
 
-/// Credentials, if there are any.
-pub type Shown = Option<Arc<dyn Credentials>>;
+/// The chunk set of a file, if it is of one.
+fn set_of(file: TargetFile) -> Option<u64> {
+    match file {
+        TargetFile::Chunk { set, .. } | TargetFile::NewChunk { set, .. } => Some(set),
+        _ => None,
+    }
+}
 
 /// The time, as capabilities have it.
 pub fn now_ms() -> u64 {

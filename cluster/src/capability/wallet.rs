@@ -1,6 +1,6 @@
 //! The client's side: the tokens that the metadata server gave, by chunk set, and how each is had again.
 
-use super::{Credentials, Rights, TOKEN_BYTES, Token};
+use super::{Credentials, Rights, TOKEN_BYTES, Token, set_of};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -40,13 +40,6 @@ struct Tokens {
 impl fmt::Debug for Wallet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Wallet")
-    }
-}
-
-fn set_of(file: TargetFile) -> Option<u64> {
-    match file {
-        TargetFile::Chunk { set, .. } | TargetFile::NewChunk { set, .. } => Some(set),
-        _ => None,
     }
 }
 

@@ -11,6 +11,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use volume::Master;
 use volume::target::{Space, Target, TargetFile};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
@@ -109,6 +110,21 @@ impl RemoteTarget {
     pub fn domain(&self) -> io::Result<Option<Domain>> {
         let answer = self.call(method::DOMAIN, &self.operands(TargetFile::Label), &[])?;
         postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))
+    }
+
+    /// What the store is called.
+    pub(super) fn server(&self) -> &str {
+        &self.address.server
+    }
+
+    /// What it is shown.
+    pub(super) fn credentials(&self) -> Option<&Arc<dyn Credentials>> {
+        self.credentials.as_ref()
+    }
+
+    /// The way to the store.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     fn operands(&self, file: TargetFile) -> Operands<'_> {
@@ -247,5 +263,13 @@ impl Target for RemoteTarget {
         let (total, free, system) =
             postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
         Ok(Space { total, free, system })
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.address.to_string())
+    }
+
+    fn master(&self) -> Option<&dyn Master> {
+        Some(self)
     }
 }

@@ -1,8 +1,9 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
+use super::master::{self, DISTRIBUTE, Masters};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_error, encode_time, method, wanted};
 use super::report::{Counts, Looked};
-use crate::capability::{ClusterKey, Guard, now_ms};
+use crate::capability::{ClusterKey, Guard, Wanted, now_ms};
 use bytes::Bytes;
 use plan::Domain;
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub(super) struct Place {
 pub struct Store {
     pub(super) places: BTreeMap<String, Arc<Place>>,
     pub(super) counts: Counts,
+    pub(super) masters: Masters,
     guard: Option<Guard>,
     complaints: Complaints,
     domain: Option<Domain>,
@@ -73,7 +75,14 @@ impl Store {
                 )));
             }
         }
-        Ok(Self { places, counts: Counts::default(), guard: None, complaints: Complaints::default(), domain: None })
+        Ok(Self {
+            places,
+            counts: Counts::default(),
+            masters: Masters::default(),
+            guard: None,
+            complaints: Complaints::default(),
+            domain: None,
+        })
     }
 
     /// Says that all of its targets fail together with what else is in this domain.
@@ -173,26 +182,39 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
 }
 
 impl Store {
+    /// The answer to a request that the token does not permit.
+    fn refuses(&self, request: &Request, token: &[u8], wanted: Wanted, volume: Option<[u8; 16]>) -> Option<Reply> {
+        let why = self.guard.as_ref()?.check(token, wanted, volume, now_ms()).err()?;
+        let who = request.peer.name.as_deref().unwrap_or("a client");
+        self.complaints.complain(&request.peer.address, &format_args!("{who} is refused: {why}"));
+        Some(Reply::error(REFUSED, why.to_string().into_bytes()))
+    }
+
     async fn answer(&self, request: Request) -> io::Result<Reply> {
         let begun = Instant::now();
         if request.method == method::REPORT {
             return Ok(Reply::ok(encode(&self.report())));
         }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
+        if request.method == DISTRIBUTE {
+            let (token, volume, set) = master::asked(&request.body)?;
+            if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)) {
+                return Ok(refused);
+            }
+            // With a key, only what is of that volume: the client may be good for no other.
+            let own = |place: &Arc<Place>| self.guard.is_none() || *place.volume() == Some(volume);
+            let local = |target: &str| self.places.get(target).filter(|place| own(place))?.target().ok();
+            return self.masters.answer(request, local).await;
+        }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
         let place = self.places.get(operands.target);
         let place = place.ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
         })?;
-        if let Some(guard) = &self.guard {
-            let volume = *place.volume();
-            let wanted = wanted(request.method, operands.file.into());
-            if let Err(why) = guard.check(operands.token, wanted, volume, now_ms()) {
-                let who = request.peer.name.as_deref().unwrap_or("a client");
-                self.complaints.complain(&request.peer.address, &format_args!("{who} is refused: {why}"));
-                return Ok(Reply::error(REFUSED, why.to_string().into_bytes()));
-            }
+        let (volume, wanted) = (*place.volume(), wanted(request.method, operands.file.into()));
+        if let Some(refused) = self.refuses(&request, operands.token, wanted, volume) {
+            return Ok(refused);
         }
         if request.method == method::READ && operands.length > MAX_READ {
             return Err(bad("a read of more than 16 MiB"));

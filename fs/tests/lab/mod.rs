@@ -35,6 +35,7 @@ impl Lab {
             chunk_bytes: CHUNK,
             durability: shape.k + usize::from(shape.m > 0),
             placement: Placement::default(),
+            coding: fs::Coding::Client,
             generation: 1,
             target: None,
             targets: (0..targets).map(member).collect(),

@@ -5,6 +5,7 @@
 
 mod policies;
 
+pub(crate) use policies::mix;
 pub use policies::{Random, RoundRobin};
 
 use crate::TargetId;
