@@ -32,6 +32,24 @@ impl FileSystem {
         self.repair_where(control, |record, queued| self.lost_positions(record, queued))
     }
 
+    /// Makes again what writers, readers and verifications found missing or damaged, and nothing else: a target that is away may come back.
+    ///
+    /// # Errors
+    /// As `repair`.
+    pub fn repair_queued(&self, control: &Control) -> Result<Repaired> {
+        self.repair_where(control, |_, queued| queued.iter().map(|&position| usize::from(position)).collect())
+    }
+
+    /// How many chunk sets `repair_queued` would repair now: nobody writes to them.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn count_queued(&self) -> Result<usize> {
+        let queue = self.engine()?.meta.repairs()?;
+        let free = |set: u64| !self.leases.is_held(set) && !self.store.is_being_written(set);
+        Ok(queue.into_iter().filter(|(set, _)| free(*set)).count())
+    }
+
     /// Makes chunks again, or moves them: the positions that `which` names, given a set and what is queued of it.
     pub(crate) fn repair_where(
         &self,

@@ -213,10 +213,9 @@ impl NewSets for Leased {
                 }
                 continue;
             };
-            // One that was placed before a target failed is of no use, as long as there are better ones.
+            // One that was placed before a target failed is of no use, as long as there are better ones. It is given back later: somebody waits for this.
             let failed = record.places.iter().flatten().any(|&id| store.targets.error(id).is_some());
             if failed && !self.state().ahead.is_empty() {
-                self.release(&[set])?;
                 continue;
             }
             return Ok((set, record));

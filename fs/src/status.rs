@@ -88,7 +88,9 @@ impl FileSystem {
     /// The targets of the volume that do not answer.
     pub fn absent_targets(&self) -> Vec<TargetId> {
         let label = self.volume.label();
-        label.members().map(|member| member.id).filter(|&id| !self.store.targets.is_usable(id)).collect()
+        // At the same time: one after the other would each be waited for.
+        let there: BTreeSet<TargetId> = self.store.targets.spaces(false).into_iter().map(|(id, _)| id).collect();
+        label.members().map(|member| member.id).filter(|id| !there.contains(id)).collect()
     }
 
     /// The positions of a set that are not there, as far as is known without reading them.

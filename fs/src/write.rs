@@ -282,7 +282,10 @@ impl FileSystem {
     /// # Errors
     /// When it is, and nobody was told so far.
     pub fn told_at_close(&self, ino: u64) -> Result<()> {
-        self.table.find(ino).map_or(Ok(()), |file| told(&file))
+        self.table.find(ino).map_or(Ok(()), |file| {
+            self.forget_lost(&mut file.state());
+            told(&file)
+        })
     }
 
     /// Returns when everything is durable.

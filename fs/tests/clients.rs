@@ -3,12 +3,13 @@
 mod lab;
 
 use fs::label::Label;
-use fs::{Answer, FileSystem, OpenOptions, ROOT, Recall, Server, Sessions};
+use fs::{Answer, FileSystem, OpenOptions, ROOT, Recall, Request, Server, Sessions};
 use lab::{Lab, content, make, pattern};
 use meta::port::{Call, Port, Remote, Session};
+use meta::{ContentEdit, Resize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -248,6 +249,11 @@ fn clients_wait_for_a_server_that_comes_back_and_go_on() {
     std::thread::sleep(Duration::from_millis(200));
     cluster.start();
     sync.join().unwrap().unwrap();
+    // All who were there are back, so that nobody else is waited for.
+    let other = make(&client, "other");
+    let begun = Instant::now();
+    client.append(other, b"more").unwrap();
+    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     // Past the time in which sessions may be taken up: what nobody has is taken away.
     std::thread::sleep(LEASE + Duration::from_secs(1));
     let expected = [&bytes[6_000_000..], &bytes[6_000_000..]].concat();
@@ -343,17 +349,19 @@ fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
 fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
     let cluster = Cluster::new("rs:4+2", 6);
     let (client, wire) = cluster.wired_client("a");
-    let keeper = cluster.client("keeps the server waiting for sessions of before");
+    let (keeper, keepers_wire) = cluster.wired_client("keeps the server waiting for sessions of before");
     let ino = make(&client, "file");
     client.open(ino, true).unwrap();
     client.write(ino, 0, &pattern(1, 9_000_000)).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     wire.cut.store(true, Ordering::SeqCst);
     cluster.until_clients(1);
+    keepers_wire.cut.store(true, Ordering::SeqCst);
     cluster.kill();
     cluster.start();
     wire.cut.store(false, Ordering::SeqCst);
     client.sync(ino).unwrap_err();
+    keepers_wire.cut.store(false, Ordering::SeqCst);
     client.write(ino, 0, &pattern(2, 9_000_000)).unwrap();
     client.sync(ino).unwrap();
     assert!(content(&client, ino).unwrap() == pattern(2, 9_000_000));
@@ -361,4 +369,54 @@ fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
     client.close_volume().unwrap_err();
     keeper.close_volume().unwrap();
     lab::assert_sound(&cluster.volume());
+}
+
+/// Asks something in a client's session, as one and the same request.
+struct Asked<'a> {
+    wire: &'a Wire,
+    request: Request,
+}
+
+impl Call for Asked<'_> {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let server = lock(&self.wire.cluster.server).clone().expect("it runs");
+        let session = Some(self.wire.session.load(Ordering::SeqCst));
+        let recall: Recall = Arc::new(|_: &[u64]| ());
+        match server.answer_request(session, &recall, operation, arguments, self.request) {
+            Answer::Done(answer) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The server is killed before its answer arrives, and asked again when it is back: what others did meanwhile stays.
+#[test]
+fn a_change_of_content_that_is_asked_for_again_happens_once() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let ((a, wire), b) = (cluster.wired_client("a"), cluster.client("b"));
+    let ino = make(&a, "file");
+    a.open(ino, true).unwrap();
+    a.write(ino, 0, &pattern(1, 100)).unwrap();
+    a.sync(ino).unwrap();
+    a.close(ino);
+    let cut = ContentEdit { ranges: Vec::new(), resize: Resize::To(10), modified: None };
+    let ask = |number: u64, again: bool| {
+        let request = Request { number, answered: 0, again };
+        Remote(Asked { wire: &wire, request }).change_content(ino, &cut).unwrap().0.size
+    };
+    assert_eq!(ask(1 << 40, false), 10);
+    b.open(ino, true).unwrap();
+    b.append(ino, &pattern(2, 50)).unwrap();
+    b.sync(ino).unwrap();
+    b.close(ino);
+    cluster.kill();
+    cluster.start();
+    cluster.until_clients(2);
+    assert_eq!(ask(1 << 40, true), 60);
+    let expected = [&pattern(1, 100)[..10], &pattern(2, 50)].concat();
+    assert!(content(&b, ino).unwrap() == expected);
+    // One that was sent, and did not arrive.
+    assert_eq!(ask((1 << 40) + 1, true), 10);
+    a.close_volume().unwrap();
+    b.close_volume().unwrap();
 }

@@ -14,6 +14,7 @@ pub mod namespace;
 mod number;
 pub mod port;
 mod record;
+mod requests;
 mod sets;
 mod transaction;
 
@@ -21,6 +22,7 @@ pub use error::Error;
 pub use kv::Seq;
 pub use namespace::{Attributes, Change, ContentEdit, Listed, New, ROOT, Removed, Rename, RenameMode, Resize, SetTime};
 pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
+pub use requests::Once;
 pub use sets::DeadStripe;
 
 use std::sync::{Arc, Mutex};

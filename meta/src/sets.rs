@@ -228,7 +228,7 @@ impl Meta {
         Ok(outcome.seq)
     }
 
-    fn scan_all(&self, range: Range<Vec<u8>>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn scan_all(&self, range: Range<Vec<u8>>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         Ok(self.kv.scan(&range.start..&range.end, usize::MAX)?)
     }
 }

@@ -580,6 +580,94 @@ fn a_disk_that_hangs_keeps_small_stripes_from_nobody_else() {
     }
 }
 
+/// Long before the deadline, a stripe is written without the disks that are late. What arrives too late is what it should be.
+#[test]
+fn writes_and_syncs_do_without_disks_that_are_late() {
+    for length in [1_000, 90_000] {
+        let lab = Lab::on("rs:4+2", Duration::from_secs(60), || Arc::new(Remote(Memory::default())));
+        let hang = |number: usize| lab.disks[number].set(Faults { delay: Duration::from_secs(9), ..Faults::default() });
+        let mut stripes = vec![lab.append(length, 1).unwrap().0];
+        hang(1);
+        let begun = Instant::now();
+        let (stripe, missing) = lab.append(length, 2).unwrap();
+        assert_eq!(missing, [1]);
+        stripes.push(stripe);
+        // Nobody waits for it any more.
+        let (stripe, missing) = lab.append(length, 3).unwrap();
+        assert_eq!(missing, []);
+        stripes.push(stripe);
+        hang(4);
+        assert_eq!(lab.writer.sync().unwrap(), [4]);
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+        // Fewer than asked for have the next one, so that it goes elsewhere.
+        assert!(matches!(lab.append(length, 4).unwrap_err(), Error::TooDegraded { .. }));
+        for id in [1, 4].map(TargetId) {
+            assert!(lab.targets.error(id).is_some() && !lab.targets.is_healthy(id));
+        }
+        let begun = Instant::now();
+        while [1, 4].into_iter().any(|id| lab.targets.hangs(TargetId(id))) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it hangs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let records = |position: usize| scan(&**lab.disks[position].inner(), lab.file(position)).unwrap().records.len();
+        assert_eq!([0, 1, 2, 3, 4, 5].map(records), [4, 2, 4, 4, 3, 4]);
+        [1, 4].into_iter().for_each(|number| lab.disks[number].set(Faults::default()));
+        // The second one has arrived by now.
+        for (stripe, lacking) in stripes.iter().zip([None, None, Some(1)]) {
+            assert_eq!(lab.read(stripe, 0, length).unwrap(), stripe.data);
+            let report = verify_stripe(&lab.targets, lab.layout(), stripe.record, stripe.block);
+            let mut others = report.blocks.iter().enumerate().filter(|(position, _)| Some(*position) != lacking);
+            assert!(others.all(|(_, state)| *state == BlockState::Sound), "{report:?}");
+        }
+    }
+}
+
+/// Memory that counts as another machine's.
+#[derive(Debug)]
+struct Remote(Memory);
+
+impl Target for Remote {
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn write(&self, file: TargetFile, offset: u64, parts: &[std::io::IoSlice<'_>]) -> std::io::Result<()> {
+        self.0.write(file, offset, parts)
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(file, offset, into)
+    }
+
+    fn sync(&self, file: TargetFile) -> std::io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> std::io::Result<()> {
+        self.0.reserve(file, bytes)
+    }
+
+    fn punch(&self, file: TargetFile, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.0.punch(file, range)
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, file: TargetFile) -> std::io::Result<()> {
+        self.0.remove(file)
+    }
+
+    fn list(&self) -> std::io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list()
+    }
+
+    fn space(&self) -> std::io::Result<volume::target::Space> {
+        self.0.space()
+    }
+}
+
 #[test]
 fn directories_may_go_and_come() {
     let place = std::env::temp_dir().join(format!("weft-sets-{:016x}", fastrand::u64(..)));

@@ -99,7 +99,9 @@ impl MetaServer {
     /// Carries out a request, on a thread that may wait.
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
         let recall = recall(peer);
-        let answer = |session| self.sessions.answer_again(session, &recall, operation, arguments, ticket.again);
+        let Ticket { request: number, answered, again, .. } = ticket;
+        let request = fs::Request { number, answered, again };
+        let answer = |session| self.sessions.answer_request(session, &recall, operation, arguments, request);
         if ticket.session == 0 {
             return reply(answer(None));
         }

@@ -1,13 +1,13 @@
 //! What one client asks.
 
 use super::locks::Lock;
-use super::{Recall, Sessions};
+use super::{Recall, Request, Sessions};
 use crate::mutex::lock;
 use crate::sets::Placed;
 use meta::port::{Beat, FileLock, Port, Session, Welcome};
 use meta::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Removed, Rename, Resize, Result, Seq,
-    SetRecord, Time, Totals,
+    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Once, Removed, Rename, Resize, Result,
+    Seq, SetRecord, Time, Totals,
 };
 use plan::{Extent, Place, TargetId};
 use std::ops::Range;
@@ -26,8 +26,7 @@ pub(super) struct Handle {
     pub sessions: Arc<Sessions>,
     pub session: u64,
     pub recall: Recall,
-    /// The request may have been carried out before, by a server that was killed before its answer arrived.
-    pub again: bool,
+    pub request: Request,
 }
 
 /// What an error of the file system is to a client.
@@ -62,8 +61,22 @@ impl Handle {
     /// The result of a request that failed because it was carried out before, if `proof` says so.
     fn or_done<T>(&self, result: Result<T>, proof: impl FnOnce(&Meta) -> Option<T>) -> Result<T> {
         match result {
-            Err(error @ (Error::Exists | Error::NotFound)) if self.again => proof(self.meta()?).ok_or(error),
+            Err(error @ (Error::Exists | Error::NotFound)) if self.request.again => proof(self.meta()?).ok_or(error),
             result => result,
+        }
+    }
+
+    /// What a transaction notes that must not be carried out twice.
+    fn once(&self) -> Option<Once> {
+        let Request { number, answered, .. } = self.request;
+        (number > 0).then_some(Once { session: self.session, request: number, answered })
+    }
+
+    /// Whether a transaction that notes it was carried out before.
+    fn was_done(&self) -> Result<bool> {
+        match self.once().filter(|_| self.request.again) {
+            Some(once) => self.meta()?.was_done(&once),
+            None => Ok(false),
         }
     }
 
@@ -227,10 +240,13 @@ impl Port for Handle {
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+        if self.was_done()? {
+            return Ok((self.meta()?.attributes(ino)?, Vec::new(), Seq::MAX));
+        }
         let (attributes, dead, seq) = self.changing(&[ino], || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
             self.may_name(edit)?;
-            self.meta()?.change_content(ino, edit)
+            self.meta()?.change_content_once(ino, edit, self.once().as_ref())
         })?;
         self.follow(ino, edit);
         self.freed(dead, seq);
@@ -238,11 +254,14 @@ impl Port for Handle {
     }
 
     fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        if self.was_done()? {
+            return Ok((Vec::new(), Seq::MAX));
+        }
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
         let (dead, seq) = self.changing(&inos, || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
             edits.iter().try_for_each(|(_, edit)| self.may_name(edit))?;
-            self.meta()?.change_contents(edits)
+            self.meta()?.change_contents_once(edits, self.once().as_ref())
         })?;
         edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
         self.freed(dead, seq);
@@ -415,6 +434,11 @@ impl Session for Handle {
             // Those of other machines have no number here.
             process: if found.owner.0 == self.session { found.process } else { 0 },
         }))
+    }
+
+    fn told(&self) -> Result<()> {
+        lock(&self.sessions.fs.leases.before).remove(&self.session);
+        Ok(())
     }
 
     fn label(&self) -> Result<String> {

@@ -43,7 +43,7 @@ pub(crate) struct Leases {
     unlocked: Condvar,
     /// The sessions of before a restart may still be taken up: nothing is given back meanwhile.
     settling: AtomicBool,
-    /// Those that were there then and have not ended. What others had was given up before.
+    /// Those that were there then, did not end and did not say what they have. What others had was given up before.
     before: Mutex<BTreeSet<u64>>,
     /// Held for reading by who names stripes of a session's sets in a transaction, for writing by who ends a session: what is given up is named no more.
     naming: RwLock<()>,
@@ -68,10 +68,10 @@ impl Default for Leases {
 
 impl Leases {
     /// Begins with an opening of the volume, the how manieth that is. These sessions of before may be taken up.
-    pub fn begin(&self, opening: u64, before: Vec<u64>) {
+    pub fn begin(&self, opening: u64, before: BTreeSet<u64>) {
         *self.table() = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
         self.settling.store(!before.is_empty(), Ordering::Relaxed);
-        *lock(&self.before) = before.into_iter().collect();
+        *lock(&self.before) = before;
     }
 
     /// Sessions of before are not taken up any more.
@@ -127,9 +127,20 @@ pub enum Answer {
     Unknown,
 }
 
+/// Which request something is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request {
+    /// Its number in its session; 0 for one that does not come again.
+    pub number: u64,
+    /// All below were answered.
+    pub answered: u64,
+    /// It may have been carried out before the server was killed, and is not carried out twice then.
+    pub again: bool,
+}
+
 impl Sessions {
     /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). Sessions of before may be taken up for the time of a
-    /// lease; only then is taken away what nobody has.
+    /// lease; only then, or when all of them are, is taken away what nobody has.
     pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
@@ -154,19 +165,19 @@ impl Sessions {
 
     /// Carries out what a client asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
-        self.answer_again(session, recall, operation, arguments, false)
+        self.answer_request(session, recall, operation, arguments, Request::default())
     }
 
-    /// As `answer`; with `again`, the request may have been carried out before the server was killed, and is not carried out twice then.
-    pub fn answer_again(
+    /// As `answer`, of a request that may come again.
+    pub fn answer_request(
         self: &Arc<Self>,
         session: Option<u64>,
         recall: &Recall,
         operation: u16,
         arguments: &[u8],
-        again: bool,
+        request: Request,
     ) -> Answer {
-        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone(), again };
+        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone(), request };
         let begins = operation == port::BEGIN;
         if !begins && !session.is_some_and(|session| self.fs.leases.table().hear(session, Instant::now())) {
             return Answer::NoSession;
@@ -188,7 +199,7 @@ impl Sessions {
                 self.fs.leases.table().hear_all(now);
                 ticks.settled += since;
             }
-            now > ticks.settled
+            now > ticks.settled || lock(&self.fs.leases.before).is_empty()
         };
         if self.fs.leases.is_settling() && settled {
             self.fs.leases.settle();

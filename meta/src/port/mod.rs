@@ -130,7 +130,8 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
     ///
-    /// - `begin` opens a session, or takes one up that writes to these sets; `beat` keeps it alive; `end` closes it.
+    /// - `begin` opens a session, or takes one up that writes to these sets; then `told` says that a server that was restarted knows everything of it: nothing is
+    ///   given to others, or given up, before all have said so or the time of a lease is over. `beat` keeps it alive; `end` closes it.
     /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`. Sets of the session that it does not know of, since an answer was
     ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.
     /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
@@ -155,4 +156,5 @@ operations! {
     75 unlock(ino: u64, owner: u64, first: u64, last: u64) -> ();
     77 reserved(ino: u64, end: u64) -> ();
     76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
+    78 told() -> ();
 }

@@ -231,6 +231,11 @@ impl SetWriter {
         *self.synced.lock().unwrap_or_else(PoisonError::into_inner) < self.appended.load(Ordering::Acquire)
     }
 
+    /// With so many blocks of a stripe the others can be lost, whichever they are.
+    fn enough(&self) -> usize {
+        self.layout.blocks() - self.layout.code.tolerates()
+    }
+
     fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -358,7 +363,7 @@ impl SetWriter {
                 });
             }
             // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
-            batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need)
+            batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
         let (took, mut slave, mut full) = (begun.elapsed(), Duration::ZERO, false);
         for (position, id, result) in done {
@@ -413,7 +418,7 @@ impl SetWriter {
             let file = self.layout.file(position);
             batch.run(&self.targets, position, target, move |target| target.sync_timed(file));
         }
-        let done = batch.wait_for_most(&self.targets, self.layout.code.shape().k, self.need);
+        let done = batch.wait_for_most(&self.targets, self.enough(), self.need);
         let took = begun.elapsed();
         let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
         let Cost { distribution, slave, .. } = Cost::of(took, Duration::ZERO, took, slave);
