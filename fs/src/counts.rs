@@ -185,6 +185,11 @@ impl FileSystem {
         &self.counts
     }
 
+    /// Stripes that were coded here so far, and those that Masters coded.
+    pub fn coded_stripes(&self) -> (u64, u64) {
+        self.store.coders.coded()
+    }
+
     /// Where the time of writes went since it was opened.
     pub fn write_cost(&self) -> StepTotals {
         self.store.targets.steps().totals()

@@ -110,6 +110,7 @@ struct Behaviour {
   weft cluster /tmp/try
   weft cluster /tmp/try --stores 7 --code rs:4+2 --port 7600
   weft cluster /tmp/try --metrics 9100
+  weft cluster /tmp/try --coding server
   weft mount weft://127.0.0.1:7600/try /mnt
 
 It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it."
@@ -129,6 +130,9 @@ pub struct ClusterArguments {
     /// The port of the metadata server; the stores have those behind it
     #[arg(long, default_value_t = 7600, env = "WEFT_PORT")]
     port: u16,
+    /// Who codes stripes where a mount does not say otherwise: client, server (the stores) or auto; for a new volume
+    #[arg(long, default_value_t, value_name = "WHO", env = "WEFT_CODING")]
+    coding: fs::Coding,
     /// Tell metrics over HTTP: the metadata server there, the stores on the ports behind it
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
@@ -360,6 +364,7 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
             code: code.spec().to_string(),
             chunk_bytes: 64 << 20,
             durability: None,
+            coding: arguments.coding,
             targets,
             places: places(),
         };

@@ -1,5 +1,6 @@
 //! A cluster of real processes: what its users rely on, also when processes are killed, stopped and started again at any moment.
 
+mod coding;
 mod hostile;
 mod lab;
 mod meta;

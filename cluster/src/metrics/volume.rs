@@ -17,6 +17,7 @@ impl Subject for MountMetrics {
         process::write(page);
         files(page, &self.0);
         write_cost(page, &self.0.write_cost());
+        coding(page, &self.0);
         reads(page, &self.0);
         targets(page, &self.0);
         repairs(page, &self.0);
@@ -64,6 +65,13 @@ pub(super) fn write_cost(page: &mut Page, cost: &StepTotals) {
     Step::ALL.iter().for_each(|&step| _ = times.seconds(&[("step", step.name())], cost.of(step).time));
     let mut counts = page.counter("weft_write_steps_total", "How often each step was taken.");
     Step::ALL.iter().for_each(|&step| _ = counts.count(&[("step", step.name())], cost.of(step).count));
+}
+
+fn coding(page: &mut Page, volume: &FileSystem) {
+    let (here, masters) = volume.coded_stripes();
+    let mut stripes = page.counter("weft_stripes_coded_total", "Stripes that were written, by who coded them.");
+    stripes.count(&[("by", "client")], here);
+    stripes.count(&[("by", "master")], masters);
 }
 
 pub(super) fn reads(page: &mut Page, volume: &FileSystem) {
