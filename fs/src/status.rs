@@ -97,6 +97,11 @@ impl FileSystem {
         (code.spec().to_string(), code.shape().k, code.shape().m)
     }
 
+    /// How many targets it has.
+    pub fn target_count(&self) -> usize {
+        self.volume.label().members().count()
+    }
+
     /// Where the volume itself is: its directory, if it has one here, and its targets.
     pub fn places(&self) -> Vec<PathBuf> {
         let targets: Vec<PathBuf> = self.volume.label().members().map(|member| member.path.clone()).collect();

@@ -1,6 +1,7 @@
 //! The real binary, as a user runs it: one module for each thing that users rely on.
 
 mod damage;
+mod energy;
 mod hostile;
 mod limits;
 mod mounts;
