@@ -7,6 +7,7 @@ mod codes;
 mod decode;
 mod demo;
 mod encode;
+mod energy;
 mod failure;
 mod inspect;
 mod interrupt;
@@ -56,6 +57,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
+    Energy(energy::Arguments),
     Create(volumes::create::CreateArguments),
     Reopen(volumes::create::ReopenArguments),
     Mount(volumes::mount::MountArguments),
@@ -125,6 +127,7 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Inspect(arguments) => inspect::run(&arguments, json),
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),
+        Command::Energy(arguments) => energy::run(&arguments, json),
         Command::Create(arguments) => volumes::create::create(&arguments, json),
         Command::Reopen(arguments) => volumes::create::reopen(&arguments, json),
         Command::Mount(arguments) => volumes::mount::mount(&arguments, identity, json),

@@ -76,6 +76,18 @@ pub struct Arguments {
     /// Write a report with charts, a self-contained page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Change nothing; tell what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Write what would be done, a line for each file, to a new file, for --execute
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    plan: Option<PathBuf>,
+    /// Do what a plan says, as long as the files are as they were then
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["dry_run", "files_from", "include", "exclude", "update"])]
+    execute: Option<PathBuf>,
+    /// Then read everything back and compare it with what was read from the source
+    #[arg(long)]
+    verify: bool,
     /// Account for the energy by the best instrument there is, or by the model; naming one is enough
     #[arg(long)]
     energy: bool,
@@ -226,9 +238,13 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         volume.finish()?;
         return tell_plan(&planned, broken, targets, as_json);
     }
+    let sampler = arguments.sources.watch(arguments.energy)?;
     let done = Job::begin(volume.shared(), sources, &address.path, options, &control)
         .and_then(|job| job.run(facts.clone(), Progress::new("archiving", as_json)));
-    let done = done.and_then(|(facts, broken)| {
+    let done = done.and_then(|(mut facts, broken)| {
+        if let Some(sampler) = sampler {
+            archive::energy::account(sampler, &mut facts).iter().for_each(show::warning);
+        }
         if facts.ending == Ending::Finished {
             archive::check::write_manifest(&volume, &address.path)?;
         }
