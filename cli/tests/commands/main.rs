@@ -1,5 +1,6 @@
 //! The real binary, as a user runs it: one module for each thing that users rely on.
 
+mod archive;
 mod damage;
 mod energy;
 mod hostile;
