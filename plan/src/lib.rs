@@ -9,6 +9,7 @@
 //! - [`late`]: when one of several who do the same is waited for no longer.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
+//! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
 
 pub mod bucket;
@@ -19,6 +20,7 @@ pub mod late;
 pub mod placement;
 pub mod repair;
 pub mod report;
+pub mod schedule;
 pub mod stripe;
 
 pub use extent::{Extent, ExtentMap, Place};
