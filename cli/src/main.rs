@@ -8,6 +8,7 @@ mod config;
 mod decode;
 mod demo;
 mod encode;
+mod energy;
 mod failure;
 mod inspect;
 mod interrupt;
@@ -63,6 +64,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
+    Energy(energy::Arguments),
     Create(volumes::create::CreateArguments),
     Reopen(volumes::create::ReopenArguments),
     Mount(volumes::mount::MountArguments),
@@ -71,6 +73,8 @@ enum Command {
     Ls(volumes::files::ListArguments),
     Cat(volumes::files::CatArguments),
     Cp(volumes::files::CopyArguments),
+    Archive(volumes::archive::Arguments),
+    Restore(volumes::restore::Arguments),
     Rm(volumes::files::RemoveArguments),
     Stat(volumes::files::StatArguments),
     Status(volumes::status::Arguments),
@@ -137,6 +141,7 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Inspect(arguments) => inspect::run(&arguments, json),
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),
+        Command::Energy(arguments) => energy::run(&arguments, json),
         Command::Create(arguments) => volumes::create::create(&arguments, json),
         Command::Reopen(arguments) => volumes::create::reopen(&arguments, json),
         Command::Mount(arguments) => volumes::mount::mount(&arguments, identity, json),
@@ -144,6 +149,8 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Ls(arguments) => volumes::files::list(&arguments, json),
         Command::Cat(arguments) => volumes::files::cat(&arguments),
         Command::Cp(arguments) => volumes::files::copy(&arguments, json),
+        Command::Archive(arguments) => volumes::archive::run(&arguments, json),
+        Command::Restore(arguments) => volumes::restore::run(&arguments, json),
         Command::Rm(arguments) => volumes::files::remove(&arguments, json),
         Command::Stat(arguments) => volumes::files::stat(&arguments, json),
         Command::Status(arguments) => volumes::status::run(&arguments, json),

@@ -108,6 +108,8 @@ pub(crate) struct Store {
     metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
     pub coders: Coders,
+    /// Sets that were begun here.
+    pub begun_sets: AtomicU64,
     /// The sets that were ever made.
     pub history: History,
     /// The sets whose chunks are being moved or removed.
@@ -146,6 +148,7 @@ impl Store {
             metadata: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
             coders,
+            begun_sets: AtomicU64::new(0),
             history,
             claims: Claims::default(),
             damaged: Mutex::default(),
@@ -331,6 +334,7 @@ impl Store {
             self.options.chunk_bytes,
             spare,
         ));
+        self.begun_sets.fetch_add(1, Ordering::Relaxed);
         lock(&self.unsynced).push(writer.clone());
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))

@@ -10,6 +10,7 @@
 //! - [`late`]: when one of several who do the same is waited for no longer.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
+//! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
 
 pub mod bucket;
@@ -22,6 +23,7 @@ pub mod membership;
 pub mod placement;
 pub mod repair;
 pub mod report;
+pub mod schedule;
 pub mod stripe;
 
 pub use domain::Domain;

@@ -3,6 +3,7 @@
 //! A volume is open in one process. While that is a mount, commands are sent to it through a socket in the volume directory, so that an
 //! operator can look after a volume that is in use.
 
+pub mod archive;
 pub mod create;
 pub mod demo;
 pub mod files;
@@ -10,6 +11,7 @@ pub mod fsck;
 pub mod metrics;
 pub mod mount;
 pub mod remote;
+pub mod restore;
 pub mod serve;
 pub mod status;
 pub mod target;
@@ -54,6 +56,11 @@ impl std::ops::Deref for Open {
 }
 
 impl Open {
+    /// The volume itself, for several threads.
+    pub fn shared(&self) -> &Arc<FileSystem> {
+        &self.fs
+    }
+
     /// Commits everything; what could not be is an error of the command.
     pub fn finish(self) -> Result<(), Failure> {
         if self.served { Ok(self.fs.sync_all()?) } else { Ok(self.fs.close_volume()?) }

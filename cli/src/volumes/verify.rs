@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::Instant;
 use volume::Limit;
 
-/// Checks every block of a volume.
-pub fn verify(directory: &Path, as_json: bool) -> Outcome {
+/// Checks every block of a volume, or only those that are new.
+pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
     let begun = Instant::now();
     let volume = open_own(directory, false)?;
-    let found = progress::shown("verifying", &control, || volume.verify(&control))?;
+    let found = progress::shown("verifying", &control, || {
+        if only_new { volume.verify_new(&control) } else { volume.verify(&control) }
+    })?;
     let time = begun.elapsed();
     if as_json {
         let problems = found.problems.iter().map(|problem| {

@@ -61,6 +61,30 @@ impl StripeBuffer {
         self.data[self.length..self.length + data.len()].copy_from_slice(data);
         self.length += data.len();
     }
+
+    /// Adds user data that `read` puts there, at most so many bytes; it says how many there were.
+    ///
+    /// # Errors
+    /// Those of `read`; then nothing is added.
+    ///
+    /// # Panics
+    /// When `most` bytes do not fit.
+    pub fn extend_with<E>(
+        &mut self,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<&[u8], E> {
+        assert!(most <= self.space(), "a stripe takes no more than its capacity");
+        let start = self.length;
+        let added = read(&mut self.data[start..start + most])?.min(most);
+        self.length += added;
+        Ok(&self.data[start..start + added])
+    }
+
+    /// Takes the last bytes of user data away, down to a length.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
 }
 
 /// Buffers that are used again and again.

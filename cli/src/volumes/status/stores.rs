@@ -17,7 +17,7 @@ pub fn print(stores: &BTreeMap<String, Seen>) -> Outcome {
                 100.0 * load.processor_idle,
                 show::bytes(load.network_bytes_per_second as u64),
                 load.all_accesses(),
-                seen.report.targets.iter().map(|target| target.queued).sum::<u32>(),
+                seen.report.targets.iter().map(|target| u64::from(target.queued)).sum::<u64>(),
                 show::count(seen.report.connections as usize, "connection"),
             ),
         };
