@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, process_seconds};
 use crate::crew::{Roles, live_in_threads};
+use crate::dry::{PACE, Pace};
 use crate::encode::{Encoder, Encoding, HIDDEN};
 use crate::limit::Limiter;
 use crate::message::{Place, Stat, Walk};
@@ -112,7 +113,7 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
             found => found?,
         };
         if at.kind != Kind::Directory {
-            let shown = volume::Shown(Path::new(std::ffi::OsStr::new(&*String::from_utf8_lossy(path)))).to_string();
+            let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
             return Err(Broken(format!("{shown}: there is a file in the place of a directory")));
         }
     }
@@ -123,6 +124,55 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
 pub fn identities(directories: &[PathBuf]) -> Vec<(u64, u64)> {
     let identity = |path: &PathBuf| Some(stat_of(open_directory(path.as_os_str().as_bytes()).ok()?).ok()?.identity);
     directories.iter().filter_map(identity).collect()
+}
+
+/// What a source is like.
+fn stat_of_source(path: &[u8]) -> Result<Stat, Broken> {
+    root_stat(path).map_err(|why| {
+        let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
+        Broken(format!("{shown}: {why}"))
+    })
+}
+
+/// Where paths below a directory begin.
+pub(crate) fn below(directory: &[u8]) -> usize {
+    directory.len() + usize::from(!directory.ends_with(b"/"))
+}
+
+/// What a job begins to walk, and the directories that are the volume's own. `root` is what the archive's directory shall be like, if it becomes that of the
+/// source.
+#[allow(clippy::type_complexity, reason = "walks and identities")]
+pub(crate) fn places(
+    volume: &FileSystem,
+    sources: &[Source],
+    target: &[u8],
+    directory: Option<&Attributes>,
+    root: Option<&Stat>,
+    listed: bool,
+) -> Result<(Vec<Walk>, Vec<(u64, u64)>), Broken> {
+    let mut walks = Vec::new();
+    for source in sources {
+        let stat = stat_of_source(&source.directory)?;
+        let times = root.map(|root| (root.accessed, root.modified));
+        let times = times.or(directory.map(|directory| (directory.accessed, directory.modified)));
+        let (accessed, modified) = times.unwrap_or_default();
+        let place = Place {
+            source: source.directory.clone(),
+            below: below(&source.directory),
+            target: target.to_vec(),
+            ino: directory.map_or(0, |directory| directory.ino),
+            fresh: false,
+            system: stat.identity.0,
+            accessed,
+            modified,
+        };
+        walks.push(match &source.names {
+            _ if listed => Walk::List(place),
+            None => Walk::Directory(place),
+            Some(names) => Walk::Names(place, names.clone()),
+        });
+    }
+    Ok((walks, identities(&volume.places())))
 }
 
 /// An archive job that is about to begin.
@@ -155,16 +205,8 @@ impl Job {
         options: Options,
         control: &Arc<Control>,
     ) -> Result<Self, Broken> {
-        let shown =
-            |path: &[u8]| volume::Shown(Path::new(std::ffi::OsStr::new(&*String::from_utf8_lossy(path)))).to_string();
-        let mut stats = Vec::new();
-        for source in sources {
-            let stat =
-                root_stat(&source.directory).map_err(|why| Broken(format!("{}: {why}", shown(&source.directory))))?;
-            stats.push(stat);
-        }
         let root = match sources {
-            [Source { names: None, .. }] => stats.first().cloned(),
+            [Source { names: None, directory }] => Some(stat_of_source(directory)?),
             _ => None,
         };
         let directory = make_directories(volume, target, 0o755)?;
@@ -174,32 +216,16 @@ impl Job {
         }
         let directory = volume.attributes(directory.ino)?;
         let listed = options.list.is_some();
-        let walks = sources.iter().zip(&stats).map(|(source, stat)| {
-            let place = Place {
-                source: source.directory.clone(),
-                below: source.directory.len() + usize::from(!source.directory.ends_with(b"/")),
-                target: target.to_vec(),
-                ino: directory.ino,
-                fresh: false,
-                system: stat.identity.0,
-                accessed: root.as_ref().map_or(directory.accessed, |root| root.accessed),
-                modified: root.as_ref().map_or(directory.modified, |root| root.modified),
-            };
-            match &source.names {
-                _ if listed => Walk::List(place),
-                None => Walk::Directory(place),
-                Some(names) => Walk::Names(place, names.clone()),
-            }
-        });
+        let (walks, avoid) = places(volume, sources, target, Some(&directory), root.as_ref(), listed)?;
         Ok(Self {
             target: target.to_vec(),
-            walks: walks.collect(),
+            walks,
             walking: Arc::new(Walking {
                 volume: volume.clone(),
                 filter: options.filter,
                 one_file_system: options.one_file_system,
                 dry: false,
-                avoid: identities(&volume.places()),
+                avoid,
                 list: Mutex::new(options.list),
             }),
             encoding: Encoding {
@@ -254,7 +280,24 @@ impl Job {
         };
         facts.wall_seconds = clock.seconds();
         facts.cpu_seconds = process_seconds() - cpu;
+        if broken.is_none() {
+            self.keep_pace(&facts)?;
+        }
         Ok((facts, broken))
+    }
+
+    /// Notes how fast it was, for the estimates of later dry runs.
+    ///
+    /// # Errors
+    /// When the volume cannot be written to.
+    pub fn keep_pace(&self, facts: &Facts) -> Result<(), Broken> {
+        if facts.files == 0 || facts.wall_seconds <= 0.0 {
+            return Ok(());
+        }
+        let per_second = |amount: u64| amount as f64 / facts.wall_seconds;
+        let pace = Pace { bytes_per_second: per_second(facts.bytes), files_per_second: per_second(facts.files) };
+        let pace = postcard::to_stdvec(&pace).map_err(|why| Broken(why.to_string()))?;
+        Ok(self.encoding.volume.set_attribute(self.directory, PACE, &pace, None)?)
     }
 
     /// Removes what only the job needed, once nothing is left to do.

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod clock;
 pub mod crew;
+pub mod dry;
 pub mod encode;
 pub mod energy;
 pub mod job;

@@ -45,6 +45,7 @@ impl Lab {
             code: code.into(),
             chunk_bytes: 16 << 20,
             durability: None,
+            coding: Default::default(),
             targets,
             places: Arc::new(Directories),
         };
@@ -116,7 +117,9 @@ fn a_tree_comes_back_the_same_with_targets_missing() {
     let (facts, problems) = archive(&volume, &from, "a/b", options(3));
     assert_eq!(problems, [] as [String; 0]);
     assert_eq!(facts.ending, Ending::Finished);
-    assert!(facts.files > 300 && facts.unchanged_files == 0 && facts.written.bytes > facts.bytes, "{facts:?}");
+    assert!(facts.files > 300 && facts.unchanged_files == 0, "{facts:?}");
+    // Half as much again as there is data, and little of a sparse file.
+    assert!((13 << 20..20 << 20).contains(&facts.written.bytes), "{}", facts.written.bytes);
     volume.close_volume().unwrap();
     drop(volume);
 
@@ -205,16 +208,13 @@ fn changes_are_named_and_taken_over_when_that_is_wanted() {
 
     let (facts, mut problems) = archive(&volume, &from, "a", options(2));
     problems.sort();
-    let named: Vec<bool> = ["/large: ", "/link: ", "/many/file3: ", "/many/file4: "]
-        .iter()
-        .zip(&problems)
-        .map(|(path, line)| line.contains(path))
-        .collect();
-    assert!(named == [true; 4] && problems.len() == 4, "{problems:?}");
-    assert_eq!((facts.files, facts.errors.count()), (1, 4), "only the new file is coded");
+    let named = ["from/large: ", "/link: ", "/many/file3: ", "/many/file4: ", "/names/large: "];
+    assert_eq!(problems.len(), named.len(), "{problems:?}");
+    assert!(named.iter().zip(&problems).all(|(path, line)| line.contains(path)), "{problems:?}");
+    assert_eq!((facts.files, facts.errors.count()), (1, 5), "only the new file is coded");
     let (facts, problems) = archive(&volume, &from, "a", Options { update: true, ..options(2) });
     assert_eq!(problems, [] as [String; 0]);
-    assert_eq!(facts.files, 2, "what changed is coded, and nothing else");
+    assert_eq!(facts.files, 2, "what changed is coded, once for all its names, and nothing else");
     let to = lab.path("to");
     assert_eq!(bring_back(&volume, "a", &to, false).1, [] as [String; 0]);
     assert_eq!(described(&to), described(&from));

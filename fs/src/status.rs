@@ -2,11 +2,15 @@
 
 use crate::label::Role;
 use crate::mutex::lock;
-use crate::{FileSystem, Result, Usage};
+use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
-use plan::TargetId;
-use std::collections::BTreeSet;
+use plan::membership::State;
+use plan::placement::Placement;
+use plan::{Domain, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
+use volume::StepTotals;
 
 /// A volume, looked at.
 #[derive(Clone, Debug)]
@@ -21,6 +25,10 @@ pub struct Status {
     pub bytes: u64,
     /// Its targets.
     pub targets: Vec<TargetStatus>,
+    /// How chunk sets are placed.
+    pub placement: Placement,
+    /// What the loss of each domain would do, if there are any.
+    pub domains: Vec<DomainStatus>,
     /// Chunk sets.
     pub sets: usize,
     /// Chunk sets by how many more targets they can lose: the first number is that of sets that survive none. Sets whose data is lost are in `lost`.
@@ -33,6 +41,12 @@ pub struct Status {
     pub mirrors: (usize, usize),
     /// The last thing that went wrong with the metadata.
     pub metadata_error: Option<String>,
+    /// The repairs that go on.
+    pub repairs: Vec<RepairProgress>,
+    /// Bytes of blocks that they may make in a second.
+    pub repair_limit: Option<u64>,
+    /// Where the time of writes went since the volume was opened.
+    pub write_cost: StepTotals,
 }
 
 /// A target, looked at.
@@ -44,12 +58,27 @@ pub struct TargetStatus {
     pub path: PathBuf,
     /// What it is used for.
     pub role: Role,
+    /// What it fails together with.
+    pub domain: Option<Domain>,
+    /// How it is and for how long, where somebody looks after that.
+    pub state: Option<(State, Duration)>,
     /// What is wrong with it; None when nothing is.
     pub problem: Option<String>,
     /// Room on its file system, and how much of it is free.
     pub room: Option<(u64, u64)>,
     /// Chunks that should be on it.
     pub chunks: usize,
+}
+
+/// A failure domain, looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainStatus {
+    /// Its path, as far as the volume's level says.
+    pub name: String,
+    /// Targets in it.
+    pub targets: usize,
+    /// Chunk sets of which too little is left when all of it is lost.
+    pub would_lose: usize,
 }
 
 impl Status {
@@ -82,6 +111,11 @@ pub struct Written {
 }
 
 impl FileSystem {
+    /// Whether a server has the metadata, which knows how the volume is.
+    pub fn is_client(&self) -> bool {
+        self.engine.is_none()
+    }
+
     /// What was written since the volume was opened.
     pub fn written(&self) -> Written {
         let targets = &self.store.targets;
@@ -97,6 +131,11 @@ impl FileSystem {
         (code.spec().to_string(), code.shape().k, code.shape().m)
     }
 
+    /// How many targets it has.
+    pub fn target_count(&self) -> usize {
+        self.volume.label().members().count()
+    }
+
     /// Where the volume itself is: its directory, if it has one here, and its targets.
     pub fn places(&self) -> Vec<PathBuf> {
         let targets: Vec<PathBuf> = self.volume.label().members().map(|member| member.path.clone()).collect();
@@ -106,7 +145,9 @@ impl FileSystem {
     /// The targets of the volume that do not answer.
     pub fn absent_targets(&self) -> Vec<TargetId> {
         let label = self.volume.label();
-        label.members().map(|member| member.id).filter(|&id| !self.store.targets.is_usable(id)).collect()
+        // At the same time: one after the other would each be waited for.
+        let there: BTreeSet<TargetId> = self.store.targets.spaces(false).into_iter().map(|(id, _)| id).collect();
+        label.members().map(|member| member.id).filter(|id| !there.contains(id)).collect()
     }
 
     /// The positions of a set that are not there, as far as is known without reading them.
@@ -151,12 +192,22 @@ impl FileSystem {
         let tolerates = self.store.options.code.tolerates();
         let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
-        let mut chunks = std::collections::BTreeMap::<TargetId, usize>::new();
+        let mut chunks = BTreeMap::<TargetId, usize>::new();
+        let topology = self.store.topology();
+        let mut would_lose = BTreeMap::<String, usize>::new();
         self.each_set(|set, record| {
             sets += 1;
             record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += 1);
             let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
             to_repair += usize::from(!gone.is_empty());
+            let survivable = self.store.layout_of(set, record)?.code.tolerates();
+            for domain in topology.domains_of(&record.places) {
+                let with_it = topology.lost_with(&domain, &record.places, &gone);
+                // Of more than that, some can be survived and some not.
+                if with_it.len() > survivable.max(gone.len()) && self.survives(record, &with_it)?.is_none() {
+                    *would_lose.entry(domain).or_default() += 1;
+                }
+            }
             match self.survives(record, &gone)? {
                 Some(more) => survive[more.min(tolerates)] += 1,
                 None => lost += 1,
@@ -167,10 +218,17 @@ impl FileSystem {
             id: member.id,
             path: member.path.clone(),
             role: member.role,
+            domain: member.domain.clone(),
+            state: self.members.state(member.id),
             problem: self.problem(member.id),
             room: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),
             chunks: chunks.get(&member.id).copied().unwrap_or(0),
         });
+        let domains = topology.domains().into_iter().map(|(name, targets)| {
+            let would_lose = would_lose.get(&name).copied().unwrap_or(0);
+            DomainStatus { name, targets, would_lose }
+        });
+        let domains = domains.collect();
         let journal = self.engine()?.journal.status();
         Ok(Status {
             name: label.name.clone(),
@@ -178,12 +236,17 @@ impl FileSystem {
             usage: self.usage()?,
             bytes: u64::try_from(self.meta.totals()?.bytes).unwrap_or(0),
             targets: targets.collect(),
+            placement: label.placement,
+            domains,
             sets,
             survive,
             lost,
             to_repair,
             mirrors: (journal.whole, journal.wanted),
             metadata_error: journal.last_error,
+            repairs: self.counts.repairs.running(),
+            repair_limit: self.counts.repairs.limit(),
+            write_cost: self.write_cost(),
         })
     }
 

@@ -50,9 +50,8 @@ fn take_part(office: &Arc<Office>, setup: &Setup, arguments: &Arguments, host: &
 
 fn open(office: &Arc<Office>, setup: &Setup, arguments: &Arguments) -> Result<(Arc<FileSystem>, Hands), Failure> {
     introduce(arguments)?;
-    let archive = arguments.archive();
-    let options = archive.options(setup.layout.crew(), None)?;
-    let volume = open_here(&archive.request()?.address.volume, &Line::to_leader(office), setup)?;
+    let options = arguments.archive().options(setup.layout.crew(), setup.update)?;
+    let volume = open_here(&Line::to_leader(office), setup)?;
     office.opened(&volume);
     let hands = Hands::new(&volume, office, setup, options);
     Ok((volume, hands))

@@ -11,7 +11,7 @@ use archive::job::{Job, Options};
 use archive::report::{Ending, Facts, Written};
 use archive::roles::{Manager, Reporter, Show};
 use archive::transport::{Broken, REPORTER};
-use cli::archiving::{Failure, Outcome, Progress, Request, end, open, server_of, warning};
+use cli::archiving::{Failure, Outcome, Progress, Wanted, end, open, server_of, warning};
 use fs::FileSystem;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,69 +38,78 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
     let archive = arguments.archive();
     let hosts = hellos(office, mail, host)?;
     introduce(arguments)?;
-    let Request { address, sources } = archive.request()?;
-    let sources = sources.into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
-    let list = archive.list()?;
+    let mut wanted = wanted(arguments, hosts.iter().all(|other| other == host))?;
+    let sources = std::mem::take(&mut wanted.sources).into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+    let list = wanted.list.take();
     let layout = Layout::new(&hosts, archive.explorers, archive.workers.unwrap_or(1), list.is_some());
-    let one_host = hosts.iter().all(|other| other == host);
-    if !one_host && archive.energy {
-        let why = "--energy measures one node, and this job has several; see docs/mpi.md";
-        return Err(Failure::Usage(why.into()));
-    }
-    let options = archive.options(layout.crew(), list)?;
+    let options =
+        |list| -> Result<_, Failure> { Ok(Options { list, ..archive.options(layout.crew(), wanted.update)? }) };
+    let address = &wanted.address;
+    let (own, begin) = (options(None)?, options(list)?);
     let volume = open(&address.volume, false)?;
     let sampler = archive.sources.watch(archive.energy)?;
     let (clock, cpu) = (Clock::now(), process_seconds());
     let facts = Facts {
         start_unix_seconds: clock.beginning().as_secs(),
-        schedule: options.policy.word().into(),
+        schedule: begin.policy.word().into(),
         transport: transport(&hosts),
         workers: layout.worker_names(&hosts).into_iter().map(worker).collect(),
-        ..archive.facts(&address, &volume)
+        ..wanted.facts(&volume)
     };
-    let job = Job::begin(volume.shared(), &sources, &address.path, options, office.control()).map_err(failed)?;
+    let job = Job::begin(volume.shared(), &sources, &address.path, begin, office.control()).map_err(failed)?;
     let desk = server_of(&address.volume)?.is_none().then(|| Desk::new(volume.shared()));
     let setup = Setup {
         layout,
         began: clock.beginning(),
+        volume: address.volume.clone(),
         hidden: job.encoding.hidden,
+        update: wanted.update,
         places: volume.places(),
         absent: volume.absent_targets(),
         facts,
     };
     office.begin(setup.layout.clone(), desk.clone());
     office.send_all(&Parcel::Setup(Box::new(setup.clone())));
-    let list = job.walking.list.lock().unwrap_or_else(PoisonError::into_inner).take();
     let part = Part { office, setup: &setup, json: arguments.json };
-    let hands = part.hands(&address.volume, volume.shared(), desk, archive.options(setup.layout.crew(), list)?);
-    let (client, hands) = hands.map_or_else(|why| (None, Err(why)), |(client, hands)| (client, Ok(hands)));
-    let ((mut facts, broken), mut farewells) = part.play(mail, &hands, &job);
-    drop(hands);
-    farewells.push(Farewell { cpu_seconds: 0.0, ..close(client, cpu) });
-    let broken = broken.or_else(|| farewells.iter().find_map(|farewell| farewell.trouble.clone()));
-    facts.ending = match (&broken, office.control().go_on()) {
-        (Some(_), _) => Ending::Failed,
-        (None, Err(_)) => Ending::Interrupted,
-        (None, Ok(())) => Ending::Finished,
-    };
-    let cleaned = if facts.ending == Ending::Finished { job.clean_up() } else { Ok(()) };
+    let list = job.walking.list.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (mut facts, broken, done) = part.take(mail, &job, volume.shared(), desk, Options { list, ..own });
+    facts.wall_seconds = clock.seconds();
+    let completed = complete(&job, &volume, &facts);
     let own = volume.written();
     // Also what was done before a failure stays.
     let finished = volume.finish();
-    cleaned.map_err(failed)?;
-    facts.written = written(
-        &facts,
-        farewells
-            .iter()
-            .fold((own.sets, own.bytes), |(sets, bytes), farewell| (sets + farewell.sets, bytes + farewell.bytes)),
-    );
-    facts.wall_seconds = clock.seconds();
-    facts.cpu_seconds = farewells.iter().map(|farewell| farewell.cpu_seconds).sum::<f64>() + process_seconds() - cpu;
+    completed.map_err(failed)?;
+    let sets = own.sets + done.sets;
+    let (data_chunks, code_chunks) = (sets * facts.k as u64, sets * facts.m as u64);
+    facts.written = Written { chunk_sets: sets, data_chunks, code_chunks, bytes: own.bytes + done.bytes };
+    facts.cpu_seconds = done.cpu_seconds + process_seconds() - cpu;
     if let Some(sampler) = sampler {
         archive::energy::account(sampler, &mut facts).iter().for_each(warning);
     }
     finished?;
     Ok((facts, broken))
+}
+
+/// What is asked for, if it is something for many processes.
+fn wanted(arguments: &Arguments, one_host: bool) -> Result<Wanted, Failure> {
+    let archive = arguments.archive();
+    let refused = if archive.dry_run || archive.verify {
+        Some("plans are made and archives verified by one process: use weft archive --dry-run and weft verify")
+    } else if archive.energy && !one_host {
+        Some("--energy measures one node, and this job has several")
+    } else {
+        None
+    };
+    refused.map_or_else(|| Wanted::of(archive), |why| Err(Failure::Usage(why.into())))
+}
+
+/// What follows when nobody has the volume open any more but the leader.
+fn complete(job: &Job, volume: &FileSystem, facts: &Facts) -> Result<(), Broken> {
+    if facts.ending == Ending::Finished {
+        job.clean_up()?;
+        archive::check::write_manifest(volume, &job.target)?;
+    }
+    if facts.ending == Ending::Failed { Ok(()) } else { job.keep_pace(facts) }
 }
 
 fn failed(why: Broken) -> Failure {
@@ -117,10 +126,6 @@ fn transport(hosts: &[String]) -> String {
     nodes.dedup();
     let several = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     format!("MPI with {} on {}", several(hosts.len(), "rank"), several(nodes.len(), "node"))
-}
-
-fn written(facts: &Facts, (sets, bytes): (u64, u64)) -> Written {
-    Written { chunk_sets: sets, data_chunks: sets * facts.k as u64, code_chunks: sets * facts.m as u64, bytes }
 }
 
 /// Waits until all are there. Returns their hosts.
@@ -162,7 +167,6 @@ impl Part<'_> {
     /// What the leader's own explorers and workers work with, if it has any. They are clients of the volume like those of other processes.
     fn hands(
         &self,
-        address: &std::path::Path,
         volume: &Arc<FileSystem>,
         desk: Option<Arc<Desk>>,
         options: Options,
@@ -170,11 +174,41 @@ impl Part<'_> {
         if !self.setup.layout.touches_files(LEADER) {
             return Err("it touches no files".into());
         }
-        let client = desk.map(|desk| open_here(address, &Line::here(&desk, self.office), self.setup));
+        let client = desk.map(|desk| open_here(&Line::here(&desk, self.office), self.setup));
         let client = client.transpose().map_err(|why| why.to_string())?;
         let used = client.as_ref().unwrap_or(volume);
         self.office.opened(used);
         Ok((client.clone(), Hands::new(used, self.office, self.setup, options)))
+    }
+
+    /// Takes part until everybody is done. Returns the facts, why the job could not go on, and what all processes did together.
+    fn take(
+        &self,
+        mail: &Mail,
+        job: &Job,
+        volume: &Arc<FileSystem>,
+        desk: Option<Arc<Desk>>,
+        options: Options,
+    ) -> (Facts, Option<String>, Farewell) {
+        let hands = self.hands(volume, desk, options);
+        let (client, hands) = hands.map_or_else(|why| (None, Err(why)), |(client, hands)| (client, Ok(hands)));
+        let ((mut facts, mut broken), mut farewells) = self.play(mail, &hands, job);
+        drop(hands);
+        // Its processor time is that of the leader, which is counted when all is done.
+        farewells.push(close(client, process_seconds()));
+        let mut all = Farewell::default();
+        for farewell in farewells {
+            all.sets += farewell.sets;
+            all.bytes += farewell.bytes;
+            all.cpu_seconds += farewell.cpu_seconds;
+            broken = broken.or(farewell.trouble);
+        }
+        facts.ending = match (&broken, self.office.control().go_on()) {
+            (Some(_), _) => Ending::Failed,
+            (None, Err(_)) => Ending::Interrupted,
+            (None, Ok(())) => Ending::Finished,
+        };
+        (facts, broken, all)
     }
 
     /// Plays the leader's roles, and shows what the reporter says, until everybody is done.

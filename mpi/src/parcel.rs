@@ -17,8 +17,12 @@ pub struct Setup {
     pub layout: Layout,
     /// When the job began, after 1970.
     pub began: Duration,
+    /// The volume, as it was given.
+    pub volume: PathBuf,
     /// The job's directory in the volume.
     pub hidden: u64,
+    /// Files of the archive that have changed since are replaced.
+    pub update: bool,
     /// Where the volume itself is: that is not archived.
     pub places: Vec<PathBuf>,
     /// Targets that the leader lacks too.

@@ -17,7 +17,6 @@ use archive::transport::{Crew, MANAGER, REPORTER, Rank, live};
 use archive::walk::{SourceTree, Walking};
 use cli::archiving::{Failure, client_name, options, server_of};
 use fs::FileSystem;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Shows at the leader how far the job is.
@@ -121,8 +120,8 @@ pub fn introduce(arguments: &Arguments) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When it cannot be opened.
-pub fn open_here(volume: &Path, line: &Line, setup: &Setup) -> Result<Arc<FileSystem>, Failure> {
-    Ok(match server_of(volume)? {
+pub fn open_here(line: &Line, setup: &Setup) -> Result<Arc<FileSystem>, Failure> {
+    Ok(match server_of(&setup.volume)? {
         Some(address) => cluster::connect(&address, &client_name(), options(false))?,
         None => connect(line, &client_name(), &setup.absent, options(false))?,
     })

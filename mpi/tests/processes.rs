@@ -27,6 +27,9 @@ impl Place {
             code: "rs:4+2".into(),
             chunk_bytes: 64 << 20,
             durability: None,
+            coding: fs::Coding::Client,
+            domains: Vec::new(),
+            placement: plan::placement::Placement::default(),
             targets: (0..6).map(|number| self.0.join(format!("t{number}"))).collect(),
             places: Arc::new(Directories),
         };
@@ -47,7 +50,7 @@ fn arguments(words: &[&str]) -> Arguments {
 }
 
 /// Carries out a job on hosts that are called like this. `harm` may do something to the control of any process.
-fn job(hosts: &[&'static str], words: &[&str], harm: impl Fn(&[Arc<Control>])) -> Result<Facts, String> {
+fn job(hosts: &'static [&'static str], words: &[&str], harm: impl Fn(&[Arc<Control>])) -> Result<Facts, String> {
     let controls: Vec<Arc<Control>> = hosts.iter().map(|_| Arc::default()).collect();
     let count = hosts.len() as u32;
     let made: Vec<_> = (0..).zip(&controls).map(|(me, control)| Office::new(me, count, control.clone())).collect();
@@ -111,7 +114,7 @@ fn processes_archive_what_is_there_and_others_find_it_done() {
     assert!(facts.written.bytes > facts.bytes && facts.written.chunk_sets > 0, "{:?}", facts.written);
     assert_eq!(content(&volume, "a/large"), vec![9; 5 << 20]);
     assert_eq!(content(&volume, "a/d1/f25"), vec![25; 12_500]);
-    for hosts in [&["a"][..], &["a", "a"], &["a", "b", "a"]] {
+    for hosts in [&["a"] as &'static [&'static str], &["a", "a"], &["a", "b", "a"]] {
         let again = job(hosts, &words, |_| ()).unwrap();
         assert_eq!((again.ending, again.files, again.unchanged_files), (Ending::Finished, 0, 41), "{hosts:?}");
     }

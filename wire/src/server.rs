@@ -5,6 +5,7 @@ mod connection;
 mod peer;
 mod request;
 
+pub use complaints::Complaints;
 pub use peer::Peer;
 pub use request::{ItemSender, Reply, Request};
 
@@ -14,13 +15,12 @@ use crate::handshake::server_tls;
 use crate::hello::{Role, VERSIONS};
 use crate::stream::Halves;
 use crate::tls::ServerTls;
-use complaints::Complaints;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -36,6 +36,12 @@ pub trait Service: Send + Sync + 'static {
     /// Answers a request. Many run at the same time. The future is dropped when the client cancels or goes away and when the deadline passes, so what must not
     /// stop half-way belongs in a task of its own. When it panics the client gets `STATUS_PANICKED`.
     fn call(&self, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// How many bytes the answer gets at most, as far as the request says. So much room is waited for before the request is answered, and held until the answer has left: a
+    /// short request must not make the server hold a long answer that nobody takes.
+    fn reply_bytes(&self, _request: &Request) -> u64 {
+        0
+    }
 
     /// A client connects; each of its channels does.
     ///
@@ -70,6 +76,10 @@ pub struct ServerOptions {
     pub bytes_per_connection: u64,
     /// Bytes of all requests at the same time. A payload that does not fit is not read before there is room.
     pub bytes: u64,
+    /// Bytes of a connection's answers at the same time, as far as the service knows before how long they get.
+    pub reply_bytes_per_connection: u64,
+    /// Bytes of all answers at the same time, likewise.
+    pub reply_bytes: u64,
     /// From a connection's first byte to the end of the first messages.
     pub handshake_timeout: Duration,
     /// From a request's header to its end.
@@ -94,6 +104,8 @@ impl Default for ServerOptions {
             requests_per_connection: 256,
             bytes_per_connection: 128 << 20,
             bytes: 1 << 30,
+            reply_bytes_per_connection: 128 << 20,
+            reply_bytes: 1 << 30,
             handshake_timeout: Duration::from_secs(5),
             frame_timeout: Duration::from_secs(30),
             ping_after: Duration::from_secs(30),
@@ -101,6 +113,17 @@ impl Default for ServerOptions {
             drain: Duration::from_secs(10),
         }
     }
+}
+
+/// What a server has at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerLoad {
+    /// Connections.
+    pub connections: usize,
+    /// Bytes of requests that are in memory.
+    pub bytes: u64,
+    /// Connections so far that were refused, or ended because of what came on them: too many, no certificate, garbage, a checksum that does not fit.
+    pub refused: u64,
 }
 
 /// How far the end of a server is.
@@ -134,8 +157,10 @@ struct Shared<S> {
     options: ServerOptions,
     connections: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
+    reply_bytes: Arc<Semaphore>,
     stage: watch::Sender<Stage>,
     complaints: Complaints,
+    refused: AtomicU64,
     next_peer: AtomicU64,
 }
 
@@ -151,8 +176,10 @@ impl<S: Service> Server<S> {
                 service,
                 connections: Arc::new(Semaphore::new(options.connections)),
                 bytes: Arc::new(Semaphore::new(permits(options.bytes) as usize)),
+                reply_bytes: Arc::new(Semaphore::new(permits(options.reply_bytes) as usize)),
                 stage: watch::Sender::new(Stage::Serving),
                 complaints: Complaints::default(),
+                refused: AtomicU64::new(0),
                 next_peer: AtomicU64::new(1),
                 options,
             }),
@@ -188,6 +215,7 @@ impl<S: Service> Server<S> {
     pub async fn serve_stream(&self, halves: Halves, address: String) {
         let Ok(_place) = self.shared.connections.clone().try_acquire_owned() else {
             let limit = self.shared.options.connections;
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
             return self.shared.complaints.complain(&address, &format!("refused: there are {limit} connections"));
         };
         if *self.shared.stage.borrow() != Stage::Serving {
@@ -203,7 +231,10 @@ impl<S: Service> Server<S> {
         match served {
             Ok(()) => {}
             Err(Error::Unavailable { why, .. }) => tracing::debug!(peer = address, why, "connection lost"),
-            Err(error) => self.shared.complaints.complain(&address, &error),
+            Err(error) => {
+                self.shared.refused.fetch_add(1, Ordering::Relaxed);
+                self.shared.complaints.complain(&address, &error);
+            }
         }
     }
 
@@ -234,6 +265,12 @@ impl<S: Service> Server<S> {
         if !ended {
             let _ = timeout(ACCEPT_AGAIN * 20, connections.acquire_many(all)).await;
         }
+    }
+
+    /// What it has now.
+    pub fn load(&self) -> ServerLoad {
+        let refused = self.shared.refused.load(Ordering::Relaxed);
+        ServerLoad { connections: self.connections(), bytes: self.bytes_in_flight(), refused }
     }
 
     /// Connections that there are.

@@ -256,7 +256,7 @@ impl Encoder<'_> {
 }
 
 /// Bytes of content that count.
-pub(super) fn bytes_of(stat: &Stat) -> u64 {
+pub(crate) fn bytes_of(stat: &Stat) -> u64 {
     if stat.kind == Kind::File { stat.size } else { 0 }
 }
 

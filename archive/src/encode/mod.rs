@@ -12,6 +12,7 @@ mod parts;
 
 pub use copy::Trouble;
 pub use decide::{Decision, decide};
+pub(crate) use files::bytes_of;
 
 use crate::limit::Limiter;
 use crate::message::{Problem, Stat, Tally, Work};

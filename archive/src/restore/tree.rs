@@ -68,7 +68,7 @@ impl Tree for VolumeTree {
                 if cookie == 0
                     && let Err(what) = self.walked.make(&place)
                 {
-                    found.problems.push(Problem { path: place.target, what });
+                    found.problems.push(Problem { path: place.source, what });
                     return Ok(Some(found));
                 }
                 let listed = self.walked.volume.list(place.ino, cookie, MOST_ITEMS)?;
@@ -80,7 +80,7 @@ impl Tree for VolumeTree {
             }
             Walk::Names(place, names) => {
                 if let Err(what) = self.walked.make(&place) {
-                    found.problems.push(Problem { path: place.target, what });
+                    found.problems.push(Problem { path: place.source, what });
                     return Ok(Some(found));
                 }
                 for name in names {

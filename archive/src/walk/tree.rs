@@ -159,6 +159,10 @@ impl Walking {
             }
         }
         let made = self.make(place, fd, &directories, found)?;
+        if self.dry {
+            // They are made nowhere; who plans has to hear of them.
+            items.extend(directories.iter().cloned());
+        }
         for (item, made) in directories.into_iter().zip(made) {
             let Some((ino, fresh)) = made else { continue };
             let inside = inside(place, &item, ino, fresh, named);

@@ -3,6 +3,8 @@
 use super::{Address, Open, open};
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, show};
+use archive::check::{Against, check};
+use archive::dry::{Header, Planned, dry_run};
 use archive::job::{Job, Options, Source, most_workers};
 use archive::message::Problem;
 use archive::report::{Ending, Facts};
@@ -13,9 +15,9 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plan::schedule::Policy;
 use serde_json::json;
-use std::ffi::OsString;
-use std::io::{BufReader, IsTerminal};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufReader, BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use volume::Shown;
 
@@ -26,13 +28,14 @@ use volume::Shown;
   weft archive /data/run7/ /srv/films:/runs/7         what is in it becomes what is in /runs/7
   weft archive --exclude '*.tmp' /home/ weft://meta:7600/films:/home --workers 16
   find . -newer stamp -print0 | weft archive --files-from - --null . /srv/films:/new
+  weft archive --dry-run --plan tonight /data/ /srv/films:/data && weft archive --execute tonight
 
 It can be stopped at any moment and started again, with any number of workers: what is in the archive is not
 read again. Files that have changed since are named and left as they are, unless --update is given. Problems
 with single files are named, the others go on, and the exit status is 1.")]
 pub struct Arguments {
     /// What to archive, and where to: VOLUME:/path
-    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    #[arg(required_unless_present = "execute", conflicts_with = "execute", num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
     /// Threads that code; chosen from cores and memory without this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -73,6 +76,18 @@ pub struct Arguments {
     /// Write a report with charts, a self-contained page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// Change nothing; tell what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write what would be done, a line for each file, to a new file, for --execute
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    plan: Option<PathBuf>,
+    /// Do what a plan says, as long as the files are as they were then
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["dry_run", "files_from", "include", "exclude", "update"])]
+    execute: Option<PathBuf>,
+    /// Then read everything back and compare it with what was read from the source
+    #[arg(long)]
+    pub verify: bool,
     /// Account for the energy by the best instrument there is, or by the model; naming one is enough
     #[arg(long)]
     pub energy: bool,
@@ -80,6 +95,9 @@ pub struct Arguments {
     #[command(flatten)]
     pub sources: crate::energy::Sources,
 }
+
+/// The memory of a verification.
+const MEMORY: u64 = 1 << 30;
 
 fn policy(given: &str) -> Result<Policy, String> {
     [Policy::Demand, Policy::RoundRobin]
@@ -128,71 +146,74 @@ pub fn workers(wanted: Option<u32>, memory: u64, volume: &Open) -> u32 {
     wanted.unwrap_or(suits)
 }
 
-/// What is to be archived, and where to.
-pub struct Request {
+/// What a job is about, from its arguments or from a plan.
+pub struct Wanted {
     /// Where to.
     pub address: Address,
+    from: Vec<OsString>,
     /// What.
     pub sources: Vec<Source>,
+    /// The files, where they are listed.
+    pub list: Option<List>,
+    /// Files of the archive that have changed since are replaced.
+    pub update: bool,
 }
 
-impl Arguments {
+impl Wanted {
     /// What is asked for.
     ///
     /// # Errors
-    /// When it makes no sense.
-    pub fn request(&self) -> Result<Request, Failure> {
-        let Some((to, from)) = self.paths.split_last() else {
+    /// When it makes no sense, or the list or plan cannot be read.
+    pub fn of(arguments: &Arguments) -> Result<Self, Failure> {
+        if let Some(plan) = &arguments.execute {
+            return Self::of_plan(plan);
+        }
+        let Some((to, from)) = arguments.paths.split_last() else {
             return Err(Failure::Usage("what is to be archived, and where to?".into()));
         };
         let address = Address::required(to)?;
-        let mut sources = from.iter().map(|given| Source::parse(given.as_bytes())).collect::<Result<Vec<_>, _>>();
-        if let (Some(_), Ok(sources)) = (&self.files_from, &mut sources) {
-            let [source] = &mut sources[..] else {
-                return Err(Failure::Usage(
-                    "with --files-from there is one source, the directory that the paths are below".into(),
-                ));
-            };
-            *source = Source { directory: from[0].as_bytes().to_vec(), names: None };
+        let one = |what: &str| {
+            Failure::Usage(format!("with {what} there is one source, the directory that its paths are below"))
+        };
+        let sources = match (&arguments.files_from, from) {
+            (Some(_), [directory]) => vec![Source { directory: directory.as_bytes().to_vec(), names: None }],
+            (Some(_), _) => return Err(one("--files-from")),
+            (None, _) => {
+                let parsed = from.iter().map(|given| Source::parse(given.as_bytes())).collect::<Result<Vec<_>, _>>();
+                parsed.map_err(|why| Failure::Usage(why.0))?
+            }
+        };
+        if arguments.plan.is_some() && sources.len() > 1 {
+            return Err(one("--plan"));
         }
-        Ok(Request { address, sources: sources.map_err(|why| Failure::Usage(why.0))? })
+        let list = arguments.files_from.as_deref().map(|from| list(from, arguments.null)).transpose()?;
+        Ok(Self { address, from: from.to_vec(), sources, list, update: arguments.update })
     }
 
-    /// The files, where they are listed.
-    ///
-    /// # Errors
-    /// When the list cannot be opened.
-    pub fn list(&self) -> Result<Option<List>, Failure> {
-        self.files_from.as_deref().map(|from| list(from, self.null)).transpose()
-    }
-
-    /// How it is to be done.
-    ///
-    /// # Errors
-    /// Names the pattern that is none.
-    pub fn options(&self, crew: Crew, list: Option<List>) -> Result<Options, Failure> {
-        Ok(Options {
-            crew,
-            policy: self.schedule,
-            part_bytes: self.part_bytes,
-            memory: self.memory,
-            update: self.update,
-            limit: self.limit,
-            filter: Filter::new(&self.include, &self.exclude).map_err(Failure::Usage)?,
-            one_file_system: self.one_file_system,
-            list,
+    fn of_plan(plan: &Path) -> Result<Self, Failure> {
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(plan)));
+        let file = std::fs::File::open(plan).map_err(|why| failed(&why))?;
+        let (header, list) = archive::dry::read_plan(Box::new(BufReader::new(file))).map_err(|why| failed(&why))?;
+        let source = OsString::from_vec(header.source.clone());
+        Ok(Self {
+            address: Address::required(&OsString::from_vec(header.address))?,
+            from: vec![source],
+            sources: vec![Source { directory: header.source, names: None }],
+            list: Some(list),
+            update: header.update,
         })
     }
+}
 
+impl Wanted {
     /// What is known of the job before it begins.
-    pub fn facts(&self, address: &Address, volume: &fs::FileSystem) -> Facts {
+    pub fn facts(&self, volume: &fs::FileSystem) -> Facts {
         let (code, k, m) = volume.code();
-        let from = self.paths.split_last().map_or(&[][..], |(_, from)| from);
         Facts {
-            job: format!("archive to {}", address.shown()),
+            job: format!("archive to {}", self.address.shown()),
             version: env!("CARGO_PKG_VERSION").into(),
-            sources: from.iter().map(|given| Shown(Path::new(given)).to_string()).collect(),
-            volume: address.shown(),
+            sources: self.from.iter().map(|given| Shown(Path::new(given)).to_string()).collect(),
+            volume: self.address.shown(),
             code,
             k,
             m,
@@ -201,27 +222,166 @@ impl Arguments {
     }
 }
 
+impl Arguments {
+    /// How it is to be done, without a list of files.
+    ///
+    /// # Errors
+    /// Names the pattern that is none.
+    pub fn options(&self, crew: Crew, update: bool) -> Result<Options, Failure> {
+        Ok(Options {
+            crew,
+            policy: self.schedule,
+            part_bytes: self.part_bytes,
+            memory: self.memory,
+            update,
+            limit: self.limit,
+            filter: Filter::new(&self.include, &self.exclude).map_err(Failure::Usage)?,
+            one_file_system: self.one_file_system,
+            list: None,
+        })
+    }
+}
+
+fn failed(why: archive::transport::Broken) -> Failure {
+    Failure::Other(why.0)
+}
+
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    let Request { address, sources } = arguments.request()?;
-    let list = arguments.list()?;
-    let crew = Crew { explorers: arguments.explorers, workers: 0 };
-    let mut options = arguments.options(crew, list)?;
+    let mut wanted = Wanted::of(arguments)?;
+    let mut options = arguments.options(Crew { explorers: arguments.explorers, workers: 0 }, wanted.update)?;
+    options.list = wanted.list.take();
     let control = interrupt::control(false);
-    let volume = open(&address.volume, false)?;
+    let volume = open(&wanted.address.volume, arguments.dry_run)?;
     options.crew.workers = workers(arguments.workers, arguments.memory, &volume);
-    let facts = arguments.facts(&address, &volume);
-    let failed = |why: archive::transport::Broken| Failure::Other(why.0);
+    let crew = options.crew;
+    let facts = wanted.facts(&volume);
+    let (address, sources) = (&wanted.address, &wanted.sources);
+    if arguments.dry_run {
+        let list = plan_file(arguments, sources, wanted.update)?;
+        let show = Progress::new("looking", as_json);
+        let done = dry_run(volume.shared(), sources, &address.path, options, list, facts, show, &control);
+        let (planned, broken) = done.map_err(failed)?;
+        let targets = volume.target_count();
+        volume.finish()?;
+        return tell_plan(&planned, broken, targets, as_json);
+    }
     let sampler = arguments.sources.watch(arguments.energy)?;
-    let done = Job::begin(volume.shared(), &sources, &address.path, options, &control)
-        .and_then(|job| job.run(facts, Progress::new("archiving", as_json)));
+    let done = Job::begin(volume.shared(), sources, &address.path, options, &control)
+        .and_then(|job| job.run(facts.clone(), Progress::new("archiving", as_json)));
+    let done = done.and_then(|(mut facts, broken)| {
+        if let Some(sampler) = sampler {
+            archive::energy::account(sampler, &mut facts).iter().for_each(show::warning);
+        }
+        if facts.ending == Ending::Finished {
+            archive::check::write_manifest(&volume, &address.path)?;
+        }
+        Ok((facts, broken))
+    });
+    let mut checked = None;
+    if arguments.verify && done.as_ref().is_ok_and(|(facts, _)| facts.ending == Ending::Finished) {
+        let facts = Facts { job: format!("verification of {}", address.shown()), ..facts };
+        let show = Progress::new("verifying", as_json);
+        let memory = arguments.memory;
+        checked = Some(check(volume.shared(), &address.path, Against::Hashes, crew, memory, facts, show, &control));
+    }
     // Also what was done before a failure stays.
     let finished = volume.finish();
-    let (mut facts, broken) = done.map_err(failed)?;
-    if let Some(sampler) = sampler {
-        archive::energy::account(sampler, &mut facts).iter().for_each(show::warning);
-    }
+    let (facts, broken) = done.map_err(failed)?;
     finished?;
-    end(&facts, broken, arguments.report.as_deref(), as_json)
+    let ended = end(&facts, broken, arguments.report.as_deref(), as_json);
+    match checked {
+        None => ended,
+        Some(checked) => {
+            let (facts, broken) = checked.map_err(failed)?;
+            let verified = end(&facts, broken, None, as_json);
+            ended.and(verified)
+        }
+    }
+}
+
+/// The file that a plan is written to, with its first line in it.
+fn plan_file(
+    arguments: &Arguments,
+    sources: &[Source],
+    update: bool,
+) -> Result<Option<Box<dyn Write + Send>>, Failure> {
+    let (Some(path), [source]) = (&arguments.plan, sources) else { return Ok(None) };
+    let cannot = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(path)));
+    let address = arguments.paths.last().map(|to| to.as_bytes().to_vec()).unwrap_or_default();
+    let directory =
+        std::fs::canonicalize(Path::new(OsStr::from_bytes(&source.directory))).map_err(|why| cannot(&why))?;
+    let header = Header { weft_plan: 1, source: directory.into_os_string().into_vec(), address, update };
+    let mut file = BufWriter::new(std::fs::File::create_new(path).map_err(|why| cannot(&why))?);
+    serde_json::to_writer(&mut file, &header).map_err(|why| cannot(&why))?;
+    file.write_all(b"\n").map_err(|why| cannot(&why))?;
+    Ok(Some(Box::new(file)))
+}
+
+/// Tells what a job would do.
+fn tell_plan(planned: &Planned, broken: Option<String>, targets: usize, as_json: bool) -> Outcome {
+    let facts = &planned.facts;
+    let stored = (facts.bytes as f64 * (facts.k + facts.m) as f64 / facts.k.max(1) as f64) as u64;
+    let each = stored / targets.max(1) as u64;
+    if as_json {
+        show::text(json!({ "plan": {
+            "files": facts.files, "bytes": facts.bytes, "others": facts.others, "parts": planned.parts,
+            "unchanged_files": facts.unchanged_files, "unchanged_bytes": facts.unchanged_bytes,
+            "stored_bytes": stored, "stored_bytes_per_target": each, "targets": targets,
+            "estimated_seconds": planned.seconds, "problems": facts.errors.count(),
+        } }))?;
+    } else {
+        show::text(format_args!(
+            "would archive {} with {}, in {}, and {} directories, links and special files",
+            show::count(facts.files as usize, "file"),
+            show::bytes(facts.bytes),
+            show::count(planned.parts as usize, "part"),
+            facts.others
+        ))?;
+        show::text(format_args!("  unchanged   {}, {}", facts.unchanged_files, show::bytes(facts.unchanged_bytes)))?;
+        show::text(format_args!(
+            "  space       {} with {}, about {} on each of {targets} targets",
+            show::bytes(stored),
+            facts.code,
+            show::bytes(each)
+        ))?;
+        show::text(match planned.seconds {
+            Some(seconds) => {
+                format!("  time        about {seconds:.0} s, at the pace of the last job into this directory")
+            }
+            None => "  time        not known: no job into this directory to go by".into(),
+        })?;
+    }
+    match (facts.ending, broken) {
+        (Ending::Failed, why) => Err(Failure::Other(why.unwrap_or_default())),
+        (Ending::Interrupted, _) => Err(Failure::Work(volume::Error::Interrupted)),
+        _ if facts.errors.count() > 0 => Err(Failure::Found),
+        _ => Ok(()),
+    }
+}
+
+/// Checks an archive against the hashes of what was archived, or a source against them.
+pub fn verify(address: &OsStr, source: Option<&OsStr>, as_json: bool) -> Outcome {
+    let address = Address::required(address)?;
+    let control = interrupt::control(false);
+    let volume = open(&address.volume, true)?;
+    let (code, k, m) = volume.code();
+    let against = source.map_or(Against::Hashes, |source| Against::Source(source.as_bytes().to_vec()));
+    let facts = Facts {
+        job: format!("verification of {}", address.shown()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        sources: vec![source.map_or_else(|| address.shown(), |source| Shown(Path::new(source)).to_string())],
+        volume: address.shown(),
+        code,
+        k,
+        m,
+        ..Facts::default()
+    };
+    let crew = Crew { explorers: 1, workers: workers(None, MEMORY, &volume) };
+    let show = Progress::new("verifying", as_json);
+    let done = check(volume.shared(), &address.path, against, crew, MEMORY, facts, show, &control);
+    volume.finish()?;
+    let (facts, broken) = done.map_err(failed)?;
+    end(&facts, broken, None, as_json)
 }
 
 /// Tells how a job ended.

@@ -4,6 +4,8 @@ use super::{new_target, places};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
+use cluster::StoreAddress;
+use fs::{Coding, Domain, Placement, PolicyName};
 use serde_json::json;
 use std::path::PathBuf;
 use volume::Shown;
@@ -13,9 +15,12 @@ use volume::Shown;
 #[command(after_help = "Examples:
   weft create /srv/films --code rs:4+2 /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
   weft mount /srv/films /mnt
+  weft create /srv/films --code rs:6+3 store://10.0.0.{1,2,3}:7701/disk{0,1,2}     # each store said its --domain
+  weft create /srv/films --code rs:2+1 /shelf1/a /shelf1/b /shelf2/c --domain /shelf1/a=shelf1 --domain /shelf1/b=shelf1
 
 Every directory should be on a disk of its own: the volume survives the loss of any m of them. More directories than the code
-has blocks are used too. /srv/films itself holds nothing that cannot be made again.")]
+has blocks are used too. /srv/films itself holds nothing that cannot be made again. What fails together is a domain: no domain gets more than m
+chunks of a set, if that can be, so that the volume survives the loss of a whole one.")]
 pub struct CreateArguments {
     /// The volume's directory, which will say where its targets are
     volume: PathBuf,
@@ -34,12 +39,34 @@ pub struct CreateArguments {
     /// Targets that must have a stripe before it is acknowledged: k to k+m; k+1 without this
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
+    /// What a target fails together with: a path from the large to the small, such as rack1/host3. A store's targets are in the one that it says, others
+    /// each in their own
+    #[arg(long = "domain", value_name = "DIR=PATH", value_parser = domain_of)]
+    domains: Vec<(PathBuf, Domain)>,
+    /// How many names of such a path make a domain; all of them without this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    domain_level: Option<u8>,
+    /// How new data is placed: random (more where there is more room) or round-robin
+    #[arg(long, default_value_t, value_name = "POLICY")]
+    placement: PolicyName,
+    /// Who codes stripes where a mount does not say otherwise: client, server (the storage servers) or auto
+    #[arg(long, default_value_t, value_name = "WHO")]
+    coding: Coding,
+}
+
+/// A target and its domain, with the last equals sign between them: a path may have others.
+fn domain_of(text: &str) -> Result<(PathBuf, Domain), String> {
+    let (target, domain) = text.rsplit_once('=').ok_or("give it as DIR=PATH, such as /disk1=rack1/host3")?;
+    Ok((target.into(), domain.parse::<Domain>().map_err(|why| why.to_string())?))
 }
 
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     let code = ec::parse(&arguments.code)?;
     let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
     check(&arguments.targets)?;
+    if arguments.coding == Coding::Server {
+        coded_by_servers(&targets)?;
+    }
     let name = arguments.name.clone().unwrap_or_else(|| {
         let plain = std::path::absolute(&arguments.volume).unwrap_or_else(|_| arguments.volume.clone());
         plain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
@@ -49,7 +76,14 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         code: code.spec().to_string(),
         chunk_bytes: arguments.chunk_bytes,
         durability: arguments.durability,
+        coding: arguments.coding,
         targets,
+        domains: arguments
+            .domains
+            .iter()
+            .map(|(target, domain)| Ok((new_target(target)?, domain.clone())))
+            .collect::<Result<_, Failure>>()?,
+        placement: Placement { policy: arguments.placement, domain_level: arguments.domain_level },
         places: places(),
     }
     .run(&arguments.volume)?;
@@ -65,6 +99,17 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         show::count(arguments.targets.len(), "target"),
         Shown(&arguments.volume)
     ))
+}
+
+/// Refuses targets of which some are directories of this machine: no storage server reaches those.
+pub fn coded_by_servers<'a>(targets: impl IntoIterator<Item = &'a PathBuf>) -> Outcome {
+    match targets.into_iter().find(|target| StoreAddress::of(target).is_none()) {
+        Some(target) => Err(Failure::Usage(format!(
+            "{} is a directory, and only storage servers can code: leave server coding out, or give targets as store://HOST:PORT/TARGET",
+            Shown(target)
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses directories that cannot be targets before the first of them is changed.

@@ -54,9 +54,13 @@ impl Process {
     /// Starts a command and waits until it is ready.
     #[track_caller]
     pub fn of(name: &str, command: &mut Command, scratch: &Path) -> Self {
+        Self::started(name, command, scratch).unwrap_or_else(|why| panic!("{name} does not start: {why}"))
+    }
+
+    /// As `of`, or why it does not start.
+    pub fn started(name: &str, command: &Command, scratch: &Path) -> Result<Self, String> {
         let process = Self::new(name.into(), command.get_args().map(OsString::from).collect(), scratch);
-        process.start();
-        process
+        process.try_start().map(|()| process)
     }
 
     /// Starts it, and waits until it says that it is ready.

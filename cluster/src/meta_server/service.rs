@@ -1,14 +1,17 @@
 //! The metadata server: answers what clients ask in their sessions.
 
+use super::grants::Signer;
 use super::replay::{Replay, Seen};
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
+use crate::capability::{ClusterKey, now_ms};
 use bytes::Bytes;
-use fs::{Answer, Recall, Sessions};
+use fs::{Answer, FileSystem, Grant, Recall, Sessions};
 use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Control;
+use volume::counts::Operation;
 use wire::{Peer, Reply, Request, Service};
 
 /// How often the sessions are looked after.
@@ -24,6 +27,26 @@ pub struct MetaServer {
     sessions: Arc<Sessions>,
     commands: Commands,
     replays: Mutex<HashMap<u64, Arc<Replay>>>,
+    signer: Option<Signer>,
+    counts: Counts,
+}
+
+/// What is counted of requests, by the number of the operation.
+struct Counts(Vec<(u16, &'static str, Operation)>);
+
+impl Default for Counts {
+    fn default() -> Self {
+        let names =
+            port::PORT_NAMES.iter().chain(port::SESSION_NAMES).copied().chain([(COMMAND, "command"), (0, "other")]);
+        Self(names.map(|(number, name)| (number, name, Operation::default())).collect())
+    }
+}
+
+impl Counts {
+    fn of(&self, number: u16) -> Option<&Operation> {
+        let found = self.0.iter().find(|(other, ..)| *other == number).or(self.0.last());
+        found.map(|(.., operation)| operation)
+    }
 }
 
 impl MetaServer {
@@ -37,7 +60,31 @@ impl MetaServer {
                 std::thread::sleep(TICK);
             }
         });
-        Self { sessions, commands, replays: Mutex::default() }
+        Self { sessions, commands, replays: Mutex::default(), signer: None, counts: Counts::default() }
+    }
+
+    /// Gives clients capabilities, signed with this key, which the stores want to see.
+    ///
+    /// # Errors
+    /// When the volume's label is damaged.
+    pub fn signing(self, key: Arc<ClusterKey>) -> fs::Result<Self> {
+        let signer = Signer::new(key, self.sessions.volume().id()?, self.sessions.lease());
+        Ok(Self { signer: Some(signer), ..self })
+    }
+
+    /// The volume that it serves.
+    pub fn volume(&self) -> &Arc<FileSystem> {
+        self.sessions.volume()
+    }
+
+    /// Clients with a session.
+    pub fn clients(&self) -> usize {
+        self.sessions.clients().len()
+    }
+
+    /// What was counted of requests, by the names of the operations.
+    pub fn operations(&self) -> impl Iterator<Item = (&'static str, &Operation)> {
+        self.counts.0.iter().map(|(_, name, operation)| (*name, operation))
     }
 
     /// What answers requests.
@@ -64,12 +111,15 @@ impl MetaServer {
     /// Carries out a request, on a thread that may wait.
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
         let recall = recall(peer);
-        let answer = |session| self.sessions.answer_again(session, &recall, operation, arguments, ticket.again);
-        if ticket.session == 0 {
-            return reply(answer(None));
-        }
-        if port::only_reads(operation) {
-            return reply(answer(Some(ticket.session)));
+        let Ticket { request: number, answered, again, .. } = ticket;
+        let request = fs::Request { number, answered, again };
+        let answer = |session| self.sessions.answer_request(session, &recall, operation, arguments, request);
+        let signed = |session, grants: &[Grant]| {
+            self.signer.as_ref().map_or_else(Vec::new, |signer| signer.sign(session, grants, now_ms()))
+        };
+        if ticket.session == 0 || port::only_reads(operation) {
+            let (answer, grants) = answer(Some(ticket.session).filter(|&session| session != 0));
+            return reply(answer, signed(ticket.session, &grants));
         }
         let replay = self.replay(ticket.session);
         match replay.come(ticket.request, ticket.answered, PATIENCE) {
@@ -78,22 +128,23 @@ impl MetaServer {
             Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
         }
         match answer(Some(ticket.session)) {
-            Answer::Done(answer) => {
+            (Answer::Done(answer), grants) => {
                 let answer = Bytes::from(answer);
                 replay.done(ticket.request, Some(answer.clone()));
-                Reply::default().with_payload(answer)
+                // A client whose answer got lost hears of its capabilities with the next beat.
+                Reply::ok(signed(ticket.session, &grants)).with_payload(answer)
             }
-            other => {
+            (other, _) => {
                 replay.done(ticket.request, None);
-                reply(other)
+                reply(other, Vec::new())
             }
         }
     }
 }
 
-fn reply(answer: Answer) -> Reply {
+fn reply(answer: Answer, tokens: Vec<u8>) -> Reply {
     match answer {
-        Answer::Done(answer) => Reply::default().with_payload(answer),
+        Answer::Done(answer) => Reply::ok(tokens).with_payload(answer),
         Answer::NoSession => Reply::error(NO_SESSION, Vec::new()),
         Answer::Unknown => Reply::error(UNKNOWN, Vec::new()),
     }
@@ -127,6 +178,17 @@ impl Drop for Cancel {
 
 impl Service for Shared {
     async fn call(&self, request: Request) -> Reply {
+        let (begun, method) = (Instant::now(), request.method);
+        let reply = self.answer(request).await;
+        if let Some(operation) = self.0.counts.of(method) {
+            operation.note(begun.elapsed(), (reply.status == 0).then_some(0));
+        }
+        reply
+    }
+}
+
+impl Shared {
+    async fn answer(&self, request: Request) -> Reply {
         if request.method == COMMAND {
             let cancel = Cancel(Arc::default());
             let (commands, control) = (self.0.commands, cancel.0.clone());

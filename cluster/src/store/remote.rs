@@ -1,15 +1,19 @@
 //! A target of a storage server, seen from elsewhere.
 
-use super::protocol::{FAILED, File, Operands, decode_error, encode, method};
+use super::protocol::{FAILED, File, Operands, REFUSED, changes, decode_error, decode_time, encode, method};
+use super::reports::Reports;
 use crate::address::StoreAddress;
+use crate::capability::{Credentials, Token};
+use plan::Domain;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use volume::Master;
 use volume::target::{Space, Target, TargetFile};
-use wire::{Client, ClientOptions, Error, Response};
+use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives an operation up.
 const DEADLINE: Duration = Duration::from_secs(14);
@@ -19,8 +23,21 @@ const CHANNELS: usize = 4;
 const PIECE: usize = 8 << 20;
 
 /// The storage servers that this process talks to; the targets of one share its connections.
-#[derive(Default)]
-pub struct Stores(Mutex<HashMap<String, Client>>);
+pub struct Stores {
+    clients: Mutex<HashMap<String, Client>>,
+    tls: Option<ClientTls>,
+    credentials: Option<Arc<dyn Credentials>>,
+    /// What they told of themselves.
+    pub reports: Arc<Reports>,
+}
+
+impl Default for Stores {
+    /// With the identity of this process, and the cluster's key if it has that.
+    fn default() -> Self {
+        let credentials = crate::identity::own_key().map(|key| key as Arc<dyn Credentials>);
+        Self::new(crate::identity::client_tls(), credentials)
+    }
+}
 
 impl fmt::Debug for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,14 +46,24 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
+    /// With a certificate, and what is shown with every operation.
+    pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
+        Self { clients: Mutex::default(), tls, credentials, reports: Arc::default() }
+    }
+
     /// A target. Nothing is asked of the store yet.
     pub fn target(&self, address: &StoreAddress) -> RemoteTarget {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.target_for(address, self.credentials.clone())
+    }
+
+    /// A target to which other credentials are shown: a store that works for a client shows the client's [`Token`].
+    pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
             // A store that is down is an erasure, at once, and not something to wait for.
             let options = ClientOptions {
                 channels: CHANNELS,
-                tls: crate::identity::client_tls(),
+                tls: self.tls.clone(),
                 fail_fast: true,
                 connect_timeout: Duration::from_secs(2),
                 backoff: Duration::from_millis(50)..=Duration::from_secs(1),
@@ -44,7 +71,13 @@ impl Stores {
             };
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
-        RemoteTarget { address: address.clone(), client: client.clone() }
+        RemoteTarget { address: address.clone(), client: client.clone(), credentials }
+    }
+
+    /// All of them, by address.
+    pub(super) fn clients(&self) -> Vec<(String, Client)> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.iter().map(|(server, client)| (server.clone(), client.clone())).collect()
     }
 }
 
@@ -52,6 +85,7 @@ impl Stores {
 pub struct RemoteTarget {
     address: StoreAddress,
     client: Client,
+    credentials: Option<Arc<dyn Credentials>>,
 }
 
 impl fmt::Debug for RemoteTarget {
@@ -69,14 +103,58 @@ impl RemoteTarget {
         self.call(method::FORMAT, &self.operands(TargetFile::Label), &[]).map(drop)
     }
 
+    /// What the store fails together with, if it knows.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn domain(&self) -> io::Result<Option<Domain>> {
+        let answer = self.call(method::DOMAIN, &self.operands(TargetFile::Label), &[])?;
+        postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))
+    }
+
+    /// What the store is called.
+    pub(super) fn server(&self) -> &str {
+        &self.address.server
+    }
+
+    /// What it is shown.
+    pub(super) fn credentials(&self) -> Option<&Arc<dyn Credentials>> {
+        self.credentials.as_ref()
+    }
+
+    /// The way to the store.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     fn operands(&self, file: TargetFile) -> Operands<'_> {
-        Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0 }
+        Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0, token: &[] }
+    }
+
+    fn token(&self, method: u16, operands: &Operands<'_>) -> Option<Token> {
+        self.credentials.as_ref()?.token(operands.file.into(), changes(method))
+    }
+
+    /// Asks once.
+    fn ask(&self, method: u16, operands: &Operands<'_>, token: Option<Token>, parts: &[IoSlice<'_>]) -> Answer {
+        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+        self.client.call_blocking(method, &encode(&Operands { token, ..operands.clone() }), parts, DEADLINE)
     }
 
     fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
-        let answer = self.client.call_blocking(method, &encode(operands), parts, DEADLINE);
+        let token = self.token(method, operands);
+        let mut answer = self.ask(method, operands, token, parts);
+        if let (Err(Error::Remote { status: REFUSED, .. }), Some(credentials)) = (&answer, &self.credentials)
+            && let Some(another) = credentials.renew(operands.file.into(), changes(method), token)
+        {
+            answer = self.ask(method, operands, Some(another), parts);
+        }
         answer.map_err(|error| match error {
             Error::Remote { status: FAILED, body } => decode_error(&body),
+            Error::Remote { status: REFUSED, body } => {
+                let why = String::from_utf8_lossy(&body).into_owned();
+                io::Error::new(io::ErrorKind::PermissionDenied, why)
+            }
             Error::Unavailable { why, .. } => io::Error::new(io::ErrorKind::NotConnected, why),
             Error::Deadline => io::ErrorKind::TimedOut.into(),
             other => io::Error::other(other.to_string()),
@@ -84,20 +162,30 @@ impl RemoteTarget {
     }
 }
 
+type Answer = Result<Response, Error>;
+
 impl Target for RemoteTarget {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_timed(file, offset, parts).map(drop)
+    }
+
+    fn write_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
+        let write = |at, parts: &[IoSlice<'_>]| {
+            let answer = self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, parts)?;
+            Ok::<_, io::Error>(decode_time(&answer.body))
+        };
         if length <= PIECE {
-            return self.call(method::WRITE, &Operands { offset, ..self.operands(file) }, parts).map(drop);
+            return write(offset, parts);
         }
-        let mut at = offset;
+        let (mut at, mut took) = (offset, Duration::ZERO);
         for part in parts {
             for piece in part.chunks(PIECE) {
-                self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, &[IoSlice::new(piece)])?;
+                took += write(at, &[IoSlice::new(piece)])?;
                 at += piece.len() as u64;
             }
         }
-        Ok(())
+        Ok(took)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -117,9 +205,15 @@ impl Target for RemoteTarget {
         Ok(done)
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn prefetch(&self, file: TargetFile, range: Range<u64>) {
         let operands = Operands { offset: range.start, length: range.end - range.start, ..self.operands(file) };
-        let (client, body) = (self.client.clone(), encode(&operands));
+        let token = self.token(method::PREFETCH, &operands);
+        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+        let (client, body) = (self.client.clone(), encode(&Operands { token, ..operands }));
         crate::runtime().spawn(async move {
             // It is only advice.
             let _ = client.send(method::PREFETCH, &body, &[], DEADLINE).await;
@@ -127,7 +221,12 @@ impl Target for RemoteTarget {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.call(method::SYNC, &self.operands(file), &[]).map(drop)
+        self.sync_timed(file).map(drop)
+    }
+
+    fn sync_timed(&self, file: TargetFile) -> io::Result<Duration> {
+        let answer = self.call(method::SYNC, &self.operands(file), &[])?;
+        Ok(decode_time(&answer.body))
     }
 
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
@@ -164,5 +263,13 @@ impl Target for RemoteTarget {
         let (total, free, system) =
             postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
         Ok(Space { total, free, system })
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.address.to_string())
+    }
+
+    fn master(&self) -> Option<&dyn Master> {
+        Some(self)
     }
 }

@@ -1,11 +1,16 @@
 //! `weft status`: how a volume is.
 
-use super::open_own;
+mod cost;
+mod mount;
+mod repairs;
+mod stores;
+
+use super::{open_own, places, served};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use fs::label::Role;
-use fs::{AtRisk, Status};
+use fs::{AtRisk, DomainStatus, State, Status};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,9 +22,13 @@ use volume::Shown;
 #[command(after_help = "Examples:
   weft status /srv/films
   weft status /srv/films --at-risk
-  weft status /srv/films --json")]
+  weft status /srv/films --json
+  weft status weft://127.0.0.1:7600/films
+  weft status /mnt
+
+Of a mount point it shows the volume; where a server has that, what the mount knows: its connection, and where the time of its writes goes.")]
 pub struct Arguments {
-    /// The volume
+    /// The volume, or where it is mounted
     volume: PathBuf,
     /// List the files that can lose fewer targets than they should
     #[arg(long)]
@@ -27,7 +36,17 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    // The mount itself must not look into its own files.
+    if served().is_none()
+        && let Some(home) = super::mount::home_of(&arguments.volume)
+    {
+        return Err(Failure::Busy(home, "the process of the mount does not answer".into()));
+    }
     let volume = open_own(&arguments.volume, true)?;
+    if volume.is_client() {
+        let place = served().map_or("open", |served| &served.place);
+        return mount::run(&volume, place.split(';').next().unwrap_or(place), as_json);
+    }
     if arguments.at_risk {
         let mut files = Vec::new();
         volume.at_risk(|file| files.push(file))?;
@@ -35,10 +54,16 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         return list(&files, as_json);
     }
     let status = volume.status()?;
+    let reports = places().stores().reports.all();
     if as_json {
-        show::json(&document(&status))?
+        let mut document = document(&status);
+        document["stores"] = stores::document(&reports);
+        show::json(&document)?
     } else {
-        print(&status, &arguments.volume)?
+        print(&status, &arguments.volume)?;
+        stores::print(&reports)?;
+        cost::print(&status.write_cost)?;
+        show::text(if status.is_healthy() { "healthy" } else { "needs attention" })?
     }
     if status.is_healthy() { Ok(()) } else { Err(Failure::Found) }
 }
@@ -87,13 +112,18 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             format!(", {} of {} free", show::bytes(free), show::bytes(total))
         });
         let problem = target.problem.as_ref().map_or_else(|| "healthy".into(), |why| format!("PROBLEM: {why}"));
+        let state = target
+            .state
+            .map_or_else(String::new, |(state, time)| format!("  {} for {}", state_name(state), show::age(time)));
+        let domain = target.domain.as_ref().map_or_else(String::new, |domain| format!("  in {domain}"));
         show::text(format_args!(
-            "  target {:3}  {role:8}  {:6} chunks{room}  {}  {problem}",
+            "  target {:3}  {role:8}  {:6} chunks{room}  {}{domain}{state}  {problem}",
             target.id.0,
             target.chunks,
             Shown(&target.path)
         ))?;
     }
+    print_domains(&status.domains)?;
     let (have, wanted) = status.mirrors;
     show::text(format_args!("  metadata on {have} targets of {wanted} wanted"))?;
     if let Some(error) = &status.metadata_error {
@@ -114,7 +144,37 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             Shown(volume)
         ))?;
     }
-    show::text(if status.is_healthy() { "healthy" } else { "needs attention" })
+    repairs::print(status)
+}
+
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Joining => "joining",
+        State::Up => "up",
+        State::Down => "down",
+        State::Out => "out",
+        State::Draining => "draining",
+    }
+}
+
+/// What the loss of a whole domain would do.
+fn print_domains(domains: &[DomainStatus]) -> Outcome {
+    let fatal = |domain: &&DomainStatus| domain.would_lose > 0;
+    for domain in domains.iter().filter(fatal) {
+        show::text(format_args!(
+            "  the loss of {} ({}) would lose {}",
+            domain.name,
+            show::count(domain.targets, "target"),
+            show::count(domain.would_lose, "chunk set")
+        ))?;
+    }
+    if !domains.is_empty() && !domains.iter().any(|domain| fatal(&domain)) {
+        show::text(format_args!(
+            "  the loss of any one of {} would lose nothing",
+            show::count(domains.len(), "domain")
+        ))?;
+    }
+    Ok(())
 }
 
 fn document(status: &Status) -> Value {
@@ -127,7 +187,13 @@ fn document(status: &Status) -> Value {
             "total": target.room.map(|room| room.0),
             "free": target.room.map(|room| room.1),
             "chunks": target.chunks,
+            "domain": target.domain.as_ref().map(ToString::to_string),
+            "state": target.state.map(|(state, _)| state_name(state)),
+            "state_seconds": target.state.map(|(_, time)| time.as_secs()),
         })
+    });
+    let domains = status.domains.iter().map(|domain| {
+        json!({ "domain": domain.name, "targets": domain.targets, "chunk_sets_lost_with_it": domain.would_lose })
     });
     json!({
         "name": status.name,
@@ -138,6 +204,9 @@ fn document(status: &Status) -> Value {
         "files": files(status),
         "bytes": status.bytes,
         "targets": targets.collect::<Vec<_>>(),
+        "placement": status.placement.policy.to_string(),
+        "domain_level": status.placement.domain_level,
+        "domains": domains.collect::<Vec<_>>(),
         "chunk_sets": status.sets,
         "chunk_sets_by_losses_survived": status.survive,
         "chunk_sets_lost": status.lost,
@@ -145,5 +214,8 @@ fn document(status: &Status) -> Value {
         "metadata_mirrors": status.mirrors.0,
         "metadata_mirrors_wanted": status.mirrors.1,
         "metadata_error": status.metadata_error,
+        "repairs": repairs::document(&status.repairs),
+        "repair_limit": status.repair_limit,
+        "write_cost": cost::document(&status.write_cost),
     })
 }
