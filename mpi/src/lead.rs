@@ -73,6 +73,7 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
     let part = Part { office, setup: &setup, json: arguments.json };
     let list = job.walking.list.lock().unwrap_or_else(PoisonError::into_inner).take();
     let (mut facts, broken, done) = part.take(mail, &job, volume.shared(), desk, Options { list, ..own });
+    office.close_desk();
     facts.wall_seconds = clock.seconds();
     let completed = complete(&job, &volume, &facts);
     let own = volume.written();

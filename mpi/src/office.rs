@@ -41,7 +41,7 @@ pub struct Office {
     /// Questions that were not answered yet.
     asked: Mutex<HashMap<u64, Sender<Option<Bytes>>>>,
     next: AtomicU64,
-    desk: OnceLock<Arc<Desk>>,
+    desk: Mutex<Option<Arc<Desk>>>,
     volume: Mutex<Weak<FileSystem>>,
     control: Arc<Control>,
     pulse: Mutex<Pulse>,
@@ -73,7 +73,7 @@ impl Office {
             inboxes: Mutex::default(),
             asked: Mutex::default(),
             next: AtomicU64::new(1),
-            desk: OnceLock::new(),
+            desk: Mutex::default(),
             volume: Mutex::default(),
             control,
             pulse: Mutex::new(pulse),
@@ -99,7 +99,12 @@ impl Office {
     /// Says who is what, and, of the leader of a volume that is its own, who answers questions to its metadata.
     pub fn begin(&self, layout: Layout, desk: Option<Arc<Desk>>) {
         let _ = self.layout.set(layout);
-        desk.into_iter().for_each(|desk| _ = self.desk.set(desk));
+        *lock(&self.desk) = desk;
+    }
+
+    /// Answers no questions any more: everybody else has closed the volume.
+    pub fn close_desk(&self) {
+        *lock(&self.desk) = None;
     }
 
     /// The volume that this process has open, which others may want something of.
@@ -152,10 +157,13 @@ impl Office {
         }
         match parcel {
             Parcel::Role(of, to, message) => self.put(to, of, message),
-            Parcel::Call(number, session, operation, arguments) => match self.desk.get() {
-                Some(desk) => desk.carry_out(self, from, (number, session), operation, arguments),
-                None => self.send(from, &Parcel::Answer(number, None)),
-            },
+            Parcel::Call(number, session, operation, arguments) => {
+                let desk = lock(&self.desk).clone();
+                match desk {
+                    Some(desk) => desk.carry_out(self, from, (number, session), operation, arguments),
+                    None => self.send(from, &Parcel::Answer(number, None)),
+                }
+            }
             Parcel::Answer(number, answer) => {
                 if let Some(asked) = lock(&self.asked).remove(&number) {
                     let _ = asked.send(answer);
