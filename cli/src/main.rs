@@ -4,9 +4,11 @@
 
 mod benchmark;
 mod codes;
+mod config;
 mod decode;
 mod demo;
 mod encode;
+mod energy;
 mod failure;
 mod inspect;
 mod interrupt;
@@ -16,8 +18,9 @@ mod show;
 mod verify;
 mod volumes;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Erasure-coded files and volumes: any few disks may be lost, the data is not.
@@ -32,6 +35,10 @@ struct Arguments {
     /// Who this is to the servers of a cluster: NAME.pem and NAME.key, with authority.pem beside them
     #[arg(long, global = true, value_name = "DIR/NAME", env = "WEFT_IDENTITY")]
     identity: Option<std::path::PathBuf>,
+    /// A TOML file with options of servers and mounts, which flags and the environment override
+    #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
+    #[allow(dead_code, reason = "the file is read before the arguments are")]
+    config: Option<std::path::PathBuf>,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -56,6 +63,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
+    Energy(energy::Arguments),
     Create(volumes::create::CreateArguments),
     Reopen(volumes::create::ReopenArguments),
     Mount(volumes::mount::MountArguments),
@@ -64,6 +72,8 @@ enum Command {
     Ls(volumes::files::ListArguments),
     Cat(volumes::files::CatArguments),
     Cp(volumes::files::CopyArguments),
+    Archive(volumes::archive::Arguments),
+    Restore(volumes::restore::Arguments),
     Rm(volumes::files::RemoveArguments),
     Stat(volumes::files::StatArguments),
     Status(volumes::status::Arguments),
@@ -87,7 +97,13 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let command = match config::with_file(Arguments::command(), &given) {
+        Ok(command) => command,
+        Err(failure) => return failure.report(given.iter().any(|argument| argument == "--json")).into(),
+    };
+    let matches = command.get_matches_from(given);
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
     // What it says is no fault of any file, so no command begins with a kernel that cannot be.
     if let Err(error) = gf::select::chosen() {
         return Failure::Usage(error.to_string()).report(arguments.json).into();
@@ -123,6 +139,7 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Inspect(arguments) => inspect::run(&arguments, json),
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),
+        Command::Energy(arguments) => energy::run(&arguments, json),
         Command::Create(arguments) => volumes::create::create(&arguments, json),
         Command::Reopen(arguments) => volumes::create::reopen(&arguments, json),
         Command::Mount(arguments) => volumes::mount::mount(&arguments, identity, json),
@@ -130,6 +147,8 @@ fn carry_out(arguments: Arguments) -> Outcome {
         Command::Ls(arguments) => volumes::files::list(&arguments, json),
         Command::Cat(arguments) => volumes::files::cat(&arguments),
         Command::Cp(arguments) => volumes::files::copy(&arguments, json),
+        Command::Archive(arguments) => volumes::archive::run(&arguments, json),
+        Command::Restore(arguments) => volumes::restore::run(&arguments, json),
         Command::Rm(arguments) => volumes::files::remove(&arguments, json),
         Command::Stat(arguments) => volumes::files::stat(&arguments, json),
         Command::Status(arguments) => volumes::status::run(&arguments, json),

@@ -16,14 +16,23 @@ use volume::object::{FragmentState, Report, find, verify};
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft verify /srv/films
+  weft verify /srv/films --new
+  weft verify --manifest /srv/films:/runs/7
+  weft verify --manifest /srv/films:/runs/7 /data/run7
   weft verify film.mkv --from /disk*
   weft verify --from /disk* --json")]
 pub struct Arguments {
-    /// A volume; with --from, the name that a file was encoded by, not needed where there is only one
+    /// A volume; with --from, the name that a file was encoded by, not needed where there is only one; with --manifest, the source of an archive
     name: Option<OsString>,
     /// Where the fragments of an encoded file are
-    #[arg(long, required_unless_present = "name", num_args = 1.., value_name = "DIR")]
+    #[arg(long, required_unless_present_any = ["name", "manifest"], num_args = 1.., value_name = "DIR")]
     from: Vec<PathBuf>,
+    /// Of a volume, only what was written since the last verification, and what had damage then
+    #[arg(long, conflicts_with_all = ["from", "manifest"])]
+    new: bool,
+    /// Read the files of an archive, VOLUME:/path, or those of its source, and compare them with what was archived
+    #[arg(long, value_name = "VOLUME:/path", conflicts_with = "from")]
+    manifest: Option<OsString>,
     /// Threads; all cores without this
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
@@ -32,13 +41,19 @@ pub struct Arguments {
 impl Arguments {
     /// The volume that it works on, if it is not a file that was encoded.
     pub fn volume(&self) -> Option<&Path> {
+        if self.manifest.is_some() {
+            return None;
+        }
         if self.from.is_empty() { self.name.as_deref().map(Path::new) } else { None }
     }
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    if let Some(archive) = &arguments.manifest {
+        return crate::volumes::archive::verify(archive, arguments.name.as_deref(), as_json);
+    }
     if let Some(volume) = arguments.volume() {
-        return crate::volumes::verify::verify(volume, as_json);
+        return crate::volumes::verify::verify(volume, arguments.new, as_json);
     }
     let control = interrupt::control(false);
     let begun = Instant::now();

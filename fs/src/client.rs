@@ -94,6 +94,7 @@ impl FileSystem {
             code,
             chunk_bytes: label.chunk_bytes,
             durability: label.durability,
+            coding: options.coding.unwrap_or(label.coding),
         };
         let sets = Arc::new(Leased::new(session.clone()));
         let store = Store::new(

@@ -185,6 +185,11 @@ impl FileSystem {
         &self.counts
     }
 
+    /// Stripes that were coded here so far, and those that Masters coded.
+    pub fn coded_stripes(&self) -> (u64, u64) {
+        self.store.coders.coded()
+    }
+
     /// Where the time of writes went since it was opened.
     pub fn write_cost(&self) -> StepTotals {
         self.store.targets.steps().totals()
@@ -208,5 +213,55 @@ impl FileSystem {
     /// The targets that stripes need at least.
     pub fn needed_targets(&self) -> usize {
         self.store.options.code.shape().k
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Lab, make};
+    use std::time::{Duration, Instant};
+    use volume::target::{Target, TargetFile};
+    use volume::{Control, Step};
+
+    #[test]
+    fn a_repair_shows_how_far_it_is_and_keeps_to_its_limit() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let ino = make(&fs, "film");
+        let data: Vec<u8> = (0..16u32 << 20).map(|at| (at / 3) as u8).collect();
+        data.chunks(1 << 20).enumerate().for_each(|(n, part)| fs.write(ino, (n as u64) << 20, part).unwrap());
+        fs.sync(ino).unwrap();
+        let (counts, cost) = (fs.counts(), fs.write_cost());
+        assert_eq!((counts.writes.time.now().count(), counts.writes.bytes()), (16, data.len() as u64));
+        assert_eq!((cost.writes, cost.bytes, cost.of(Step::Client).count), (16, data.len() as u64, 16));
+        let stripes = cost.of(Step::Parity).count;
+        assert!(stripes >= 4 && cost.of(Step::Master).count == stripes && cost.of(Step::Slave).count > stripes);
+        for (file, _) in lab.disks[1].list().unwrap() {
+            if matches!(file, TargetFile::Chunk { .. }) {
+                lab.disks[1].remove(file).unwrap();
+            }
+        }
+        assert!(!fs.verify(&Control::default()).unwrap().is_sound());
+        // Half of the data is on that target: half a second.
+        counts.repairs.set_limit(Some(data.len() as u64));
+        let begun = Instant::now();
+        let (done, seen) = std::thread::scope(|scope| {
+            let repair = scope.spawn(|| fs.repair(&Control::default()).unwrap());
+            let mut seen = Vec::new();
+            while !repair.is_finished() {
+                seen.extend(counts.repairs.running());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            (repair.join().unwrap(), seen)
+        });
+        assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+        assert!(seen.is_sorted_by_key(|progress| (progress.sets_done, progress.bytes_done)), "{seen:?}");
+        let middle = seen.iter().find(|progress| (1..progress.bytes).contains(&progress.bytes_done)).unwrap();
+        assert_eq!((middle.bytes, middle.sets, middle.sets_failed), (done.bytes, done.chunks, 0));
+        assert!(middle.left.is_some() && middle.bytes_per_second() > 0 && middle.set > 0, "{middle:?}");
+        let repairs = &counts.repairs;
+        assert_eq!((repairs.sets() as usize, repairs.bytes(), repairs.failures()), (done.chunks, done.bytes, 0));
+        assert!(repairs.stripes() >= 4 && repairs.running().is_empty());
+        assert!(fs.status().unwrap().is_healthy());
     }
 }

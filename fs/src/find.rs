@@ -147,6 +147,7 @@ mod tests {
             code: "rs:4+2".into(),
             chunk_bytes: 6 << 20,
             durability: 5,
+            coding: Default::default(),
             generation: 1,
             target: None,
             targets: (0..6).map(member).collect(),

@@ -14,6 +14,7 @@ use crate::{
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
 use plan::TargetId;
+use plan::coding::Coding;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,8 @@ pub struct Create {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged; None: one more than k, or k when m is 0.
     pub durability: Option<usize>,
+    /// Who codes stripes where clients do not say otherwise.
+    pub coding: Coding,
     /// Where the targets are to be, at least as many as the code has blocks.
     pub targets: Vec<PathBuf>,
     /// Knows what is at these places.
@@ -60,13 +63,15 @@ pub struct OpenOptions {
     pub warn: Option<Warn>,
     /// Clients are served, see [`Sessions`](crate::Sessions); those of before a crash may come back and are waited for.
     pub serve: bool,
+    /// Who codes stripes; None: what the volume says.
+    pub coding: Option<Coding>,
     /// Knows what is at the places of the targets.
     pub places: Arc<dyn Places>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, warn: None, serve: false, places: Arc::new(Directories) }
+        Self { read_only: false, warn: None, serve: false, coding: None, places: Arc::new(Directories) }
     }
 }
 
@@ -194,6 +199,7 @@ impl Create {
             code: code.spec().to_string(),
             chunk_bytes: self.chunk_bytes,
             durability: wanted,
+            coding: self.coding,
             generation: 1,
             target: None,
             targets: targets
@@ -332,8 +338,13 @@ impl FileSystem {
         }
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
         let opening: u64 = meta.setting("openings")?.unwrap_or(0);
-        let store_options =
-            Options { volume: VolumeId(volume), code, chunk_bytes: label.chunk_bytes, durability: label.durability };
+        let store_options = Options {
+            volume: VolumeId(volume),
+            code,
+            chunk_bytes: label.chunk_bytes,
+            durability: label.durability,
+            coding: options.coding.unwrap_or(label.coding),
+        };
         let sets = Arc::new(Placed(meta.clone()));
         let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
         let first = (opening + 1) * STRIPES_PER_OPENING;

@@ -2,11 +2,12 @@
 
 use crate::label::Role;
 use crate::mutex::lock;
-use crate::{FileSystem, Result, Usage};
+use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::TargetId;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use volume::StepTotals;
 
 /// A volume, looked at.
 #[derive(Clone, Debug)]
@@ -33,6 +34,12 @@ pub struct Status {
     pub mirrors: (usize, usize),
     /// The last thing that went wrong with the metadata.
     pub metadata_error: Option<String>,
+    /// The repairs that go on.
+    pub repairs: Vec<RepairProgress>,
+    /// Bytes of blocks that they may make in a second.
+    pub repair_limit: Option<u64>,
+    /// Where the time of writes went since the volume was opened.
+    pub write_cost: StepTotals,
 }
 
 /// A target, looked at.
@@ -72,7 +79,47 @@ pub struct AtRisk {
     pub survives: Option<usize>,
 }
 
+/// What was written since a volume was opened, by this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Chunk sets that were begun.
+    pub sets: u64,
+    /// Bytes of all blocks.
+    pub bytes: u64,
+}
+
 impl FileSystem {
+    /// Whether a server has the metadata, which knows how the volume is.
+    pub fn is_client(&self) -> bool {
+        self.engine.is_none()
+    }
+
+    /// What was written since the volume was opened.
+    pub fn written(&self) -> Written {
+        let targets = &self.store.targets;
+        Written {
+            sets: self.store.begun_sets.load(std::sync::atomic::Ordering::Relaxed),
+            bytes: targets.health().iter().map(|target| target.written_bytes).sum(),
+        }
+    }
+
+    /// The code of the volume, with its data and parity blocks.
+    pub fn code(&self) -> (String, usize, usize) {
+        let code = &self.store.options.code;
+        (code.spec().to_string(), code.shape().k, code.shape().m)
+    }
+
+    /// How many targets it has.
+    pub fn target_count(&self) -> usize {
+        self.volume.label().members().count()
+    }
+
+    /// Where the volume itself is: its directory, if it has one here, and its targets.
+    pub fn places(&self) -> Vec<PathBuf> {
+        let targets: Vec<PathBuf> = self.volume.label().members().map(|member| member.path.clone()).collect();
+        self.volume.directory.iter().cloned().chain(targets).collect()
+    }
+
     /// The targets of the volume that do not answer.
     pub fn absent_targets(&self) -> Vec<TargetId> {
         let label = self.volume.label();
@@ -156,6 +203,9 @@ impl FileSystem {
             to_repair,
             mirrors: (journal.whole, journal.wanted),
             metadata_error: journal.last_error,
+            repairs: self.counts.repairs.running(),
+            repair_limit: self.counts.repairs.limit(),
+            write_cost: self.write_cost(),
         })
     }
 

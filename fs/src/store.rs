@@ -1,6 +1,7 @@
 //! Stripes on the targets: which chunk set is written to, and where the others are.
 
 use crate::claims::Claims;
+use crate::coding::Coders;
 use crate::history::History;
 use crate::limits::balanced;
 use crate::mutex::lock;
@@ -9,6 +10,7 @@ use crate::{Error, Result};
 use ec::Code;
 use meta::SetRecord;
 use meta::port::Port;
+use plan::coding::Coding;
 use plan::placement::Candidate;
 use plan::{Span, TargetId};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -39,6 +41,8 @@ pub(crate) struct Options {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged.
     pub durability: usize,
+    /// Who codes stripes.
+    pub coding: Coding,
 }
 
 /// Where a stripe is.
@@ -53,6 +57,11 @@ pub(crate) struct Stored {
 /// should not be so long that it takes all memory.
 pub(crate) fn block_bytes(k: usize) -> usize {
     (STRIPE_BYTES / k).clamp(64 << 10, 1 << 20).next_multiple_of(4096)
+}
+
+/// User data and manifest of a full stripe of k data blocks, which a Master must have room for.
+pub fn full_stripe_bytes(k: usize) -> usize {
+    k * block_bytes(k)
 }
 
 /// Keeps a set while a stripe of it is on its way to a buffer or to the metadata, and neither tells of it yet.
@@ -95,6 +104,9 @@ pub(crate) struct Store {
     /// What the metadata needs on each of its targets, and these.
     metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
+    pub coders: Coders,
+    /// Sets that were begun here.
+    pub begun_sets: AtomicU64,
     /// The sets that were ever made.
     pub history: History,
     /// The sets whose chunks are being moved or removed.
@@ -114,7 +126,8 @@ impl Store {
         history: History,
         first_sequence: u64,
     ) -> Self {
-        let stripe = options.code.shape().k * block_bytes(options.code.shape().k);
+        let stripe = full_stripe_bytes(options.code.shape().k);
+        let coders = Coders::new(options.coding, options.code.shape());
         Self {
             targets,
             meta,
@@ -130,6 +143,8 @@ impl Store {
             closed: Mutex::default(),
             metadata: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
+            coders,
+            begun_sets: AtomicU64::new(0),
             history,
             claims: Claims::default(),
             damaged: Mutex::default(),
@@ -138,8 +153,7 @@ impl Store {
     }
 
     fn full_stripe(&self) -> usize {
-        let k = self.options.code.shape().k;
-        k * block_bytes(k)
+        full_stripe_bytes(self.options.code.shape().k)
     }
 
     /// User data of a full stripe of one file: what is left of it is for the manifest.
@@ -261,8 +275,10 @@ impl Store {
         let (mut failures, mut full) = (0, 0);
         loop {
             let (writer, pin) = self.writer(failures > 0)?;
-            match writer.append(buffer, sequence, manifest) {
+            let turn = self.coders.turn(buffer.len() + manifest.len());
+            match writer.append_by(turn.by, buffer, sequence, manifest) {
                 Ok(done) => {
+                    turn.done(done.by, &done.cost);
                     let set = writer.layout().set;
                     if !done.missing.is_empty() {
                         self.lacks(set, &done.missing)?;
@@ -313,6 +329,7 @@ impl Store {
             self.options.chunk_bytes,
             spare,
         ));
+        self.begun_sets.fetch_add(1, Ordering::Relaxed);
         lock(&self.unsynced).push(writer.clone());
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))

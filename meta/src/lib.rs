@@ -20,7 +20,9 @@ mod transaction;
 
 pub use error::Error;
 pub use kv::Seq;
-pub use namespace::{Attributes, Change, ContentEdit, Listed, New, ROOT, Removed, Rename, RenameMode, Resize, SetTime};
+pub use namespace::{
+    Attributes, Change, ContentEdit, Listed, New, Put, ROOT, Removed, Rename, RenameMode, Resize, SetTime, Whole,
+};
 pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::Once;
 pub use sets::DeadStripe;

@@ -57,8 +57,21 @@ impl Meta {
     }
 
     fn next(&self, lease: &Mutex<Lease>) -> Result<u64> {
+        self.next_of(lease, 1)
+    }
+
+    /// The first of `count` numbers of files, as many as a batch at the most.
+    pub(crate) fn next_inos(&self, count: u32) -> Result<u64> {
+        self.next_of(&self.inos, u64::from(count))
+    }
+
+    fn next_of(&self, lease: &Mutex<Lease>, count: u64) -> Result<u64> {
         let mut lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
-        if lease.next == lease.end {
+        if count > lease.batch {
+            return Err(crate::Error::Invalid("too many numbers at a time".into()));
+        }
+        // What is left of a batch and does not suffice is given up: numbers are many.
+        if lease.end - lease.next < count {
             let key = keys::setting(lease.setting);
             let (first, _) = run(&*self.kv, |t| {
                 let first = t.get_bytes(&key)?.as_deref().map(decode).transpose()?.unwrap_or(lease.first);
@@ -67,7 +80,7 @@ impl Meta {
             })?;
             (lease.next, lease.end) = (first, first + lease.batch);
         }
-        lease.next += 1;
-        Ok(lease.next - 1)
+        lease.next += count;
+        Ok(lease.next - count)
     }
 }

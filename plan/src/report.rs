@@ -4,6 +4,7 @@
 //! memory of who asked when.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A storage server, looked at.
@@ -66,18 +67,19 @@ impl Load {
         let sent = later.sent_bytes.checked_sub(earlier.sent_bytes)?;
         let idle = later.processor.idle.saturating_sub(earlier.processor.idle);
         let all = later.processor.all.saturating_sub(earlier.processor.all);
-        let before = |name: &str| earlier.targets.iter().find(|t| t.name == name).map_or(0, |target| target.accesses);
+        let before: BTreeMap<&str, u64> = earlier.targets.iter().map(|t| (&t.name[..], t.accesses)).collect();
+        let since = |t: &TargetReport| t.accesses.saturating_sub(before.get(&t.name[..]).copied().unwrap_or(0));
         Some(Self {
             // Processors of which nothing is known are taken for idle.
             processor_idle: if all == 0 { 1.0 } else { (idle as f64 / all as f64).min(1.0) },
             network_bytes_per_second: (received as f64 + sent as f64) / time.as_secs_f64(),
-            accesses: later.targets.iter().map(|t| t.accesses.saturating_sub(before(&t.name))).collect(),
+            accesses: later.targets.iter().map(since).collect(),
         })
     }
 
     /// Reads and writes of all targets.
     pub fn all_accesses(&self) -> u64 {
-        self.accesses.iter().sum()
+        self.accesses.iter().fold(0, |sum, accesses| sum.saturating_add(*accesses))
     }
 }
 
@@ -114,6 +116,21 @@ mod tests {
         assert_eq!(Load::between(&old, &old), None);
         // Also when it has been up for longer than the old one was.
         assert_eq!(Load::between(&old, &report(20, 10, (60, 120), &[])), None);
+    }
+
+    #[test]
+    fn whatever_is_told_is_taken() {
+        let odd = |accesses| Report {
+            processor: Ticks { idle: u64::MAX, all: 3 },
+            targets: ["a", "a", "b"]
+                .map(|name| TargetReport { name: name.into(), accesses, ..Default::default() })
+                .into(),
+            ..report(1, u64::MAX / 2, (0, 0), &[])
+        };
+        let load = Load::between(&report(0, 0, (0, 0), &[]), &odd(u64::MAX)).unwrap();
+        assert_eq!((load.all_accesses(), load.processor_idle), (u64::MAX, 1.0));
+        let later = Report { uptime: Duration::MAX, ..odd(0) };
+        assert_eq!(Load::between(&odd(7), &later).unwrap().accesses, [0, 0, 0]);
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub use control::{Control, Progress};
 pub use error::{Error, Shown};
 pub use limit::Limit;
 pub use set::{
-    Appended, BlockState, BufferPool, ReadReport, RebuildReport, Scanned, SetLayout, SetWriter, StripeBuffer,
-    StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,
+    Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildReport, Scanned,
+    SetLayout, SetWriter, StripeBuffer, StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,
 };
 pub use steps::{Cost, Step, StepTotals, Steps};
 pub use targets::{Health, TargetHealth, Targets};

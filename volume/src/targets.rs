@@ -7,6 +7,7 @@ use crate::target::{Space, Target};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -124,9 +125,11 @@ pub struct Targets {
     reads: ReadCounts,
     /// How long reads take.
     pub(crate) pace: Pace,
+    /// How long Masters take for a stripe.
+    pub(crate) masters: Pace,
 }
 
-/// How long reads usually take, and so when one is late.
+/// How long something usually takes, reads above all, and so when one is late.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(AtomicU64);
 
@@ -146,8 +149,13 @@ impl Pace {
 
     /// When a read is late.
     pub fn patience(&self) -> Duration {
+        self.patience_within(Self::SOONEST..=Self::LATEST)
+    }
+
+    /// The same within other limits.
+    pub fn patience_within(&self, limits: RangeInclusive<Duration>) -> Duration {
         let usual = self.0.load(Ordering::Relaxed);
-        Duration::from_micros(usual.saturating_mul(Self::LATE)).clamp(Self::SOONEST, Self::LATEST)
+        Duration::from_micros(usual.saturating_mul(Self::LATE)).clamp(*limits.start(), *limits.end())
     }
 }
 
@@ -307,6 +315,7 @@ impl Targets {
             steps: Steps::default(),
             reads: ReadCounts::default(),
             pace: Pace::default(),
+            masters: Pace::default(),
         }
     }
 

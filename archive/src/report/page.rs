@@ -238,7 +238,8 @@ fn phases(facts: &Facts) -> String {
     };
     let rows: String = facts.phases.iter().map(row).collect();
     let head = table_head(&columns.iter().map(String::as_str).collect::<Vec<_>>());
-    let how = "<p class=\"how\">Phases overlap: their times need not add up to the job&rsquo;s.</p>";
+    let how = "<p class=\"how\">Phases overlap: their times need not add up to the job&rsquo;s. Energy is shared out by \
+               processor time.</p>";
     section("Phases", &format!("{how}<div class=\"scroll\"><table>{head}<tbody>\n{rows}</tbody></table></div>"))
 }
 

@@ -3,12 +3,15 @@
 //! A volume is open in one process. While that is a mount, commands are sent to it through a socket in the volume directory, so that an
 //! operator can look after a volume that is in use.
 
+pub mod archive;
 pub mod create;
 pub mod demo;
 pub mod files;
 pub mod fsck;
+pub mod metrics;
 pub mod mount;
 pub mod remote;
+pub mod restore;
 pub mod serve;
 pub mod status;
 pub mod target;
@@ -53,6 +56,11 @@ impl std::ops::Deref for Open {
 }
 
 impl Open {
+    /// The volume itself, for several threads.
+    pub fn shared(&self) -> &Arc<FileSystem> {
+        &self.fs
+    }
+
     /// Commits everything; what could not be is an error of the command.
     pub fn finish(self) -> Result<(), Failure> {
         if self.served { Ok(self.fs.sync_all()?) } else { Ok(self.fs.close_volume()?) }
@@ -93,12 +101,18 @@ pub fn options(read_only: bool) -> OpenOptions {
 
 /// Opens a volume, or uses it if this process serves it.
 pub fn open(volume: &Path, read_only: bool) -> Result<Open, Failure> {
+    open_with(volume, read_only, None)
+}
+
+/// The same, and says who codes stripes.
+pub fn open_with(volume: &Path, read_only: bool, coding: Option<fs::Coding>) -> Result<Open, Failure> {
+    let options = || OpenOptions { coding, ..options(read_only) };
     if let Some(serving) = served() {
         return Ok(Open { fs: serving.fs.clone(), served: true });
     }
     let fs = match server_of(volume)? {
-        Some(address) => cluster::connect(&address, &client_name(), options(read_only))?,
-        None => patiently(volume, || FileSystem::open_volume(volume, options(read_only)))?,
+        Some(address) => cluster::connect(&address, &client_name(), options())?,
+        None => patiently(volume, || FileSystem::open_volume(volume, options()))?,
     };
     Ok(Open { fs, served: false })
 }

@@ -6,14 +6,18 @@ use crate::{interrupt, progress, show};
 use fs::Repaired;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
+use volume::Limit;
 
-/// Checks every block of a volume.
-pub fn verify(directory: &Path, as_json: bool) -> Outcome {
+/// Checks every block of a volume, or only those that are new.
+pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
     let begun = Instant::now();
     let volume = open_own(directory, false)?;
-    let found = progress::shown("verifying", &control, || volume.verify(&control))?;
+    let found = progress::shown("verifying", &control, || {
+        if only_new { volume.verify_new(&control) } else { volume.verify(&control) }
+    })?;
     let time = begun.elapsed();
     if as_json {
         let problems = found.problems.iter().map(|problem| {
@@ -57,8 +61,9 @@ pub fn verify(directory: &Path, as_json: bool) -> Outcome {
 }
 
 /// Makes everything again that is missing or damaged.
-pub fn repair(directory: &Path, as_json: bool) -> Outcome {
+pub fn repair(directory: &Path, limit: Option<u64>, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
+    limit.into_iter().for_each(|rate| control.limit(Arc::new(Limit::new(rate))));
     let begun = Instant::now();
     let volume = open_own(directory, false)?;
     let done = progress::shown("repairing", &control, || volume.repair(&control))?;

@@ -1,6 +1,8 @@
 //! The real binary, as a user runs it: one module for each thing that users rely on.
 
+mod archive;
 mod damage;
+mod energy;
 mod hostile;
 mod limits;
 mod mounts;

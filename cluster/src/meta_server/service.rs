@@ -92,7 +92,7 @@ impl MetaServer {
 
     /// Whether an operation waits neither for a disk nor for another client. Commits do: the journal's own messages need the threads that serve.
     fn is_quick(&self, operation: u16) -> bool {
-        let recalls = matches!(operation, port::ATTRIBUTES | port::LOOKUP | port::LIST);
+        let recalls = matches!(operation, port::ATTRIBUTES | port::LOOKUP | port::LIST | port::LOOKUPS);
         port::only_reads(operation) && !(recalls && self.sessions.has_several())
     }
 

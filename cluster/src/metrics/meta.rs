@@ -31,7 +31,7 @@ impl Subject for MetaMetrics {
         page.gauge("weft_meta_clients", "Clients with a session.").count(&[], self.meta.clients() as u64);
         store::server(page, (self.server)());
         volume::reads(page, open);
-        volume::write_cost(page, open);
+        volume::write_cost(page, &open.write_cost());
         volume::targets(page, open);
         volume::repairs(page, open);
         stores(page, &self.stores.reports.all().into_iter().collect::<Vec<_>>());

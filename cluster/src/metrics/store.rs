@@ -21,10 +21,12 @@ impl Subject for StoreMetrics {
             page.counter("weft_store_request_failures_total", "Requests that were answered with an error.");
         operations.iter().for_each(|(name, o)| _ = failures.count(&of(name), o.failures()));
         let mut bytes = page.counter("weft_store_bytes_total", "Data that requests brought or took.");
-        let moving = operations.iter().filter(|(name, _)| matches!(*name, "read" | "write"));
+        let moving = operations.iter().filter(|(name, _)| matches!(*name, "read" | "write" | "distribute"));
         moving.for_each(|(name, o)| _ = bytes.count(&of(name), o.bytes()));
         let mut times = page.histogram("weft_store_request_seconds", "From the end of a request to its answer.");
         operations.iter().for_each(|(name, o)| _ = times.times(&of(name), &o.time.now()));
+        // Of the stripes that it coded as Master.
+        super::volume::write_cost(page, &store.write_cost());
         server(page, store.server_load());
         let targets = store.report().targets;
         let mut queue =

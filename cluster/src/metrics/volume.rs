@@ -4,7 +4,7 @@ use super::http::Subject;
 use super::process;
 use super::text::Page;
 use ::volume::counts::Operation;
-use ::volume::steps::Step;
+use ::volume::steps::{Step, StepTotals};
 use ::volume::{Health, TargetHealth};
 use fs::FileSystem;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ impl Subject for MountMetrics {
     fn write(&self, page: &mut Page) {
         process::write(page);
         files(page, &self.0);
-        write_cost(page, &self.0);
+        write_cost(page, &self.0.write_cost());
+        coding(page, &self.0);
         reads(page, &self.0);
         targets(page, &self.0);
         repairs(page, &self.0);
@@ -56,8 +57,7 @@ fn files(page: &mut Page, volume: &FileSystem) {
     page.gauge("weft_dirty_bytes", "Data that was written and is in memory.").count(&[], volume.dirty_bytes());
 }
 
-pub(super) fn write_cost(page: &mut Page, volume: &FileSystem) {
-    let cost = volume.write_cost();
+pub(super) fn write_cost(page: &mut Page, cost: &StepTotals) {
     let mut times = page.counter(
         "weft_write_step_seconds_total",
         "Where the time of writes went, by the steps of the write-cost model.",
@@ -65,6 +65,13 @@ pub(super) fn write_cost(page: &mut Page, volume: &FileSystem) {
     Step::ALL.iter().for_each(|&step| _ = times.seconds(&[("step", step.name())], cost.of(step).time));
     let mut counts = page.counter("weft_write_steps_total", "How often each step was taken.");
     Step::ALL.iter().for_each(|&step| _ = counts.count(&[("step", step.name())], cost.of(step).count));
+}
+
+fn coding(page: &mut Page, volume: &FileSystem) {
+    let (here, masters) = volume.coded_stripes();
+    let mut stripes = page.counter("weft_stripes_coded_total", "Stripes that were written, by who coded them.");
+    stripes.count(&[("by", "client")], here);
+    stripes.count(&[("by", "master")], masters);
 }
 
 pub(super) fn reads(page: &mut Page, volume: &FileSystem) {

@@ -9,6 +9,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use volume::Master;
 use volume::target::{Space, Target, TargetFile};
 use wire::{Client, ClientOptions, Error, Response};
 
@@ -78,6 +79,16 @@ impl RemoteTarget {
     /// When it has one.
     pub fn format(&self) -> io::Result<()> {
         self.call(method::FORMAT, &self.operands(TargetFile::Label), &[]).map(drop)
+    }
+
+    /// What the store is called.
+    pub(super) fn server(&self) -> &str {
+        &self.address.server
+    }
+
+    /// The way to the store.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     fn operands(&self, file: TargetFile) -> Operands<'_> {
@@ -192,5 +203,13 @@ impl Target for RemoteTarget {
         let (total, free, system) =
             postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
         Ok(Space { total, free, system })
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.address.to_string())
+    }
+
+    fn master(&self) -> Option<&dyn Master> {
+        Some(self)
     }
 }

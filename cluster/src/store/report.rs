@@ -1,6 +1,7 @@
 //! What a store counts, and what it tells of itself. Its targets are looked at on threads of their own, and what they said last is told: a disk that hangs
 //! keeps no report waiting.
 
+use super::master::DISTRIBUTE;
 use super::protocol::method;
 use super::service::Store;
 use plan::report::{Report, TargetReport, Ticks};
@@ -16,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The operations that are counted, by what they are called.
-const OPERATIONS: [(u16, &str); 13] = [
+const OPERATIONS: [(u16, &str); 14] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
@@ -30,6 +31,7 @@ const OPERATIONS: [(u16, &str); 13] = [
     (method::PREFETCH, "prefetch"),
     (method::FORMAT, "format"),
     (method::REPORT, "report"),
+    (DISTRIBUTE, "distribute"),
 ];
 
 /// What a store counts of its requests.
@@ -139,6 +141,11 @@ impl Store {
     pub fn operations(&self) -> impl Iterator<Item = (&'static str, &Operation)> {
         let known = OPERATIONS.iter().map(|(_, name)| *name).zip(&self.counts.operations);
         known.chain([("other", &self.counts.others)])
+    }
+
+    /// Where the time of the stripes went that it coded as Master.
+    pub fn write_cost(&self) -> volume::StepTotals {
+        self.masters.steps()
     }
 
     /// What its server has.

@@ -1,5 +1,6 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
+use super::master::{DISTRIBUTE, Masters};
 use super::protocol::{FAILED, Operands, encode, encode_error, encode_time, method};
 use super::report::{Counts, Looked};
 use bytes::Bytes;
@@ -32,6 +33,7 @@ pub(super) struct Place {
 pub struct Store {
     pub(super) places: BTreeMap<String, Place>,
     pub(super) counts: Counts,
+    pub(super) masters: Masters,
 }
 
 impl Store {
@@ -65,7 +67,7 @@ impl Store {
                 )));
             }
         }
-        Ok(Self { places, counts: Counts::default() })
+        Ok(Self { places, counts: Counts::default(), masters: Masters::default() })
     }
 
     /// Whether none of its directories is a target yet.
@@ -150,6 +152,9 @@ impl Store {
             return Ok(Reply::ok(encode(&self.report())));
         }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
+        if request.method == DISTRIBUTE {
+            return self.masters.answer(request, |target| self.places.get(target)?.target().ok()).await;
+        }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
         let place = self.places.get(operands.target);

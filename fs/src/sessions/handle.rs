@@ -6,8 +6,8 @@ use crate::mutex::lock;
 use crate::sets::Placed;
 use meta::port::{Beat, FileLock, Port, Session, Welcome};
 use meta::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Once, Removed, Rename, Resize, Result,
-    Seq, SetRecord, Time, Totals,
+    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Once, Put, Removed, Rename, Resize,
+    Result, Seq, SetRecord, Time, Totals, Whole,
 };
 use plan::{Extent, Place, TargetId};
 use std::ops::Range;
@@ -36,6 +36,11 @@ fn told(error: crate::Error) -> Error {
         crate::Error::Volume(volume::Error::NoSpace(_)) => Error::NoSpace,
         other => Error::Unavailable(other.to_string()),
     }
+}
+
+/// The extents that an edit names.
+fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
+    edit.ranges.iter().flat_map(|(_, extents)| extents)
 }
 
 /// What is told of a file that lost its name before.
@@ -118,8 +123,8 @@ impl Handle {
 
     /// Refuses to name stripes of sets that are not this client's: those of a session that ended were given up, data and all. What files name already may be
     /// named again.
-    fn may_name(&self, edit: &ContentEdit) -> Result<()> {
-        for extent in edit.ranges.iter().flat_map(|(_, extents)| extents) {
+    fn may_name<'a>(&self, extents: impl IntoIterator<Item = &'a Extent>) -> Result<()> {
+        for extent in extents {
             let Place::Stripe(span) = extent.place else { continue };
             let held = self.sessions.fs.leases.table().holds(self.session, span.set);
             if !held && self.meta()?.stripe(span.set, span.record)?.is_none_or(|stripe| stripe.live <= 0) {
@@ -134,7 +139,7 @@ impl Handle {
     /// Notes what follows from a change of content.
     fn follow(&self, ino: u64, edit: &ContentEdit) {
         let mut inline = 0;
-        for extent in edit.ranges.iter().flat_map(|(_, extents)| extents) {
+        for extent in extents_of(edit) {
             if let Place::Bytes(bytes) = &extent.place {
                 inline += bytes.len() as u64;
             }
@@ -245,7 +250,7 @@ impl Port for Handle {
         }
         let (attributes, dead, seq) = self.changing(&[ino], || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
-            self.may_name(edit)?;
+            self.may_name(extents_of(edit))?;
             self.meta()?.change_content_once(ino, edit, self.once().as_ref())
         })?;
         self.follow(ino, edit);
@@ -260,7 +265,7 @@ impl Port for Handle {
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
         let (dead, seq) = self.changing(&inos, || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
-            edits.iter().try_for_each(|(_, edit)| self.may_name(edit))?;
+            edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
             self.meta()?.change_contents_once(edits, self.once().as_ref())
         })?;
         edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
@@ -295,6 +300,22 @@ impl Port for Handle {
 
     fn sync(&self, seq: Seq) -> Result<()> {
         self.meta()?.sync(seq)
+    }
+
+    fn new_inos(&self, count: u32) -> Result<u64> {
+        self.meta()?.new_inos(count)
+    }
+
+    fn put_files(&self, files: &[Whole]) -> Result<Put> {
+        let _its_sets_stay = self.sessions.fs.leases.naming();
+        files.iter().try_for_each(|file| self.may_name(&file.extents))?;
+        // Needs no proof of whether it was done: a file that is there under its number is not made again.
+        self.meta()?.put_files(files)
+    }
+
+    fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+        let found = self.meta()?.lookups(names)?;
+        found.into_iter().map(|found| found.map(|found| self.settled(found)).transpose()).collect()
     }
 }
 

@@ -41,6 +41,17 @@ pub struct Attributes {
     pub created: Time,
 }
 
+/// Refuses what no extended attribute can be.
+pub(super) fn check_attribute(name: &[u8], value: &[u8]) -> Result<()> {
+    if name.len() > MAX_NAME {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || value.len() > MAX_ATTRIBUTE {
+        return Err(Error::Invalid("no attribute can have that name or size".into()));
+    }
+    Ok(())
+}
+
 impl Attributes {
     pub(crate) fn new(dinode: &Dinode, state: Option<DirectoryState>) -> Self {
         let mut attributes = Self {
@@ -240,12 +251,7 @@ impl Meta {
         must_exist: Option<bool>,
         now: Time,
     ) -> Result<Seq> {
-        if name.len() > MAX_NAME {
-            return Err(Error::NameTooLong);
-        }
-        if name.is_empty() || value.len() > MAX_ATTRIBUTE {
-            return Err(Error::Invalid("no attribute can have that name or size".into()));
-        }
+        check_attribute(name, value)?;
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
             let exists = t.get_bytes(&key)?.is_some();

@@ -107,6 +107,12 @@ impl Extents<'_, '_> {
     }
 }
 
+/// The content of a file that is new.
+pub(super) fn put_new(t: &mut Transaction, ino: u64, extents: &[Extent]) -> Content {
+    refer(t, extents);
+    Extents { t, ino, here: Some(extents.to_vec()) }.into_content()
+}
+
 fn put_extent(t: &mut Transaction, ino: u64, extent: &Extent) {
     t.put_bytes(keys::extent(ino, extent.offset), encode(&(extent.length, &extent.place)));
 }

@@ -25,7 +25,7 @@ pub struct New {
 }
 
 impl New {
-    fn dinode(&self, ino: u64, now: Time) -> Dinode {
+    pub(super) fn dinode(&self, ino: u64, now: Time) -> Dinode {
         Dinode {
             ino,
             kind: self.kind,

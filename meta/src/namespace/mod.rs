@@ -10,6 +10,7 @@ mod find;
 mod list;
 mod remove;
 mod rename;
+mod whole;
 
 pub use attributes::{Attributes, Change, SetTime};
 pub use content::{ContentEdit, Resize};
@@ -17,6 +18,7 @@ pub use create::New;
 pub use list::Listed;
 pub use remove::Removed;
 pub use rename::{Rename, RenameMode};
+pub use whole::{Put, Whole};
 
 /// The longest name in bytes.
 pub const MAX_NAME: usize = 255;

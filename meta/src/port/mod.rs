@@ -9,8 +9,8 @@ mod table;
 
 use crate::record::{decode, encode};
 use crate::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, Meta, New, Removed, Rename, Result, Seq, SetRecord,
-    Time, Totals,
+    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, Meta, New, Put, Removed, Rename, Result, Seq,
+    SetRecord, Time, Totals, Whole,
 };
 use plan::{Extent, TargetId};
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,9 @@ macro_rules! port {
             23 queue_repair(set: u64, positions: Vec<u16> as &[u16]) -> Seq;
             24 totals() -> Totals;
             25 sync(seq: Seq) -> ();
+            26 new_inos(count: u32) -> u64;
+            27 put_files(files: Vec<Whole> as &[Whole]) -> Put;
+            28 lookups(names: Vec<(u64, Vec<u8>)> as &[(u64, Vec<u8>)]) -> Vec<Option<Attributes>>;
         }
     };
 }
@@ -106,10 +109,12 @@ pub const ATTRIBUTES: u16 = 1;
 pub const LOOKUP: u16 = 2;
 /// See [`ATTRIBUTES`].
 pub const LIST: u16 = 16;
+/// See [`ATTRIBUTES`].
+pub const LOOKUPS: u16 = 28;
 
 /// Whether an operation only reads: it can be carried out twice, and waits for nobody but, some of them, for other clients.
 pub fn only_reads(operation: u16) -> bool {
-    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 73 | 76)
+    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 73 | 76)
 }
 
 /// A lock of a range of a file, as `fcntl` has them.

@@ -109,8 +109,45 @@ impl Account {
         })
     }
 
+    /// Shares the job's energy out to phases that overlapped, by the processor time of each; by nothing else, so that a phase that only
+    /// waits takes none.
+    pub fn share_out(&mut self, phases: &[(&str, f64)]) {
+        let all: f64 = phases.iter().map(|phase| phase.1).sum();
+        if all > 0.0 {
+            let part =
+                |(name, cpu): &(&str, f64)| PhaseEnergy { phase: (*name).to_owned(), joules: self.joules * cpu / all };
+            self.phases = phases.iter().map(part).collect();
+        }
+    }
+
     /// Mean power over the job; none of a job without time.
     pub fn watts(&self, wall_seconds: f64) -> Option<f64> {
         (wall_seconds > 0.0).then(|| self.joules / wall_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gib_has_its_part_and_phases_share() {
+        let mut account = Account {
+            source: "meter".into(),
+            detail: String::new(),
+            basis: Basis::Measured,
+            scope: Scope::Node,
+            error: None,
+            joules: 600.0,
+            phases: vec![],
+            split: Some(Split { idle_joules: 400.0, io_joules: 50.0, coding_joules: 150.0 }),
+        };
+        assert_eq!(account.joules_per_gib(2 << 30), Some((300.0, Some(100.0))));
+        assert_eq!(account.joules_per_gib(0), None);
+        assert_eq!((account.watts(10.0), account.watts(0.0)), (Some(60.0), None));
+        account.share_out(&[("explore", 1.0), ("encode", 2.0)]);
+        assert_eq!(account.phases[1], PhaseEnergy { phase: "encode".into(), joules: 400.0 });
+        account.share_out(&[("explore", 0.0)]);
+        assert_eq!(account.phases.len(), 2, "nothing to share by");
     }
 }

@@ -1,5 +1,6 @@
 //! Writing stripes: coded and checksummed in one pass, sent to all targets at once.
 
+use super::master::{NoMaster, Order};
 use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
@@ -9,8 +10,10 @@ use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use ec::Code;
 use plan::TargetId;
+use plan::coding::Coder;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +22,10 @@ use std::time::{Duration, Instant};
 const SLACK: usize = 64 << 10;
 /// Shorter blocks are written by one thread, one after the other, where all targets are of this machine; longer ones by all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
+/// A Master that was silent for so long is not asked for its own block, either.
+const HANGS: Duration = Duration::from_secs(1);
+/// How long Masters are waited for, from when they are quick to when all are slow: longer than a Master waits for a store that is late.
+const MASTER_IS_LATE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(10);
 
 /// Room for a stripe: the user data first, then what is made of it.
 #[derive(Debug)]
@@ -54,6 +61,30 @@ impl StripeBuffer {
         self.data[self.length..self.length + data.len()].copy_from_slice(data);
         self.length += data.len();
     }
+
+    /// Adds user data that `read` puts there, at most so many bytes; it says how many there were.
+    ///
+    /// # Errors
+    /// Those of `read`; then nothing is added.
+    ///
+    /// # Panics
+    /// When `most` bytes do not fit.
+    pub fn extend_with<E>(
+        &mut self,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<&[u8], E> {
+        assert!(most <= self.space(), "a stripe takes no more than its capacity");
+        let start = self.length;
+        let added = read(&mut self.data[start..start + most])?.min(most);
+        self.length += added;
+        Ok(&self.data[start..start + added])
+    }
+
+    /// Takes the last bytes of user data away, down to a length.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
 }
 
 /// Buffers that are used again and again.
@@ -72,6 +103,11 @@ impl BufferPool {
         let block = geometry(code).block_bytes(stripe);
         let (data, coded) = (block * code.shape().k, block * code.coded().len());
         Self { free: Mutex::default(), capacity: stripe, data: data + SLACK, coded, keep }
+    }
+
+    /// Bytes of user data and manifest that a buffer has room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// An empty buffer.
@@ -104,9 +140,14 @@ pub struct Appended {
     pub block: u32,
     /// Positions that do not have it and had the stripes before.
     pub missing: Vec<usize>,
-    /// What it took.
+    /// Who coded it.
+    pub by: Coder,
+    /// What it took where it was coded.
     pub cost: Cost,
 }
+
+/// What became of the blocks of a stripe, by position, and how long those took that were written.
+type Outcomes = Vec<(usize, TargetId, io::Result<Duration>)>;
 
 /// A chunk set that is written to. Several threads may append at the same time.
 #[derive(Debug)]
@@ -115,6 +156,8 @@ pub struct SetWriter {
     pool: Arc<BufferPool>,
     layout: SetLayout,
     chunk_bytes: u32,
+    /// When the set was begun, as the headers of its chunks say.
+    created: Timestamp,
     need: usize,
     remote: bool,
     next: Mutex<u32>,
@@ -188,6 +231,7 @@ impl SetWriter {
             pool,
             layout,
             chunk_bytes,
+            created: Timestamp::now(),
             next: Mutex::new(CHUNK_HEADER_BYTES as u32),
             failed: Mutex::new(failed),
             appended: AtomicU64::new(0),
@@ -207,6 +251,11 @@ impl SetWriter {
         let mut writer = Self::create(targets, pool, layout, chunk_bytes, spare);
         writer.next = Mutex::new(next_record.max(CHUNK_HEADER_BYTES as u32).next_multiple_of(RECORD_ALIGNMENT as u32));
         writer
+    }
+
+    /// The same for a set that was begun then.
+    pub(super) fn created(self, created: Timestamp) -> Self {
+        Self { created, ..self }
     }
 
     /// Where its chunks are.
@@ -236,6 +285,11 @@ impl SetWriter {
         self.layout.blocks() - self.layout.code.tolerates()
     }
 
+    /// Positions that do not have every stripe.
+    pub fn missing(&self) -> Vec<usize> {
+        self.failed().iter().copied().collect()
+    }
+
     fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,11 +301,26 @@ impl SetWriter {
     #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
     pub fn append(
         &self,
+        buffer: StripeBuffer,
+        sequence: u64,
+        manifest: &[u8],
+    ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
+        self.append_by(Coder::Here, buffer, sequence, manifest)
+    }
+
+    /// As `append`, and says who is to code it. What a Master does not do is done here.
+    ///
+    /// # Errors
+    /// As `append`.
+    #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
+    pub fn append_by(
+        &self,
+        by: Coder,
         mut buffer: StripeBuffer,
         sequence: u64,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         let code = &*self.layout.code;
         let total = buffer.length + manifest.len();
         let block = geometry(code).block_bytes(total);
@@ -267,10 +336,28 @@ impl SetWriter {
             begin as u32
         };
         buffer.data[buffer.length..total].copy_from_slice(manifest);
+        let known = self.failed().clone();
+        if by == Coder::Master
+            && let Some((outcomes, cost)) = self.have_coded(&buffer.data[..total], record, sequence, manifest.len())
+        {
+            return match self.settle(&known, outcomes, StripeHeader::encoded_bytes(block) + block, false) {
+                Ok((missing, _)) => {
+                    self.appended.fetch_add(1, Ordering::Release);
+                    self.pool.give(buffer);
+                    Ok(Appended { record, block: block as u32, missing, by, cost })
+                }
+                Err(error) => Err((error, buffer)),
+            };
+        }
+        if by == Coder::Master {
+            // Waiting for one that did nothing is no work of whoever codes.
+            self.targets.steps().extend(Step::Transfer, begun.elapsed());
+            begun = Instant::now();
+        }
         buffer.data[total..block * code.shape().k].fill(0);
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
         let parity = encoded.parity;
-        let result = self.write(&encoded, record);
+        let result = self.write(&encoded, record, &known);
         // A target that does not answer may still have it; then the data is copied.
         let mut buffer = match Arc::try_unwrap(encoded) {
             Ok(encoded) => encoded.buffer,
@@ -288,7 +375,7 @@ impl SetWriter {
                 self.pool.give(buffer);
                 let cost = Cost::of(begun.elapsed(), parity, took, slave);
                 self.targets.steps().add_stripe(&cost);
-                Ok(Appended { record, block: block as u32, missing, cost })
+                Ok(Appended { record, block: block as u32, missing, by: Coder::Here, cost })
             }
             Err(error) => {
                 buffer.length = total - manifest.len();
@@ -307,7 +394,7 @@ impl SetWriter {
         let parity = begun.elapsed();
         // The first stripe brings the headers of the chunks along.
         let first = record as usize == CHUNK_HEADER_BYTES;
-        let chunks = if first { chunk_headers(&self.layout, Timestamp::now()) } else { Vec::new() };
+        let chunks = if first { chunk_headers(&self.layout, self.created) } else { Vec::new() };
         let before = if first { CHUNK_HEADER_BYTES } else { 0 };
         let header_bytes = before + StripeHeader::encoded_bytes(block);
         let mut headers = Pages::new(header_bytes * sums.len());
@@ -331,12 +418,71 @@ impl SetWriter {
         Encoded { headers, header_bytes, first, buffer, block, parity }
     }
 
-    /// Writes to all positions.
-    fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Sent> {
+    /// Has the Master of the set code a stripe and write it. None when it has none, or that does not: then the stripe is coded here, to the same bytes at the
+    /// same place.
+    fn have_coded(&self, data: &[u8], record: u32, sequence: u64, manifest: usize) -> Option<(Outcomes, Cost)> {
+        let mut layout = self.layout.clone();
+        self.failed().iter().for_each(|&position| layout.places[position] = None);
+        let sound = |id: &TargetId| self.targets.error(*id).is_none();
+        let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
+        let position = plan::coding::master(layout.set, &willing)?;
+        let target = self.targets.get(willing[position]?)?;
+        let master = target.master()?;
+        let addresses: Vec<Option<String>> =
+            layout.places.iter().map(|id| self.targets.get((*id)?)?.address()).collect();
+        // A target that only this process reaches.
+        if layout.places.iter().zip(&addresses).any(|(id, address)| id.is_some() && address.is_none()) {
+            return None;
+        }
+        let order = Order {
+            layout: &layout,
+            created: self.created,
+            record,
+            sequence,
+            data,
+            manifest_bytes: manifest,
+            checksum: gf::checksum::crc64(data),
+            spare: self.need - layout.code.shape().k,
+        };
+        let begun = Instant::now();
+        let answer = master.distribute(&order, &addresses, self.targets.masters.patience_within(MASTER_IS_LATE));
+        let took = begun.elapsed();
+        self.targets.masters.note(took);
+        let mut done = match answer {
+            Ok(done) => done,
+            Err(NoMaster::Silent(why)) if took > HANGS => {
+                self.targets.failed(willing[position]?, &why);
+                self.failed().insert(position);
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let there = layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
+        let outcomes: Outcomes = there
+            .map(|(position, id)| {
+                let failed = done.failed.iter().position(|(failed, _)| *failed == position);
+                (position, id, failed.map_or(Ok(Duration::ZERO), |at| Err(done.failed.swap_remove(at).1)))
+            })
+            .collect();
+        // One that reaches too few others says nothing of them.
+        if outcomes.iter().filter(|(.., result)| result.is_ok()).count() < self.need {
+            return None;
+        }
+        for (_, id, result) in &outcomes {
+            if let Err(error) = result {
+                self.targets.failed(*id, error);
+            }
+        }
+        self.targets.steps().add_stripe(&done.cost);
+        self.targets.steps().add(Step::Transfer, took.saturating_sub(done.cost.total()));
+        Some((outcomes, done.cost))
+    }
+
+    /// Writes to all positions; those that failed and were not `known` to are missing.
+    fn write(&self, encoded: &Arc<Encoded>, record: u32, known: &BTreeSet<usize>) -> Result<Sent> {
         let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
-        let known = self.failed().clone();
-        let mut missing = known.clone();
+        let missing = self.failed().clone();
         let layout = &self.layout;
         let there =
             |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
@@ -365,13 +511,28 @@ impl SetWriter {
             // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
             batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
-        let (took, mut slave, mut full) = (begun.elapsed(), Duration::ZERO, false);
-        for (position, id, result) in done {
+        let took = begun.elapsed();
+        let (missing, slave) = self.settle(known, done, encoded.header_bytes + encoded.block, in_turn)?;
+        Ok(Sent { missing, took, slave })
+    }
+
+    /// Takes notice of what became of the blocks, each of so many bytes with its header; returns the positions that failed and were not `known` to, and what
+    /// the slowest target took itself, or all of them that were written to one after the other.
+    fn settle(
+        &self,
+        known: &BTreeSet<usize>,
+        outcomes: Outcomes,
+        bytes: usize,
+        in_turn: bool,
+    ) -> Result<(Vec<usize>, Duration)> {
+        let mut missing = self.failed().clone();
+        let (mut slave, mut full) = (Duration::ZERO, false);
+        for (position, id, result) in outcomes {
             match result {
                 Ok(itself) => {
                     // What is done in turn is waited for in turn.
                     slave = if in_turn { slave + itself } else { slave.max(itself) };
-                    self.targets.count_written(id, encoded.header_bytes + encoded.block);
+                    self.targets.count_written(id, bytes);
                 }
                 Err(error) => {
                     full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -386,7 +547,7 @@ impl SetWriter {
         if have < self.need {
             return Err(self.too_few(have, full));
         }
-        Ok(Sent { missing: missing.difference(&known).copied().collect(), took, slave })
+        Ok((missing.difference(known).copied().collect(), slave))
     }
 
     fn too_few(&self, have: usize, full: bool) -> Error {

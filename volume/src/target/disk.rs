@@ -232,6 +232,10 @@ impl Target for Disk {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let open = self.file(file, true)?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
+        if let (0, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (offset, file, parts.first())
+        {
+            super::tags::tag(&open.file, first);
+        }
         if is_whole_pages(offset, &parts)
             && let Some(direct) = self.direct(file, &open)
         {

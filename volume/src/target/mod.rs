@@ -11,6 +11,7 @@ mod names;
 mod port;
 mod regular;
 mod shadow;
+mod tags;
 mod temporary;
 mod traced;
 mod vectored;

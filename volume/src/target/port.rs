@@ -1,6 +1,7 @@
 //! The port behind which targets stand: a flat set of files that are written once, from front to back in the main,
 //! read anywhere, synced, punched and removed.
 
+use crate::set::Master;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -103,6 +104,16 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// # Errors
     /// When it cannot be told.
     fn space(&self) -> io::Result<Space>;
+
+    /// How other processes reach it, where they can.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    /// The process that has it, where that codes stripes for others.
+    fn master(&self) -> Option<&dyn Master> {
+        None
+    }
 }
 
 /// The name of a file on a target.

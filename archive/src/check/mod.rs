@@ -1,0 +1,62 @@
+//! Checking an archive end to end: what is read from the volume, or from the source that it was made of, must have the hash that it had when it was
+//! archived. Nothing is changed.
+
+mod checker;
+mod manifest;
+
+pub use checker::{Against, Checker, Checking};
+pub use manifest::{manifest_name, write_manifest};
+
+use crate::clock::{Clock, process_seconds};
+use crate::crew::{Roles, live_in_threads};
+use crate::job::{limits, most_objects};
+use crate::report::Facts;
+use crate::restore::{VolumeTree, Walked, walk_of};
+use crate::roles::{Manager, Plan, Reporter, Show};
+use crate::transport::{Broken, Crew};
+use crate::walk::Filter;
+use fs::FileSystem;
+use plan::schedule::Policy;
+use std::sync::Arc;
+use volume::Control;
+
+/// Checks a tree of a volume, in threads of this process. Returns its facts, begun with what is known of it, and why it could not go on, if so.
+///
+/// # Errors
+/// When it is not there.
+#[allow(clippy::too_many_arguments, reason = "each is another thing to go by")]
+pub fn check<S: Show + Send>(
+    volume: &Arc<FileSystem>,
+    path: &[u8],
+    against: Against,
+    crew: Crew,
+    memory: u64,
+    facts: Facts,
+    show: S,
+    control: &Arc<Control>,
+) -> Result<(Facts, Option<String>), Broken> {
+    let (walk, _) = walk_of(volume, path)?;
+    let (clock, cpu) = (Clock::now(), process_seconds());
+    let plan = Plan {
+        policy: Policy::Demand,
+        limits: limits(volume.stripe_bytes()),
+        // Hashes of parts are not kept: a file is read by one worker.
+        part_bytes: Some(1 << 62),
+        most_objects: most_objects(memory),
+    };
+    let walked = Arc::new(Walked { volume: volume.clone(), filter: Filter::default(), root: None, directories: false });
+    let checking = Checking { volume: volume.clone(), against, control: control.clone() };
+    let roles = Roles { tree: || VolumeTree::new(walked.clone()), craft: || Ok::<_, Broken>(Checker::new(&checking)) };
+    let manager = Manager::new(crew, plan, vec![walk], control.clone());
+    let facts = Facts {
+        start_unix_seconds: clock.beginning().as_secs(),
+        schedule: plan.policy.word().into(),
+        transport: "threads".into(),
+        ..facts
+    };
+    let reporter = live_in_threads(crew, clock, manager, Reporter::new(crew, facts, show), &roles);
+    let (mut facts, broken) = reporter.into_facts(control);
+    facts.wall_seconds = clock.seconds();
+    facts.cpu_seconds = process_seconds() - cpu;
+    Ok((facts, broken))
+}

@@ -1,0 +1,67 @@
+//! Time since a job began, for all its roles, and the processor time of a thread.
+
+use crate::message::{Phase, Span};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The beginning of a job. On several machines, their clocks say when that was.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: SystemTime,
+}
+
+impl Clock {
+    /// Begins now.
+    pub fn now() -> Self {
+        Self { start: SystemTime::now() }
+    }
+
+    /// Began so long after 1970.
+    pub fn began(since: Duration) -> Self {
+        Self { start: UNIX_EPOCH + since }
+    }
+
+    /// When it began, after 1970.
+    pub fn beginning(&self) -> Duration {
+        self.start.duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+
+    /// Seconds since the beginning.
+    pub fn seconds(&self) -> f64 {
+        self.start.elapsed().unwrap_or_default().as_secs_f64()
+    }
+
+    /// Begins to measure what this thread does.
+    pub fn start(&self, phase: Phase) -> Watch {
+        Watch { clock: *self, phase, start: self.seconds(), cpu: thread_seconds() }
+    }
+}
+
+/// Measures a piece of work of one thread.
+pub struct Watch {
+    clock: Clock,
+    phase: Phase,
+    start: f64,
+    cpu: f64,
+}
+
+impl Watch {
+    /// It is done, with so many bytes.
+    pub fn stop(self, bytes: u64) -> Span {
+        let cpu = thread_seconds() - self.cpu;
+        Span { phase: self.phase, start: self.start, end: self.clock.seconds(), cpu, bytes }
+    }
+}
+
+fn seconds(time: rustix::time::Timespec) -> f64 {
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Processor time of this thread.
+fn thread_seconds() -> f64 {
+    seconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
+}
+
+/// Processor time of this process.
+pub fn process_seconds() -> f64 {
+    seconds(rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime))
+}

@@ -1,0 +1,131 @@
+//! The worker's side of an archive job: files of the machine become files of the volume.
+//!
+//! The volume is the journal of the job: what is in it with the size and time that it has at the source is done. So a job that was
+//! stopped, however, is started again like a new one and does what is left.
+
+mod copy;
+mod decide;
+mod files;
+pub mod hash;
+mod later;
+mod parts;
+
+pub use copy::Trouble;
+pub use decide::{Decision, decide};
+pub(crate) use files::bytes_of;
+
+use crate::limit::Limiter;
+use crate::message::{Problem, Stat, Tally, Work};
+use crate::roles::{Craft, Made};
+use crate::transport::Broken;
+use fs::{FileSystem, Ingest};
+use later::Later;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use volume::Control;
+
+/// The attribute of a file of an archive that has the BLAKE3 hash of its content, see [`hash::Sealed`].
+pub const HASH: &[u8] = b"user.weft.blake3";
+/// The directory of a job below the archive's own: what is not complete, and which files have several names. It goes when the job is done.
+pub const HIDDEN: &[u8] = b".weft-archive";
+
+/// What was done is made durable when it is so many bytes, or so many files.
+const COMMIT_BYTES: u64 = 64 << 20;
+const COMMIT_FILES: usize = 4096;
+
+/// What all workers of a job go by.
+pub struct Encoding {
+    /// The volume.
+    pub volume: Arc<FileSystem>,
+    /// The directory of the job.
+    pub hidden: u64,
+    /// Files that are in the archive and differ are replaced.
+    pub update: bool,
+    /// Slows it down.
+    pub limiter: Limiter,
+    /// Stops it.
+    pub control: Arc<Control>,
+}
+
+/// An archive job's worker.
+pub struct Encoder<'a> {
+    job: &'a Encoding,
+    ingest: Ingest<'a>,
+    later: Later,
+    tally: Tally,
+    /// Names of the job's directory that files of this batch go to.
+    begun: HashSet<Vec<u8>>,
+    /// The paths of the directories of this batch, by number.
+    places: HashMap<u64, Vec<u8>>,
+}
+
+impl<'a> Encoder<'a> {
+    /// A worker.
+    ///
+    /// # Errors
+    /// When the volume is open for reading only.
+    pub fn new(job: &'a Encoding) -> Result<Self, Broken> {
+        Ok(Self {
+            job,
+            ingest: job.volume.ingest()?,
+            later: Later::default(),
+            tally: Tally::default(),
+            begun: HashSet::new(),
+            places: HashMap::new(),
+        })
+    }
+
+    fn volume(&self) -> &'a FileSystem {
+        &self.job.volume
+    }
+}
+
+/// What the job's directory calls a file that has several names.
+fn shared_name(stat: &Stat) -> Vec<u8> {
+    format!("l-{:x}-{:x}", stat.identity.0, stat.identity.1).into_bytes()
+}
+
+/// Tells what is wrong with a file, or that the job cannot go on.
+fn report(path: Vec<u8>, trouble: Trouble, problems: &mut Vec<Problem>) -> Result<(), Broken> {
+    let what = match trouble {
+        Trouble::Source(error) => std::io::Error::from(error).to_string(),
+        Trouble::Changed => "it was changed while it was read, and was left out".into(),
+        Trouble::Stopped => return Ok(()),
+        Trouble::Volume(error) => return Err(error.into()),
+    };
+    problems.push(Problem { path, what });
+    Ok(())
+}
+
+impl Craft for Encoder<'_> {
+    fn work(&mut self, work: &Work, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
+        match work {
+            Work::Files(groups) => self.files(groups, problems),
+            Work::Open(large) => self.open(large, problems),
+            Work::Part(large, part) => self.part(large, *part, problems),
+            Work::Close(large) => self.close(large, problems),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.ingest.bytes() >= COMMIT_BYTES || self.ingest.len() >= COMMIT_FILES || self.later.len() >= COMMIT_FILES
+    }
+
+    fn commit(&mut self, problems: &mut Vec<Problem>) -> Result<Tally, Broken> {
+        let done = self.ingest.commit()?;
+        for (parent, name) in done.refused {
+            // Of a file with several names, whoever was first has put it there.
+            if parent != self.job.hidden {
+                let place = self.places.get(&parent).cloned().unwrap_or_default();
+                let what = "somebody else has made a file of that name in the archive".into();
+                problems.push(Problem { path: crate::message::join(&place, &name), what });
+            }
+        }
+        if std::mem::take(&mut self.later).carry_out(self.job, problems)? {
+            self.volume().sync(fs::ROOT)?;
+        }
+        self.begun.clear();
+        self.places.clear();
+        Ok(std::mem::take(&mut self.tally))
+    }
+}

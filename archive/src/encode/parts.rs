@@ -1,0 +1,241 @@
+//! Files that are done in parts, by any workers: the parts go into one file of the job's directory, and beside it another notes which are there, with their
+//! hashes. When all are, it gets its name. So an archive shows such a file whole or not at all, and a job that is started again does the parts that are left.
+
+use super::copy::Copying;
+use super::files::{bytes_of, owner_differs};
+use super::hash::{Hash, Sealed, join_parts, part_hasher};
+use super::{Decision, Encoder, HASH, Trouble, decide, report, shared_name};
+use crate::message::{Item, Large, Problem};
+use crate::roles::Made;
+use crate::transport::Broken;
+use crate::walk::{open_directory, open_file, read_attributes, stat_of, whole};
+use blake3::hazmat::HasherExt;
+use fs::{Attributes, Kind, New, RenameMode, SetAttributes, SetTime, Time, Whole};
+use plan::schedule::Parts;
+use rustix::fd::OwnedFd;
+use serde::{Deserialize, Serialize};
+
+/// The attribute of the notes that says what the parts are of.
+const OF: &[u8] = b"user.weft.parts";
+
+/// What the parts of a file are of: when the file is another by now, they are useless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Of {
+    size: u64,
+    modified: Time,
+    part_bytes: u64,
+}
+
+/// The names of a file in parts, and of the notes about it, in the job's directory.
+fn names(large: &Large) -> (Vec<u8>, Vec<u8>) {
+    let hash = blake3::hash(&large.place.target_of(&large.item.name)).to_hex();
+    (format!("p-{}", &hash[..32]).into_bytes(), format!("m-{}", &hash[..32]).into_bytes())
+}
+
+/// The attribute of the notes for a part.
+fn note(part: u32) -> Vec<u8> {
+    format!("user.weft.part.{part}").into_bytes()
+}
+
+fn parts_of(large: &Large) -> Parts {
+    Parts::new(large.item.stat.size, 1, Some(large.part_bytes))
+}
+
+const NOTHING: Made = Made { bytes: 0, good: true, opened: None };
+
+impl Encoder<'_> {
+    /// Tells what is wrong with a file in parts.
+    fn failed(&self, large: &Large, trouble: Trouble, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
+        report(large.place.source_of(&large.item.name), trouble, problems)?;
+        Ok(Made { good: false, ..NOTHING })
+    }
+
+    fn find(&self, parent: u64, name: &[u8]) -> Result<Option<Attributes>, Trouble> {
+        match self.volume().lookup(parent, name) {
+            Ok(found) => Ok(Some(found)),
+            Err(fs::Error::Meta(meta::Error::NotFound)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens the file, if it is still what it was.
+    fn source(&self, large: &Large) -> Result<OwnedFd, Trouble> {
+        let directory = open_directory(&large.place.source)?;
+        let file = open_file(&directory, &large.item.name)?;
+        let (now, stat) = (stat_of(&file)?, &large.item.stat);
+        let same = (now.kind, now.size, now.modified) == (stat.kind, stat.size, stat.modified);
+        if same { Ok(file) } else { Err(Trouble::Changed) }
+    }
+
+    /// Finds out which parts are to be done, and makes the file that they go into.
+    pub(super) fn open(&mut self, large: &Large, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
+        match self.try_open(large, problems) {
+            Ok(made) => Ok(made),
+            Err(trouble) => self.failed(large, trouble, problems),
+        }
+    }
+
+    fn try_open(&mut self, large: &Large, problems: &mut Vec<Problem>) -> Result<Made, Trouble> {
+        drop(self.source(large)?);
+        let stat = &large.item.stat;
+        let there = self.find(large.place.ino, &large.item.name)?;
+        let decision = decide(stat, there.as_ref(), |_| true);
+        let refused = match decision {
+            Decision::Directory => Some("there is a directory of that name in the archive"),
+            Decision::Differs if !self.job.update => {
+                Some("the archive has another version of it; --update replaces that")
+            }
+            Decision::Attributes if !self.job.update && there.is_some_and(|there| owner_differs(stat, &there)) => {
+                Some("the archive has it with another owner or mode; --update changes that")
+            }
+            _ => None,
+        };
+        if let Some(what) = refused {
+            problems.push(Problem { path: large.place.source_of(&large.item.name), what: what.into() });
+            return Ok(Made { good: false, ..NOTHING });
+        }
+        // What is done in one piece knows what to do with a file whose content is there, or has another name.
+        let has_content = matches!(decision, Decision::Unchanged | Decision::Attributes);
+        let has_name = stat.links > 1
+            && self
+                .find(self.job.hidden, &shared_name(stat))?
+                .is_some_and(|known| !matches!(decide(stat, Some(&known), |_| true), Decision::Differs));
+        if has_content || has_name {
+            let group = crate::message::Group { place: large.place.clone(), items: vec![large.item.clone()] };
+            return self.files(&[group], problems).map_err(|broken| Trouble::Volume(fs::Error::Conflict(broken.0)));
+        }
+        let (large, missing) = self.prepare(large)?;
+        Ok(Made { opened: Some((large, missing)), ..NOTHING })
+    }
+
+    /// The file that the parts go into, and the parts that it lacks.
+    fn prepare(&mut self, large: &Large) -> Result<(Large, Vec<u32>), Trouble> {
+        let (file, notes) = names(large);
+        let stat = &large.item.stat;
+        let there = (self.find(self.job.hidden, &file)?, self.find(self.job.hidden, &notes)?);
+        if let (Some(file), Some(notes)) = there {
+            let of = self.volume().attribute(notes.ino, OF).ok();
+            let of: Option<Of> = of.and_then(|of| postcard::from_bytes(&of).ok());
+            if let Some(of) = of.filter(|of| (of.size, of.modified) == (stat.size, stat.modified)) {
+                let large = Large { part_bytes: of.part_bytes, ino: file.ino, ..large.clone() };
+                let done = self.volume().attribute_names(notes.ino)?;
+                let missing = (0..parts_of(&large).count()).filter(|&part| !done.contains(&note(part))).collect();
+                return Ok((large, missing));
+            }
+        }
+        for (name, found) in [(&file, there.0), (&notes, there.1)] {
+            if found.is_some() {
+                self.volume().unlink(self.job.hidden, name)?;
+            }
+        }
+        let first = self.volume().new_inos(2)?;
+        let of = Of { size: stat.size, modified: stat.modified, part_bytes: large.part_bytes };
+        let of = postcard::to_stdvec(&of).map_err(|why| Trouble::Volume(fs::Error::Invalid(why.to_string())))?;
+        let made = [self.hidden_file(first, file, vec![]), self.hidden_file(first + 1, notes, vec![(OF.to_vec(), of)])];
+        if !self.volume().put_files(&made)?.is_empty() {
+            return Err(Trouble::Volume(fs::Error::Conflict("another job works on the same file".into())));
+        }
+        let large = Large { ino: first, ..large.clone() };
+        let parts = (0..parts_of(&large).count()).collect();
+        Ok((large, parts))
+    }
+
+    fn hidden_file(&self, ino: u64, name: Vec<u8>, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> Whole {
+        let time = Time::default();
+        Whole {
+            ino,
+            parent: self.job.hidden,
+            name,
+            new: New { kind: Kind::File, mode: 0o600, uid: 0, gid: 0, device: 0, link: Vec::new() },
+            size: 0,
+            accessed: time,
+            modified: time,
+            changed: time,
+            extents: Vec::new(),
+            attributes,
+        }
+    }
+
+    /// Does a part.
+    pub(super) fn part(&mut self, large: &Large, part: u32, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
+        match self.try_part(large, part) {
+            Ok(bytes) => Ok(Made { bytes, ..NOTHING }),
+            Err(trouble) => self.failed(large, trouble, problems),
+        }
+    }
+
+    fn try_part(&mut self, large: &Large, part: u32) -> Result<u64, Trouble> {
+        let file = self.source(large)?;
+        let stat = &large.item.stat;
+        let range = parts_of(large).range(part);
+        let notes = self.find(self.job.hidden, &names(large).1)?.ok_or(Trouble::Changed)?;
+        let about = fs::manifest::File {
+            path: large.place.target_of(&large.item.name),
+            size: stat.size,
+            mode: stat.mode,
+            uid: stat.uid,
+            gid: stat.gid,
+            modified: stat.modified,
+        };
+        self.ingest.begin(large.ino, about);
+        let mut hasher = part_hasher(range.start);
+        let copying = Copying { control: &self.job.control, limiter: &self.job.limiter };
+        let read = copying.copy(&file, stat, range.clone(), &mut self.ingest, &mut hasher);
+        let read = read.inspect_err(|_| self.ingest.drop_last())?;
+        self.ingest.finish_part(range);
+        self.later.mark(notes.ino, note(part), hasher.finalize_non_root().to_vec());
+        Ok(read)
+    }
+
+    /// Puts a file under its name: all its parts are there.
+    pub(super) fn close(&mut self, large: &Large, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
+        match self.try_close(large) {
+            Ok(()) => Ok(NOTHING),
+            Err(trouble) => self.failed(large, trouble, problems),
+        }
+    }
+
+    fn try_close(&mut self, large: &Large) -> Result<(), Trouble> {
+        let source = self.source(large)?;
+        let (Item { name, stat }, place) = (&large.item, &large.place);
+        let (file, notes) = names(large);
+        let noted = self.find(self.job.hidden, &notes)?.ok_or(Trouble::Changed)?.ino;
+        let mut hashes = Vec::<Hash>::new();
+        for part in 0..parts_of(large).count() {
+            let hash = self.volume().attribute(noted, &note(part))?;
+            hashes.push(hash.try_into().map_err(|_| Trouble::Changed)?);
+        }
+        let hash = join_parts(&hashes, large.part_bytes, stat.size);
+        let mut attributes = read_attributes(&source)?;
+        attributes.push((HASH.to_vec(), Sealed { hash, modified: stat.modified }.encode()));
+        // It is made like any other file, by way of what that would be.
+        let wanted = whole(place.ino, large.ino, &large.item, attributes);
+        for (name, value) in &wanted.attributes {
+            self.volume().set_attribute(large.ino, name, value, None)?;
+        }
+        let change = SetAttributes {
+            mode: Some(stat.mode),
+            uid: Some(stat.uid),
+            gid: Some(stat.gid),
+            size: Some(stat.size),
+            accessed: Some(SetTime::To(stat.accessed)),
+            modified: Some(SetTime::To(stat.modified)),
+            changed: Some(stat.changed),
+            ..SetAttributes::default()
+        };
+        self.volume().set_attributes(large.ino, change)?;
+        if stat.links > 1 {
+            match self.volume().link(large.ino, self.job.hidden, &shared_name(stat)) {
+                Ok(_) | Err(fs::Error::Meta(meta::Error::Exists)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.volume().rename((self.job.hidden, &file), (place.ino, name), RenameMode::Replace)?;
+        self.volume().unlink(self.job.hidden, &notes)?;
+        self.later.touch(place);
+        self.tally.files += 1;
+        self.tally.bytes += bytes_of(stat);
+        self.tally.sizes.add(stat.size);
+        Ok(())
+    }
+}

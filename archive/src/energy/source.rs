@@ -1,0 +1,163 @@
+//! The port that every instrument stands behind, and which of them there are here.
+
+use super::{gpu, meter, model::Model, perf, rapl, service};
+use plan::energy::{Profile, Scope};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a source says when it is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reading {
+    /// The power now.
+    Watts(f64),
+    /// The energy since some moment that stays the same.
+    Joules(f64),
+    /// What a log has got since it was last asked: seconds since 1970 and watts, in order.
+    Log(Vec<(f64, f64)>),
+}
+
+/// An instrument.
+pub trait Source: Send {
+    /// Its short name.
+    fn name(&self) -> &'static str;
+
+    /// What exactly it reads.
+    fn detail(&self) -> String;
+
+    /// What it covers.
+    fn scope(&self) -> Scope;
+
+    /// How far off it may be, as a part of the figure; none where nobody can say.
+    fn error(&self) -> Option<f64>;
+
+    /// How often it is worth asking.
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Asks it, at so many seconds since 1970.
+    ///
+    /// # Errors
+    /// Why there is no figure that can be believed, and what to do about it: one line.
+    fn read(&mut self, now: f64) -> Result<Reading, String>;
+}
+
+/// Which instruments to use.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The log of an external meter.
+    pub meter: Option<PathBuf>,
+    /// A file with a service processor's readings.
+    pub readings: Option<PathBuf>,
+    /// A file that `perf stat` writes.
+    pub perf: Option<PathBuf>,
+    /// A file that `nvidia-smi` writes.
+    pub gpu: Option<PathBuf>,
+    /// Where the kernel shows counters of processor packages.
+    pub powercap: PathBuf,
+    /// What calibration learnt of this machine.
+    pub profile: Option<Profile>,
+    /// The model, for what no instrument covers.
+    pub model: Model,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            meter: None,
+            readings: None,
+            perf: None,
+            gpu: None,
+            powercap: PathBuf::from(rapl::POWERCAP),
+            profile: None,
+            model: Model::default(),
+        }
+    }
+}
+
+/// An instrument that was looked for: itself, or why it is not to be had.
+pub struct Found {
+    /// Its short name.
+    pub name: &'static str,
+    /// Whether somebody asked for it, so that its absence is worth a warning.
+    pub asked: bool,
+    /// The instrument.
+    pub source: Result<Box<dyn Source>, String>,
+}
+
+impl Choice {
+    /// Looks for all instruments, in order of trust.
+    pub fn find(&self) -> Vec<Found> {
+        let not_given = |option: &str| Err(format!("not given; {option}"));
+        let meter = self.meter.as_ref().map_or_else(
+            || not_given("--meter FILE reads the log of a meter at the plug"),
+            |path| meter::Meter::open(path).map(boxed),
+        );
+        let service = self.readings.as_ref().map_or_else(
+            || not_given("--readings FILE reads what ipmitool or Redfish wrote"),
+            |path| Ok(boxed(service::Service::new(path))),
+        );
+        let perf = match &self.perf {
+            Some(path) => perf::Recorded::open(path).map(boxed),
+            None => perf::Live::find().map(boxed),
+        };
+        let gpu = match &self.gpu {
+            Some(path) => Ok(boxed(gpu::Gpu::recorded(path))),
+            None => gpu::Gpu::live().map(boxed),
+        };
+        vec![
+            Found { name: meter::NAME, asked: self.meter.is_some(), source: meter },
+            Found { name: service::NAME, asked: self.readings.is_some(), source: service },
+            Found { name: rapl::NAME, asked: false, source: rapl::Rapl::open(&self.powercap).map(boxed) },
+            Found { name: perf::NAME, asked: self.perf.is_some(), source: perf },
+            Found { name: gpu::NAME, asked: self.gpu.is_some(), source: gpu },
+        ]
+    }
+}
+
+fn boxed<S: Source + 'static>(source: S) -> Box<dyn Source> {
+    Box::new(source)
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! Folders of recorded files.
+
+    use std::io::Write;
+    use std::path::PathBuf;
+
+    /// A folder that goes when the test ends.
+    pub struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("weft-energy-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+
+        pub fn path(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+
+        /// A file with that content, in folders that are made for it.
+        pub fn file(&self, name: &str, content: &str) -> PathBuf {
+            let path = self.path(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, content).unwrap();
+            path
+        }
+
+        pub fn append(&self, name: &str, content: &str) {
+            let mut file = std::fs::OpenOptions::new().append(true).open(self.path(name)).unwrap();
+            file.write_all(content.as_bytes()).unwrap();
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! An archive job: where it puts things, what it begins with, and how it ends.
+
+use crate::clock::{Clock, process_seconds};
+use crate::crew::{Roles, live_in_threads};
+use crate::dry::{PACE, Pace};
+use crate::encode::{Encoder, Encoding, HIDDEN};
+use crate::limit::Limiter;
+use crate::message::{Place, Stat, Walk};
+use crate::report::{Facts, Written};
+use crate::roles::{Manager, Plan, Reporter, Show};
+use crate::transport::{Broken, Crew};
+use crate::walk::{Filter, List, SourceTree, Walking, open_directory, root_stat, stat_of, sync_directory};
+use fs::{Attributes, FileSystem, Kind, New, ROOT};
+use plan::schedule::{Limits, Policy};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use volume::Control;
+
+/// How an archive job is to be done.
+pub struct Options {
+    /// Explorers and workers.
+    pub crew: Crew,
+    /// Who gets which work.
+    pub policy: Policy,
+    /// The length of a part of a large file; None: one that suits.
+    pub part_bytes: Option<u64>,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Files that are in the archive and differ are replaced.
+    pub update: bool,
+    /// Bytes a second that are read at most.
+    pub limit: Option<u64>,
+    /// Which files are wanted.
+    pub filter: Filter,
+    /// Other file systems are not entered.
+    pub one_file_system: bool,
+    /// The files, where they are listed.
+    pub list: Option<List>,
+}
+
+/// What is archived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// A directory.
+    pub directory: Vec<u8>,
+    /// What in it; None: all.
+    pub names: Option<Vec<Vec<u8>>>,
+}
+
+impl Source {
+    /// Reads what is given: `DIR/` and `.` mean what is in the directory, `PATH` the file or directory itself, under its name.
+    ///
+    /// # Errors
+    /// When it has no name.
+    pub fn parse(given: &[u8]) -> Result<Self, Broken> {
+        let content = matches!(given, b"." | b"/") || given.ends_with(b"/") || given.ends_with(b"/.");
+        let trimmed = given.strip_suffix(b"/.").unwrap_or(given);
+        let end = trimmed.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+        let path = &trimmed[..end];
+        if content {
+            let directory = if path.is_empty() { b"/".to_vec() } else { path.to_vec() };
+            return Ok(Self { directory, names: None });
+        }
+        let cut = path.iter().rposition(|&byte| byte == b'/');
+        let name = &path[cut.map_or(0, |cut| cut + 1)..];
+        if matches!(name, b"" | b"..") {
+            return Err(Broken(
+                "a source that ends in .. has no name; end it with a slash to archive what is in it".into(),
+            ));
+        }
+        let directory = match cut {
+            None => b".".to_vec(),
+            Some(0) => b"/".to_vec(),
+            Some(cut) => path[..cut].to_vec(),
+        };
+        Ok(Self { directory, names: Some(vec![name.to_vec()]) })
+    }
+}
+
+/// How many tasks may have how much, with so much memory.
+pub fn limits(stripe_bytes: usize) -> Limits {
+    Limits { bytes: (stripe_bytes as u64).clamp(1 << 20, 4 << 20), objects: 512 }
+}
+
+/// Files that may wait, with so much memory: an eighth of it, at half a KiB each.
+pub fn most_objects(memory: u64) -> usize {
+    usize::try_from(memory / 8 / 512).unwrap_or(usize::MAX).clamp(512, 1 << 17)
+}
+
+/// How many workers suit so much memory: each fills a stripe while another is written, with its parity.
+pub fn most_workers(memory: u64, stripe_bytes: usize, k: usize, m: usize) -> u32 {
+    let stripe = (stripe_bytes * (k + m) / k.max(1)) as u64;
+    u32::try_from(memory / 2 / (2 * stripe.max(1))).unwrap_or(u32::MAX).clamp(1, 4096)
+}
+
+/// A directory of a path in the volume, made if it is not there.
+///
+/// # Errors
+/// When something else has its name, or it cannot be made.
+pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<Attributes, Broken> {
+    let mut at = volume.attributes(ROOT)?;
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let new = New { kind: Kind::Directory, mode, uid, gid, device: 0, link: Vec::new() };
+        let parent = at.ino;
+        at = match volume.lookup(parent, name) {
+            Err(fs::Error::Meta(meta::Error::NotFound)) => match volume.make(parent, name, &new) {
+                // Another rank was faster.
+                Err(fs::Error::Meta(meta::Error::Exists)) => volume.lookup(parent, name)?,
+                made => made?,
+            },
+            found => found?,
+        };
+        if at.kind != Kind::Directory {
+            let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
+            return Err(Broken(format!("{shown}: there is a file in the place of a directory")));
+        }
+    }
+    Ok(at)
+}
+
+/// What a source is like.
+fn stat_of_source(path: &[u8]) -> Result<Stat, Broken> {
+    root_stat(path).map_err(|why| {
+        let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
+        Broken(format!("{shown}: {why}"))
+    })
+}
+
+/// Where paths below a directory begin.
+pub(crate) fn below(directory: &[u8]) -> usize {
+    directory.len() + usize::from(!directory.ends_with(b"/"))
+}
+
+/// What a job begins to walk, and the directories that are the volume's own. `root` is what the archive's directory shall be like, if it becomes that of the
+/// source.
+#[allow(clippy::type_complexity, reason = "walks and identities")]
+pub(crate) fn places(
+    volume: &FileSystem,
+    sources: &[Source],
+    target: &[u8],
+    directory: Option<&Attributes>,
+    root: Option<&Stat>,
+    listed: bool,
+) -> Result<(Vec<Walk>, Vec<(u64, u64)>), Broken> {
+    let mut walks = Vec::new();
+    for source in sources {
+        let stat = stat_of_source(&source.directory)?;
+        let times = root.map(|root| (root.accessed, root.modified));
+        let times = times.or(directory.map(|directory| (directory.accessed, directory.modified)));
+        let (accessed, modified) = times.unwrap_or_default();
+        let place = Place {
+            source: source.directory.clone(),
+            below: below(&source.directory),
+            target: target.to_vec(),
+            ino: directory.map_or(0, |directory| directory.ino),
+            fresh: false,
+            system: stat.identity.0,
+            accessed,
+            modified,
+        };
+        walks.push(match &source.names {
+            _ if listed => Walk::List(place),
+            None => Walk::Directory(place),
+            Some(names) => Walk::Names(place, names.clone()),
+        });
+    }
+    let own = |path: std::path::PathBuf| {
+        let fd = open_directory(path.as_os_str().as_bytes()).ok()?;
+        Some(stat_of(fd).ok()?.identity)
+    };
+    Ok((walks, volume.places().into_iter().filter_map(own).collect()))
+}
+
+/// An archive job that is about to begin.
+pub struct Job {
+    /// Where the files go, in the volume.
+    pub target: Vec<u8>,
+    /// What explorers and the manager begin with.
+    pub walks: Vec<Walk>,
+    /// What explorers go by.
+    pub walking: Arc<Walking>,
+    /// What workers go by.
+    pub encoding: Encoding,
+    /// What the manager goes by.
+    pub plan: Plan,
+    crew: Crew,
+    /// The directory that becomes the archive's own, and what it is like.
+    root: Option<Stat>,
+    directory: u64,
+}
+
+impl Job {
+    /// Prepares the volume for a job.
+    ///
+    /// # Errors
+    /// When a source is not there, or the volume cannot be written to.
+    pub fn begin(
+        volume: &Arc<FileSystem>,
+        sources: &[Source],
+        target: &[u8],
+        options: Options,
+        control: &Arc<Control>,
+    ) -> Result<Self, Broken> {
+        let root = match sources {
+            [Source { names: None, directory }] => Some(stat_of_source(directory)?),
+            _ => None,
+        };
+        let directory = make_directories(volume, target, 0o755)?;
+        let hidden = make_directories(volume, &crate::message::join(target, HIDDEN), 0o700)?.ino;
+        if let Some(root) = &root {
+            sync_directory(volume, &volume.attributes(directory.ino)?, root)?;
+        }
+        let directory = volume.attributes(directory.ino)?;
+        let listed = options.list.is_some();
+        let (walks, avoid) = places(volume, sources, target, Some(&directory), root.as_ref(), listed)?;
+        Ok(Self {
+            target: target.to_vec(),
+            walks,
+            walking: Arc::new(Walking {
+                volume: volume.clone(),
+                filter: options.filter,
+                one_file_system: options.one_file_system,
+                dry: false,
+                avoid,
+                list: Mutex::new(options.list),
+            }),
+            encoding: Encoding {
+                volume: volume.clone(),
+                hidden,
+                update: options.update,
+                limiter: Limiter::new(options.limit),
+                control: control.clone(),
+            },
+            plan: Plan {
+                policy: options.policy,
+                limits: limits(volume.stripe_bytes()),
+                part_bytes: options.part_bytes,
+                most_objects: most_objects(options.memory),
+            },
+            crew: options.crew,
+            root,
+            directory: directory.ino,
+        })
+    }
+
+    /// Does it, in threads of this process. Returns its facts, begun with what is known of it, and why it could not go on, if so.
+    ///
+    /// # Errors
+    /// When its end cannot be written.
+    pub fn run<S: Show + Send>(&self, facts: Facts, show: S) -> Result<(Facts, Option<String>), Broken> {
+        let clock = Clock::now();
+        let volume = &self.encoding.volume;
+        let control = &self.encoding.control;
+        let before = volume.written();
+        let cpu = process_seconds();
+        let facts = Facts {
+            start_unix_seconds: clock.beginning().as_secs(),
+            schedule: self.plan.policy.word().into(),
+            transport: "threads".into(),
+            ..facts
+        };
+        let manager = Manager::new(self.crew, self.plan, self.walks.clone(), control.clone());
+        let roles = Roles { tree: || SourceTree::new(self.walking.clone()), craft: || Encoder::new(&self.encoding) };
+        let reporter = live_in_threads(self.crew, clock, manager, Reporter::new(self.crew, facts, show), &roles);
+        let (mut facts, broken) = reporter.into_facts(control);
+        if broken.is_none() && control.go_on().is_ok() {
+            self.clean_up()?;
+        }
+        let now = volume.written();
+        let sets = now.sets - before.sets;
+        facts.written = Written {
+            chunk_sets: sets,
+            data_chunks: sets * facts.k as u64,
+            code_chunks: sets * facts.m as u64,
+            bytes: now.bytes - before.bytes,
+        };
+        facts.wall_seconds = clock.seconds();
+        facts.cpu_seconds = process_seconds() - cpu;
+        if broken.is_none() {
+            self.keep_pace(&facts)?;
+        }
+        Ok((facts, broken))
+    }
+
+    /// Notes how fast it was, for the estimates of later dry runs.
+    fn keep_pace(&self, facts: &Facts) -> Result<(), Broken> {
+        if facts.files == 0 || facts.wall_seconds <= 0.0 {
+            return Ok(());
+        }
+        let per_second = |amount: u64| amount as f64 / facts.wall_seconds;
+        let pace = Pace { bytes_per_second: per_second(facts.bytes), files_per_second: per_second(facts.files) };
+        let pace = postcard::to_stdvec(&pace).map_err(|why| Broken(why.to_string()))?;
+        Ok(self.encoding.volume.set_attribute(self.directory, PACE, &pace, None)?)
+    }
+
+    /// Removes what only the job needed, once nothing is left to do.
+    fn clean_up(&self) -> Result<(), Broken> {
+        let volume = &self.encoding.volume;
+        loop {
+            let listed = volume.list(self.encoding.hidden, 0, 1000)?;
+            if listed.is_empty() {
+                break;
+            }
+            for entry in listed {
+                match volume.unlink(self.encoding.hidden, &entry.name) {
+                    Ok(()) | Err(fs::Error::Meta(meta::Error::NotFound)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        volume.remove_directory(self.directory, HIDDEN)?;
+        if let Some(root) = &self.root {
+            sync_directory(volume, &volume.attributes(self.directory)?, root)?;
+        }
+        Ok(volume.sync(ROOT)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_at_the_end_means_what_is_in_it() {
+        let parsed = |given: &str| {
+            let source = Source::parse(given.as_bytes()).unwrap();
+            let names = source.names.map(|names| String::from_utf8(names[0].clone()).unwrap());
+            (String::from_utf8(source.directory).unwrap(), names)
+        };
+        let some = |name: &str| Some(name.to_string());
+        assert_eq!(parsed("a/b"), ("a".into(), some("b")));
+        assert_eq!(parsed("/a"), ("/".into(), some("a")));
+        assert_eq!(parsed("a"), (".".into(), some("a")));
+        assert_eq!(parsed("a/b//"), ("a/b".into(), None));
+        assert_eq!(parsed("a/b/."), ("a/b".into(), None));
+        assert_eq!(parsed("."), (".".into(), None));
+        assert_eq!(parsed("/"), ("/".into(), None));
+        assert_eq!(parsed("../"), ("..".into(), None));
+        assert!(Source::parse(b"..").is_err() && Source::parse(b"a/..").is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! The content of a file of the volume, read piece by piece, without its holes.
+
+use crate::encode::hash::add_zeroes;
+use blake3::Hasher;
+use fs::{Error, FileSystem, Seek};
+use std::ops::Range;
+
+/// What is read at a time: a stripe, about.
+const PIECE: u64 = 4 << 20;
+
+/// Reads a range of a file and hands on its data; holes are only hashed.
+pub fn read<E: From<Error>>(
+    volume: &FileSystem,
+    ino: u64,
+    range: Range<u64>,
+    has_holes: bool,
+    hasher: &mut Hasher,
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut at = range.start;
+    let mut piece = vec![0; (range.end - range.start).min(PIECE) as usize];
+    while at < range.end {
+        let data = if has_holes { next_data(volume, ino, at, &range)? } else { range.clone() };
+        add_zeroes(hasher, data.start - at);
+        at = data.start;
+        while at < data.end {
+            let length = (data.end - at).min(PIECE) as usize;
+            let got = volume.read(ino, at, &mut piece[..length])?;
+            if got == 0 {
+                return Err(Error::Stale.into());
+            }
+            hasher.update(&piece[..got]);
+            each(at, &piece[..got])?;
+            at += got as u64;
+        }
+    }
+    Ok(())
+}
+
+fn next_data(volume: &FileSystem, ino: u64, at: u64, range: &Range<u64>) -> Result<Range<u64>, Error> {
+    let start = match volume.seek(ino, at, Seek::Data) {
+        Err(Error::NoData) => return Ok(range.end..range.end),
+        found => found?.min(range.end),
+    };
+    if start >= range.end {
+        return Ok(range.end..range.end);
+    }
+    // Each question looks at all that is behind: what was found is used up to a hole.
+    let end = volume.seek(ino, start, Seek::Hole)?;
+    Ok(start..end.clamp(start + 1, range.end))
+}

@@ -1,0 +1,147 @@
+//! A restore: files first, then the directories that they are in.
+
+use super::restorer::HIDDEN;
+use super::{Restorer, Restoring, Root, VolumeTree, Walked, stat};
+use crate::clock::{Clock, process_seconds};
+use crate::crew::{Roles, live_in_threads};
+use crate::job::{limits, most_objects};
+use crate::limit::Limiter;
+use crate::message::{Place, Walk};
+use crate::report::Facts;
+use crate::roles::{Manager, Plan, Reporter, Show};
+use crate::transport::{Broken, Crew};
+use crate::walk::Filter;
+use fs::{Attributes, FileSystem, Kind, ROOT};
+use plan::schedule::Policy;
+use rustix::fs::{AtFlags, Dir, unlinkat};
+use std::sync::Arc;
+use volume::Control;
+
+/// How a restore is to be done.
+pub struct Options {
+    /// Explorers and workers.
+    pub crew: Crew,
+    /// Who gets which work.
+    pub policy: Policy,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// What is there already and differs is replaced.
+    pub force: bool,
+    /// Bytes a second that are written at most.
+    pub limit: Option<u64>,
+    /// Which files are wanted.
+    pub filter: Filter,
+}
+
+/// What a path of a volume means for who reads it: a walk of what is in a directory, or of one file.
+///
+/// # Errors
+/// When it is not there.
+pub fn walk_of(volume: &FileSystem, path: &[u8]) -> Result<(Walk, Attributes), Broken> {
+    let (mut at, mut parent) = (volume.attributes(ROOT)?, None);
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        let shown = || String::from_utf8_lossy(path).into_owned();
+        let found = volume.lookup(at.ino, name).map_err(|error| Broken(format!("/{}: {error}", shown())))?;
+        (parent, at) = (Some((at.ino, name)), found);
+    }
+    let place = |source: &[u8], ino| Place {
+        source: source.to_vec(),
+        below: source.len() + usize::from(!source.is_empty()),
+        ino,
+        ..Place::default()
+    };
+    let walk = match parent {
+        Some((ino, name)) if at.kind != Kind::Directory => {
+            let above = path.strip_suffix(name).unwrap_or_default();
+            Walk::Names(place(above.strip_suffix(b"/").unwrap_or(above), ino), vec![name.to_vec()])
+        }
+        _ => Walk::Directory(place(path, at.ino)),
+    };
+    Ok((walk, at))
+}
+
+/// Restores a tree, or a file, into a directory, in threads of this process. Returns its facts, begun with what is known of it, and why it could not go
+/// on, if so.
+///
+/// # Errors
+/// When it cannot begin, or its end cannot be written.
+pub fn restore<S: Show + Send>(
+    volume: &Arc<FileSystem>,
+    path: &[u8],
+    to: &[u8],
+    options: Options,
+    facts: Facts,
+    show: S,
+    control: &Arc<Control>,
+) -> Result<(Facts, Option<String>), Broken> {
+    let system =
+        |error: rustix::io::Errno| Broken(format!("{}: {}", String::from_utf8_lossy(to), std::io::Error::from(error)));
+    let (walk, top) = walk_of(volume, path)?;
+    let root = Arc::new(Root::open(to).map_err(system)?);
+    let hidden = root.make(HIDDEN).map_err(system)?;
+    let limiter = Limiter::new(options.limit);
+    let job = Restoring {
+        volume: volume.clone(),
+        root: root.clone(),
+        hidden,
+        force: options.force,
+        limiter,
+        control: control.clone(),
+    };
+    let (clock, cpu) = (Clock::now(), process_seconds());
+    let plan = Plan {
+        policy: options.policy,
+        limits: limits(volume.stripe_bytes()),
+        part_bytes: None,
+        most_objects: most_objects(options.memory),
+    };
+    let facts = Facts {
+        start_unix_seconds: clock.beginning().as_secs(),
+        schedule: options.policy.word().into(),
+        transport: "threads".into(),
+        ..facts
+    };
+    let mut reporter = Reporter::new(options.crew, facts, show);
+    for directories in [false, true] {
+        let walked = Arc::new(Walked {
+            volume: volume.clone(),
+            filter: options.filter.clone(),
+            root: Some(root.clone()),
+            directories,
+        });
+        let roles = Roles { tree: || VolumeTree::new(walked.clone()), craft: || Ok::<_, Broken>(Restorer::new(&job)) };
+        let manager = Manager::new(options.crew, plan, vec![walk.clone()], control.clone());
+        reporter.begin();
+        reporter = live_in_threads(options.crew, clock, manager, reporter, &roles);
+        if reporter.is_broken() || control.go_on().is_err() {
+            break;
+        }
+    }
+    let (mut facts, broken) = reporter.into_facts(control);
+    if broken.is_none() && control.go_on().is_ok() {
+        clean_up(&job).map_err(system)?;
+        if top.kind == Kind::Directory {
+            let given = root.directory(b"").map_err(system)?;
+            if let Err(what) = super::attributes::give(&given, &stat(&top), volume, top.ino) {
+                facts.errors.add(format!("{}: it was restored without {what}", String::from_utf8_lossy(to)));
+            }
+        }
+    }
+    facts.wall_seconds = clock.seconds();
+    facts.cpu_seconds = process_seconds() - cpu;
+    Ok((facts, broken))
+}
+
+/// Removes what only the job needed, and returns when what was restored is durable.
+fn clean_up(job: &Restoring) -> Result<(), rustix::io::Errno> {
+    let mut dir = Dir::read_from(&job.hidden)?;
+    while let Some(entry) = dir.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            unlinkat(&job.hidden, entry.file_name(), AtFlags::empty())?;
+        }
+    }
+    let root = job.root.directory(b"")?;
+    unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR)?;
+    rustix::fs::syncfs(&root)
+}

@@ -1,0 +1,475 @@
+//! The worker's side of a restore: writes files, whole ones and parts of large ones.
+
+use super::attributes::{give, give_at};
+use super::content::read;
+use super::{Root, open_below};
+use crate::encode::hash::{Sealed, part_hasher};
+use crate::encode::{Decision, decide};
+use crate::limit::Limiter;
+use crate::message::{Group, Item, Large, Place, Problem, Stat, Tally, Work};
+use crate::roles::{Craft, Made};
+use crate::transport::Broken;
+use crate::walk::stat_at;
+use blake3::Hasher;
+use fs::{Attributes, FileSystem, Kind};
+use plan::schedule::Parts;
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ftruncate, linkat, mknodat, openat, readlinkat, renameat,
+    renameat_with, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use volume::Control;
+
+/// The directory of a restore in the one that is restored into: what is not complete, and which files have several names.
+pub const HIDDEN: &[u8] = b".weft-restore";
+
+/// What all workers of a restore go by.
+pub struct Restoring {
+    /// The volume.
+    pub volume: Arc<FileSystem>,
+    /// Where to.
+    pub root: Arc<Root>,
+    /// The directory of the job there.
+    pub hidden: OwnedFd,
+    /// What is there already and differs is replaced.
+    pub force: bool,
+    /// Slows it down.
+    pub limiter: Limiter,
+    /// Stops it.
+    pub control: Arc<Control>,
+}
+
+/// A restore's worker.
+pub struct Restorer<'a> {
+    job: &'a Restoring,
+    tally: Tally,
+    number: u64,
+}
+
+/// Why a file was not restored.
+enum Trouble {
+    File(String),
+    Stopped,
+    Volume(fs::Error),
+}
+
+impl From<fs::Error> for Trouble {
+    fn from(error: fs::Error) -> Self {
+        match error {
+            // Of this file; others may be well.
+            fs::Error::Volume(why) => Self::File(why.to_string()),
+            error => Self::Volume(error),
+        }
+    }
+}
+
+impl From<Errno> for Trouble {
+    fn from(error: Errno) -> Self {
+        Self::File(std::io::Error::from(error).to_string())
+    }
+}
+
+impl Craft for Restorer<'_> {
+    fn work(&mut self, work: &Work, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
+        let known = problems.len();
+        let mut made = Made::default();
+        match work {
+            Work::Files(groups) => {
+                for group in groups {
+                    made.bytes += self.group(group, problems)?;
+                }
+            }
+            Work::Open(large) => match self.open(large) {
+                Ok(Some(parts)) => made.opened = Some((Large { ino: 1, ..large.clone() }, parts)),
+                Ok(None) => {}
+                Err(trouble) => report(&large.place, &large.item, trouble, problems)?,
+            },
+            Work::Part(large, part) => match self.part(large, *part) {
+                Ok(bytes) => made.bytes = bytes,
+                Err(trouble) => report(&large.place, &large.item, trouble, problems)?,
+            },
+            Work::Close(large) => {
+                if let Err(trouble) = self.close(large, problems) {
+                    report(&large.place, &large.item, trouble, problems)?;
+                }
+            }
+        }
+        made.good = problems.len() == known;
+        Ok(made)
+    }
+
+    fn is_full(&self) -> bool {
+        self.tally.files + self.tally.others >= 1024
+    }
+
+    fn commit(&mut self, _: &mut Vec<Problem>) -> Result<Tally, Broken> {
+        Ok(std::mem::take(&mut self.tally))
+    }
+}
+
+fn report(place: &Place, item: &Item, trouble: Trouble, problems: &mut Vec<Problem>) -> Result<(), Broken> {
+    match trouble {
+        Trouble::File(what) => problems.push(Problem { path: place.source_of(&item.name), what }),
+        Trouble::Stopped => {}
+        Trouble::Volume(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// What a file that is there is, as if it were of a volume.
+fn as_attributes(stat: &Stat) -> Attributes {
+    Attributes {
+        ino: stat.identity.1,
+        kind: stat.kind,
+        mode: stat.mode,
+        links: stat.links,
+        uid: stat.uid,
+        gid: stat.gid,
+        device: stat.device,
+        size: stat.size,
+        allocated: stat.allocated,
+        accessed: stat.accessed,
+        modified: stat.modified,
+        changed: stat.changed,
+        created: stat.changed,
+    }
+}
+
+impl<'a> Restorer<'a> {
+    /// A worker.
+    pub fn new(job: &'a Restoring) -> Self {
+        Self { job, tally: Tally::default(), number: 0 }
+    }
+
+    fn volume(&self) -> &'a FileSystem {
+        &self.job.volume
+    }
+
+    fn go_on(&self) -> Result<(), Trouble> {
+        self.job.control.go_on().map_err(|_| Trouble::Stopped)
+    }
+
+    fn group(&mut self, group: &Group, problems: &mut Vec<Problem>) -> Result<u64, Broken> {
+        let place = &group.place;
+        let directory = match self.job.root.directory(&place.target) {
+            Ok(directory) => directory,
+            Err(error) => {
+                for item in &group.items {
+                    report(place, item, error.into(), problems)?;
+                }
+                return Ok(0);
+            }
+        };
+        let before = self.tally.bytes;
+        for item in &group.items {
+            let done = self.go_on().and_then(|()| match item.stat.kind {
+                Kind::Directory => self.directory(&directory, item),
+                _ => self.file(&directory, place, item, problems),
+            });
+            if let Err(trouble) = done {
+                report(place, item, trouble, problems)?;
+            }
+        }
+        Ok(self.tally.bytes - before)
+    }
+
+    /// A directory that is full gets its attributes.
+    fn directory(&mut self, parent: &OwnedFd, item: &Item) -> Result<(), Trouble> {
+        let directory = open_below(parent, &item.name)?;
+        give(&directory, &item.stat, self.volume(), item.stat.identity.1).map_err(Trouble::File)?;
+        self.tally.others += 1;
+        Ok(())
+    }
+
+    /// What is to be done of a file, and whether something of its name is there.
+    fn look(&self, directory: &OwnedFd, item: &Item) -> Result<(Decision, Option<Stat>), Trouble> {
+        let there = match stat_at(directory, &item.name) {
+            Ok(there) => Some(there),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let link = |_: &Attributes| {
+            let target = readlinkat(directory, &item.name[..], Vec::new()).map(|target| target.into_bytes());
+            target.ok() == self.volume().read_link(item.stat.identity.1).ok()
+        };
+        Ok((decide(&item.stat, there.as_ref().map(as_attributes).as_ref(), link), there))
+    }
+
+    fn file(
+        &mut self,
+        directory: &OwnedFd,
+        place: &Place,
+        item: &Item,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), Trouble> {
+        let (decision, there) = self.look(directory, item)?;
+        self.may_replace(decision)?;
+        let same = matches!(decision, Decision::Unchanged | Decision::Attributes);
+        if item.stat.links > 1 {
+            let key = self.shared_name(item);
+            if same && self.is_shared(&key, there.as_ref())? {
+                return self.unchanged(item);
+            }
+            if self.link(&key, directory, item)? {
+                self.tally.others += 1;
+                return Ok(());
+            }
+            // Of an earlier run: it is the one that gets the other names.
+            if same {
+                return match linkat(directory, &item.name[..], &self.job.hidden, &key[..], AtFlags::empty()) {
+                    Ok(()) | Err(Errno::EXIST) => self.unchanged(item),
+                    Err(error) => Err(error.into()),
+                };
+            }
+        } else if same {
+            return self.unchanged(item);
+        }
+        let part = self.temporary();
+        let made = self.make(directory, &part, item).and_then(|incomplete| {
+            if let Some(what) = incomplete {
+                let what = format!("it was restored without {what}");
+                problems.push(Problem { path: place.source_of(&item.name), what });
+            }
+            self.put(directory, (directory, &part), item)
+        });
+        if made.is_err() {
+            let _ = unlinkat(directory, &part[..], AtFlags::empty());
+        }
+        made?;
+        self.count(item);
+        Ok(())
+    }
+
+    fn unchanged(&mut self, item: &Item) -> Result<(), Trouble> {
+        self.tally.unchanged_files += 1;
+        self.tally.unchanged_bytes += if item.stat.kind == Kind::File { item.stat.size } else { 0 };
+        Ok(())
+    }
+
+    fn count(&mut self, item: &Item) {
+        if item.stat.kind == Kind::File {
+            self.tally.files += 1;
+            self.tally.bytes += item.stat.size;
+            self.tally.sizes.add(item.stat.size);
+        } else {
+            self.tally.others += 1;
+        }
+    }
+
+    fn may_replace(&self, decision: Decision) -> Result<(), Trouble> {
+        match decision {
+            Decision::Directory => {
+                Err(Trouble::File("there is a directory of that name, which is not replaced".into()))
+            }
+            Decision::Differs if !self.job.force => {
+                Err(Trouble::File("something else is there; --force replaces it".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn temporary(&mut self) -> Vec<u8> {
+        self.number += 1;
+        format!(".weft-part-{:x}-{:x}", fastrand::u64(..), self.number).into_bytes()
+    }
+
+    /// What the job's directory calls a file that has several names. It must not be taken for one of another restore.
+    fn shared_name(&self, item: &Item) -> Vec<u8> {
+        let stat = &item.stat;
+        let of = (self.volume().name(), stat.identity, stat.size, stat.modified);
+        let bytes = postcard::to_stdvec(&of).expect("numbers can be written down");
+        format!("l-{}", &blake3::hash(&bytes).to_hex()[..32]).into_bytes()
+    }
+
+    /// Whether a file that is there is the one with several names.
+    fn is_shared(&self, key: &[u8], there: Option<&Stat>) -> Result<bool, Trouble> {
+        match stat_at(&self.job.hidden, key) {
+            Ok(known) => Ok(there.is_some_and(|there| there.identity == known.identity)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives the file with several names this one, if it was restored already.
+    fn link(&mut self, key: &[u8], directory: &OwnedFd, item: &Item) -> Result<bool, Trouble> {
+        let part = self.temporary();
+        match linkat(&self.job.hidden, key, directory, &part[..], AtFlags::empty()) {
+            Err(Errno::NOENT) => return Ok(false),
+            done => done?,
+        }
+        renameat(directory, &part[..], directory, &item.name[..])?;
+        // Of two names of one file, renaming leaves both.
+        let _ = unlinkat(directory, &part[..], AtFlags::empty());
+        Ok(true)
+    }
+
+    /// Makes a file under a name that nobody else uses. Returns which attributes it could not be given.
+    fn make(&mut self, directory: &OwnedFd, name: &[u8], item: &Item) -> Result<Option<String>, Trouble> {
+        let (stat, ino) = (&item.stat, item.stat.identity.1);
+        let kind = match stat.kind {
+            Kind::File => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let file = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+                let hash = self.write(&file, item, 0..stat.size, Hasher::new())?.finalize();
+                let sealed = self.volume().attribute(ino, crate::encode::HASH).ok();
+                let known =
+                    sealed.and_then(|bytes| Sealed::decode(&bytes)).filter(|known| known.modified == stat.modified);
+                if known.is_some_and(|known| known.hash != *hash.as_bytes()) {
+                    return Err(Trouble::File("its content is not what was archived: its hash differs".into()));
+                }
+                return Ok(give(&file, stat, self.volume(), ino).err());
+            }
+            Kind::Symlink => {
+                let target = self.volume().read_link(ino)?;
+                symlinkat(&target[..], directory, name)?;
+                give_at(directory, name, stat)?;
+                return Ok(None);
+            }
+            Kind::Fifo => FileType::Fifo,
+            Kind::Socket => FileType::Socket,
+            Kind::BlockDevice => FileType::BlockDevice,
+            Kind::CharacterDevice => FileType::CharacterDevice,
+            Kind::Directory => return Ok(None),
+        };
+        // As the kernel writes device numbers in 32 bits.
+        let (major, minor) = ((stat.device >> 8) & 0xFFF, (stat.device & 0xFF) | ((stat.device >> 12) & 0xFFF00));
+        mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, rustix::fs::makedev(major, minor))?;
+        give_at(directory, name, stat)?;
+        Ok(None)
+    }
+
+    /// Writes a range of a file's content; holes stay holes.
+    fn write(
+        &self,
+        file: impl AsFd,
+        item: &Item,
+        range: std::ops::Range<u64>,
+        mut hasher: Hasher,
+    ) -> Result<Hasher, Trouble> {
+        let stat = &item.stat;
+        let (file, last) = (file.as_fd(), range.end == stat.size);
+        let has_holes = stat.allocated < stat.size;
+        read(self.volume(), stat.identity.1, range, has_holes, &mut hasher, |offset, bytes| {
+            self.go_on()?;
+            let (mut offset, mut bytes) = (offset, bytes);
+            self.job.limiter.pass(bytes.len() as u64);
+            while !bytes.is_empty() {
+                let written = rustix::io::pwrite(file, bytes, offset)?;
+                (offset, bytes) = (offset + written as u64, &bytes[written..]);
+            }
+            Ok::<(), Trouble>(())
+        })?;
+        if last {
+            ftruncate(file, stat.size)?;
+        }
+        Ok(hasher)
+    }
+
+    /// Gives a complete file its name.
+    fn put(&self, directory: &OwnedFd, part: (&OwnedFd, &[u8]), item: &Item) -> Result<(), Trouble> {
+        if item.stat.links > 1 {
+            let key = self.shared_name(item);
+            match linkat(part.0, part.1, &self.job.hidden, &key[..], AtFlags::empty()) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => {
+                    // Another worker was faster with another name.
+                    unlinkat(part.0, part.1, AtFlags::empty())?;
+                    linkat(&self.job.hidden, &key[..], part.0, part.1, AtFlags::empty())?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if self.job.force {
+            renameat(part.0, part.1, directory, &item.name[..])?;
+            return Ok(());
+        }
+        match renameat_with(part.0, part.1, directory, &item.name[..], RenameFlags::NOREPLACE) {
+            // A file system that cannot do that; it was looked before.
+            Err(Errno::INVAL | Errno::NOSYS) => renameat(part.0, part.1, directory, &item.name[..])?,
+            done => done?,
+        }
+        Ok(())
+    }
+
+    fn parts(large: &Large) -> Parts {
+        Parts::new(large.item.stat.size, 1, Some(large.part_bytes))
+    }
+
+    /// The name of a file in parts in the job's directory.
+    fn part_name(&self, large: &Large) -> Vec<u8> {
+        let of = (self.volume().name(), &large.place.target, &large.item, large.part_bytes);
+        let bytes = postcard::to_stdvec(&of).expect("what was in a message can be written down");
+        format!("p-{}", &blake3::hash(&bytes).to_hex()[..32]).into_bytes()
+    }
+
+    /// The name of the note that a part is there.
+    fn note(name: &[u8], part: u32) -> Vec<u8> {
+        [name, format!("-{part}").as_bytes()].concat()
+    }
+
+    /// The parts that are to be restored of a file; None when it need not be done in parts.
+    fn open(&mut self, large: &Large) -> Result<Option<Vec<u32>>, Trouble> {
+        let directory = self.job.root.directory(&large.place.target)?;
+        let item = &large.item;
+        let (decision, there) = self.look(&directory, item)?;
+        self.may_replace(decision)?;
+        let same = matches!(decision, Decision::Unchanged | Decision::Attributes);
+        if same && item.stat.links == 1 {
+            self.unchanged(item)?;
+            return Ok(None);
+        }
+        if item.stat.links > 1 {
+            let key = self.shared_name(item);
+            if same && (self.is_shared(&key, there.as_ref())? || stat_at(&self.job.hidden, &key).is_err()) {
+                _ = linkat(&directory, &item.name[..], &self.job.hidden, &key[..], AtFlags::empty());
+                self.unchanged(item)?;
+                return Ok(None);
+            }
+            if self.link(&key, &directory, item)? {
+                self.tally.others += 1;
+                return Ok(None);
+            }
+        }
+        let name = self.part_name(large);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.job.hidden, &name[..], flags, Mode::RUSR | Mode::WUSR)?;
+        ftruncate(&file, item.stat.size)?;
+        let lacks = |part: &u32| stat_at(&self.job.hidden, &Self::note(&name, *part)).is_err();
+        Ok(Some((0..Self::parts(large).count()).filter(lacks).collect()))
+    }
+
+    fn part(&mut self, large: &Large, part: u32) -> Result<u64, Trouble> {
+        let name = self.part_name(large);
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.job.hidden, &name[..], flags, Mode::empty())?;
+        let range = Self::parts(large).range(part);
+        let bytes = range.end - range.start;
+        self.write(&file, &large.item, range.clone(), part_hasher(range.start))?;
+        // What is noted is there.
+        rustix::fs::fdatasync(&file)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.job.hidden, &Self::note(&name, part)[..], flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(bytes)
+    }
+
+    fn close(&mut self, large: &Large, problems: &mut Vec<Problem>) -> Result<(), Trouble> {
+        let directory = self.job.root.directory(&large.place.target)?;
+        let name = self.part_name(large);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.job.hidden, &name[..], flags, Mode::empty())?;
+        let (item, ino) = (&large.item, large.item.stat.identity.1);
+        if let Err(what) = give(&file, &item.stat, self.volume(), ino) {
+            let what = format!("it was restored without {what}");
+            problems.push(Problem { path: large.place.source_of(&item.name), what });
+        }
+        self.put(&directory, (&self.job.hidden, &name), item)?;
+        for part in 0..Self::parts(large).count() {
+            let _ = unlinkat(&self.job.hidden, &Self::note(&name, part)[..], AtFlags::empty());
+        }
+        self.count(item);
+        Ok(())
+    }
+}

@@ -1,0 +1,420 @@
+//! The manager: has the queue of work, hands it out, and ends the job. It touches no file.
+//!
+//! What it keeps is bounded: explorers wait while the queue is full, and directories wait in a stack of which little is in memory.
+
+use super::super::spill::Stack;
+use crate::message::{Ended, Group, Item, Large, Message, NAME_BYTES, Place, Walk, Work};
+use crate::transport::{Broken, Crew, MANAGER, Next, Outbox, REPORTER, Rank, Role};
+use plan::schedule::{Limits, Parts, Policy, Queue};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use volume::Control;
+
+/// What a manager goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Who gets which work.
+    pub policy: Policy,
+    /// What a task of small files has.
+    pub limits: Limits,
+    /// The length of a part; None: one that suits.
+    pub part_bytes: Option<u64>,
+    /// Files that wait at most, beside what explorers bring at once.
+    pub most_objects: usize,
+}
+
+/// Something in the queue.
+enum Object {
+    File(Arc<Place>, Item),
+    Open(Large),
+    Part(u64, u32),
+    Close(u64),
+}
+
+/// A task that a worker has.
+enum Doing {
+    Files,
+    Open(Large),
+    Part(u64),
+    Close(u64),
+}
+
+/// A file in parts.
+struct Cut {
+    large: Large,
+    left: usize,
+    good: bool,
+}
+
+/// The manager of a job.
+pub struct Manager {
+    crew: Crew,
+    plan: Plan,
+    control: Arc<Control>,
+    walks: Stack<Walk>,
+    queue: Queue<Object>,
+    idle_explorers: VecDeque<Rank>,
+    /// Explorers that wait until there is room in the queue.
+    held: VecDeque<Rank>,
+    idle_workers: VecDeque<Rank>,
+    doing: BTreeMap<u64, (Rank, Doing)>,
+    cut: BTreeMap<u64, Cut>,
+    /// Files in parts with several names, while one of these is being done; the others wait.
+    shared: BTreeMap<(u64, u64), Vec<Large>>,
+    task: u64,
+    finished: bool,
+}
+
+impl Manager {
+    /// A manager that begins with these walks. `control` stops it: what was handed out is finished, the rest is left.
+    pub fn new(crew: Crew, plan: Plan, walks: Vec<Walk>, control: Arc<Control>) -> Self {
+        let mut stack = Stack::default();
+        // The first that was named is walked first.
+        walks.into_iter().rev().for_each(|walk| stack.push(walk));
+        Self {
+            crew,
+            plan,
+            control,
+            walks: stack,
+            queue: Queue::new(plan.policy, plan.limits, crew.workers as usize),
+            idle_explorers: (0..crew.explorers).map(|number| crew.explorer(number)).collect(),
+            held: VecDeque::new(),
+            idle_workers: VecDeque::new(),
+            doing: BTreeMap::new(),
+            cut: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            task: 0,
+            finished: false,
+        }
+    }
+
+    fn add(&mut self, group: Group) {
+        let place = Arc::new(group.place);
+        for item in group.items {
+            let size = item.stat.size;
+            let parts = Parts::new(size, self.crew.workers as usize, self.plan.part_bytes);
+            if item.stat.kind == fs::Kind::File && parts.are_several() {
+                let large = Large { place: Place::clone(&place), item, part_bytes: parts.part_bytes(), ino: 0 };
+                // Behind the parts of files that are begun, before everything that is smaller than a part.
+                self.queue.push(Object::Open(large), (parts.part_bytes() - 1).max(self.plan.limits.bytes));
+            } else {
+                self.queue.push(Object::File(place.clone(), item), size);
+            }
+        }
+    }
+
+    /// Gives everybody who waits what there is for him, and ends the job when there is nothing any more.
+    fn hand_out(&mut self, out: &mut Outbox) -> Result<(), Broken> {
+        if self.finished {
+            return Ok(());
+        }
+        if self.control.go_on().is_err() {
+            self.finish(out);
+            return Ok(());
+        }
+        for _ in 0..self.idle_workers.len() {
+            let Some(worker) = self.idle_workers.pop_front() else { break };
+            let number = self.crew.worker_of(worker).unwrap_or(0) as usize;
+            match self.next_task(number) {
+                Some((work, doing)) => {
+                    self.task += 1;
+                    self.doing.insert(self.task, (worker, doing));
+                    out.push((worker, Message::Do(self.task, work)));
+                }
+                None => self.idle_workers.push_back(worker),
+            }
+        }
+        while self.queue.len() < self.plan.most_objects
+            && let Some(explorer) = self.held.pop_front()
+        {
+            out.push((explorer, Message::Continue));
+        }
+        while !self.idle_explorers.is_empty()
+            && self.queue.len() < self.plan.most_objects
+            && let Some(walk) = self.walks.pop()?
+        {
+            let Some(explorer) = self.idle_explorers.pop_front() else { break };
+            out.push((explorer, Message::Walk(walk)));
+        }
+        let explored = self.idle_explorers.len() == self.crew.explorers as usize && self.walks.is_empty();
+        if explored && self.queue.is_empty() && self.doing.is_empty() {
+            self.finish(out);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Outbox) {
+        self.finished = true;
+        out.extend((MANAGER + 1..self.crew.ranks()).map(|rank| (rank, Message::Finish)));
+    }
+
+    fn next_task(&mut self, worker: usize) -> Option<(Work, Doing)> {
+        loop {
+            let mut objects = self.queue.take(worker)?;
+            if objects.len() == 1
+                && let Some(object) = objects.pop_if(|object| !matches!(object, Object::File(..)))
+            {
+                match self.task_of(object) {
+                    Some(task) => return Some(task),
+                    None => continue,
+                }
+            }
+            let mut groups: Vec<(Arc<Place>, Group)> = Vec::new();
+            for object in objects {
+                let Object::File(place, item) = object else { continue };
+                match groups.last_mut() {
+                    Some((last, group)) if Arc::ptr_eq(last, &place) => group.items.push(item),
+                    _ => {
+                        let group = Group { place: Place::clone(&place), items: vec![item] };
+                        groups.push((place, group));
+                    }
+                }
+            }
+            let groups = groups.into_iter().map(|(_, group)| group).collect();
+            return Some((Work::Files(groups), Doing::Files));
+        }
+    }
+
+    /// The task of an object that is one by itself; None when it has to wait, or came to nothing.
+    fn task_of(&mut self, object: Object) -> Option<(Work, Doing)> {
+        match object {
+            Object::Open(large) => {
+                if large.item.stat.links > 1 {
+                    if let Some(waiting) = self.shared.get_mut(&large.item.stat.identity) {
+                        waiting.push(large);
+                        return None;
+                    }
+                    self.shared.insert(large.item.stat.identity, Vec::new());
+                }
+                Some((Work::Open(large.clone()), Doing::Open(large)))
+            }
+            Object::Part(number, part) => {
+                let large = self.cut.get(&number)?.large.clone();
+                Some((Work::Part(large, part), Doing::Part(number)))
+            }
+            Object::Close(number) => {
+                let large = self.cut.get(&number)?.large.clone();
+                Some((Work::Close(large), Doing::Close(number)))
+            }
+            Object::File(..) => None,
+        }
+    }
+
+    fn opened(&mut self, task: u64, large: Large, parts: Vec<u32>) {
+        if !matches!(self.doing.remove(&task), Some((_, Doing::Open(_)))) {
+            return;
+        }
+        let left = parts.len();
+        let part_bytes = large.part_bytes;
+        self.cut.insert(task, Cut { large, left, good: true });
+        for part in parts {
+            self.queue.push(Object::Part(task, part), part_bytes.max(self.plan.limits.bytes + 1));
+        }
+        if left == 0 {
+            self.queue.push(Object::Close(task), u64::MAX);
+        }
+    }
+
+    fn ended(&mut self, Ended { task, good }: Ended) {
+        match self.doing.remove(&task) {
+            // That there was nothing to do of it, or that it cannot be done.
+            Some((_, Doing::Open(large))) => self.let_others(large.item.stat.identity),
+            Some((_, Doing::Part(number))) => {
+                let Some(cut) = self.cut.get_mut(&number) else { return };
+                cut.left -= 1;
+                cut.good &= good;
+                match (cut.left, cut.good) {
+                    (0, true) => self.queue.push(Object::Close(number), u64::MAX),
+                    (0, false) => self.let_go(number),
+                    _ => {}
+                }
+            }
+            Some((_, Doing::Close(number))) => self.let_go(number),
+            Some((_, Doing::Files)) | None => {}
+        }
+    }
+
+    fn let_go(&mut self, number: u64) {
+        if let Some(cut) = self.cut.remove(&number) {
+            self.let_others(cut.large.item.stat.identity);
+        }
+    }
+
+    /// A file is done, so that its other names can be.
+    fn let_others(&mut self, identity: (u64, u64)) {
+        for large in self.shared.remove(&identity).unwrap_or_default() {
+            let weight = (large.part_bytes - 1).max(self.plan.limits.bytes);
+            self.queue.push(Object::Open(large), weight);
+        }
+    }
+}
+
+impl Role for Manager {
+    fn handle(&mut self, from: Rank, message: Message, out: &mut Outbox) -> Result<(), Broken> {
+        match message {
+            Message::Found { groups, walks, done } => {
+                groups.into_iter().for_each(|group| self.add(group));
+                walks.into_iter().rev().for_each(|walk| self.walks.push(walk));
+                let waiting = if done { &mut self.idle_explorers } else { &mut self.held };
+                waiting.push_back(from);
+            }
+            Message::Ready => self.idle_workers.push_back(from),
+            Message::Opened(task, large, parts) => self.opened(task, large, parts),
+            Message::Done(ended) => ended.into_iter().for_each(|ended| self.ended(ended)),
+            Message::Failed(why) => {
+                if !self.finished {
+                    out.push((REPORTER, Message::Broken(why)));
+                    self.finish(out);
+                }
+            }
+            _ => {}
+        }
+        self.hand_out(out)
+    }
+
+    fn work(&mut self, out: &mut Outbox) -> Result<(), Broken> {
+        self.hand_out(out)
+    }
+
+    fn next(&self) -> Next {
+        match self.finished {
+            true => Next::End,
+            // Now and then it looks whether it is to stop.
+            false => Next::WaitUntil(std::time::Instant::now() + std::time::Duration::from_millis(100)),
+        }
+    }
+}
+
+/// A message with directories is no longer than one with files.
+const _: () = assert!(NAME_BYTES <= 1 << 20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Stat;
+    use fs::{Kind, Time};
+
+    fn item(name: &str, size: u64, links: u32) -> Item {
+        let time = Time::default();
+        let stat = Stat {
+            kind: Kind::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            links,
+            device: 0,
+            size,
+            allocated: size,
+            accessed: time,
+            modified: time,
+            changed: time,
+            identity: (1, size),
+        };
+        Item { name: name.into(), stat }
+    }
+
+    const CREW: Crew = Crew { explorers: 2, workers: 2 };
+
+    fn manager(walks: Vec<Walk>) -> Manager {
+        let limits = Limits { bytes: 100, objects: 10 };
+        let plan = Plan { policy: Policy::Demand, limits, part_bytes: Some(1 << 16), most_objects: 5 };
+        Manager::new(CREW, plan, walks, Arc::default())
+    }
+
+    fn say(manager: &mut Manager, from: Rank, message: Message) -> Outbox {
+        let mut out = Outbox::new();
+        manager.handle(from, message, &mut out).unwrap();
+        out
+    }
+
+    fn found(sizes: &[u64], done: bool) -> Message {
+        let items = sizes.iter().map(|&size| item(&size.to_string(), size, 1)).collect();
+        Message::Found { groups: vec![Group { place: Place::default(), items }], walks: vec![], done }
+    }
+
+    fn number(message: &Message) -> u64 {
+        let Message::Do(number, _) = message else { panic!("{message:?}") };
+        *number
+    }
+
+    #[test]
+    fn explorers_wait_while_the_queue_is_full() {
+        let walk = Walk::Directory(Place::default());
+        let mut manager = manager(vec![walk.clone(), walk.clone()]);
+        let mut out = Outbox::new();
+        manager.work(&mut out).unwrap();
+        assert_eq!(out, [(2, Message::Walk(walk.clone())), (3, Message::Walk(walk))]);
+        assert_eq!(say(&mut manager, 2, found(&[1, 1], false)), [(2, Message::Continue)]);
+        assert_eq!(say(&mut manager, 2, found(&[1, 1, 1], false)), [], "the queue is full");
+        assert_eq!(say(&mut manager, 3, found(&[], true)), []);
+        let out = say(&mut manager, 4, Message::Ready);
+        let [(4, Message::Do(1, Work::Files(groups))), (2, Message::Continue)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!(groups.iter().map(|group| group.items.len()).sum::<usize>(), 5);
+        assert_eq!(say(&mut manager, 5, Message::Ready), []);
+        assert_eq!(say(&mut manager, 2, found(&[], true)), []);
+        let out = say(&mut manager, 4, Message::Done(vec![Ended { task: 1, good: true }]));
+        let finish: Outbox = (1..6).map(|rank| (rank, Message::Finish)).collect();
+        assert_eq!(out, finish);
+        assert_eq!(manager.next(), Next::End);
+    }
+
+    #[test]
+    fn a_large_file_is_closed_when_all_its_parts_are_there() {
+        let mut manager = manager(vec![]);
+        manager.idle_explorers.clear();
+        let items = vec![item("large", 200_000, 2), item("other name", 200_000, 2)];
+        let groups = vec![Group { place: Place::default(), items }];
+        say(&mut manager, 2, Message::Found { groups, walks: vec![], done: true });
+        let open = say(&mut manager, 4, Message::Ready);
+        let [(4, Message::Do(task, Work::Open(large)))] = &open[..] else { panic!("{open:?}") };
+        assert_eq!((*task, large.part_bytes), (1, 1 << 16));
+        assert_eq!(say(&mut manager, 5, Message::Ready), [], "the other name waits");
+        let opened = Large { ino: 99, ..large.clone() };
+        let mut out = say(&mut manager, 4, Message::Opened(1, opened.clone(), vec![0, 3]));
+        out.extend(say(&mut manager, 4, Message::Ready));
+        let parts: Vec<&Work> =
+            out.iter().map(|(_, m)| if let Message::Do(_, work) = m { work } else { panic!() }).collect();
+        assert_eq!(parts, [&Work::Part(opened.clone(), 0), &Work::Part(opened.clone(), 3)]);
+        let (first, second) = (number(&out[0].1), number(&out[1].1));
+        assert_eq!(say(&mut manager, 4, Message::Done(vec![Ended { task: first, good: true }])), []);
+        say(&mut manager, 5, Message::Ready);
+        let out = say(&mut manager, 5, Message::Done(vec![Ended { task: second, good: true }]));
+        let [(_, Message::Do(close, Work::Close(closed)))] = &out[..] else { panic!("{out:?}") };
+        assert_eq!(closed, &opened);
+        say(&mut manager, 5, Message::Ready);
+        let out = say(&mut manager, 5, Message::Done(vec![Ended { task: *close, good: true }]));
+        assert!(
+            matches!(&out[..], [(_, Message::Do(_, Work::Open(large)))] if large.item.name == b"other name"),
+            "{out:?}"
+        );
+    }
+
+    #[test]
+    fn a_part_that_fails_leaves_the_file_open() {
+        let mut manager = manager(vec![]);
+        say(&mut manager, 2, found(&[200_000], true));
+        let out = say(&mut manager, 4, Message::Ready);
+        let [(4, Message::Do(1, Work::Open(large)))] = &out[..] else { panic!("{out:?}") };
+        let out = say(&mut manager, 4, Message::Opened(1, large.clone(), vec![0, 1]));
+        assert_eq!(out, []);
+        let out = [say(&mut manager, 4, Message::Ready), say(&mut manager, 5, Message::Ready)].concat();
+        let ended =
+            [(&out[0].1, false), (&out[1].1, true)].map(|(message, good)| Ended { task: number(message), good });
+        manager.idle_explorers = [2, 3].into();
+        let out = say(&mut manager, 4, Message::Done(ended.to_vec()));
+        assert_eq!(out[0], (1, Message::Finish), "nothing is closed, and the job ends");
+    }
+
+    #[test]
+    fn a_failure_and_a_cancellation_end_the_job() {
+        let mut failed = manager(vec![Walk::Directory(Place::default())]);
+        let out = say(&mut failed, 5, Message::Failed("no room".into()));
+        assert_eq!(out[0], (REPORTER, Message::Broken("no room".into())));
+        assert_eq!((out.len(), failed.next()), (6, Next::End));
+        let mut cancelled = manager(vec![Walk::Directory(Place::default())]);
+        cancelled.control.cancel();
+        let mut out = Outbox::new();
+        cancelled.work(&mut out).unwrap();
+        assert_eq!((out.len(), cancelled.next()), (5, Next::End));
+    }
+}

@@ -1,0 +1,133 @@
+//! The reporter: adds up what the others say they did, shows it while it goes on, and has the facts in the end.
+
+use crate::message::{Message, Phase, Problem, Span, Tally};
+use crate::report::{Ending, Facts, Phase as PhaseFacts, Worker as WorkerFacts};
+use crate::transport::{Broken, Crew, Next, Outbox, Rank, Role};
+use std::time::{Duration, Instant};
+
+/// Shows how far a job is.
+pub trait Show {
+    /// Something went wrong with a file.
+    fn problem(&mut self, problem: &Problem);
+
+    /// How far it is, a few times a second.
+    fn progress(&mut self, facts: &Facts);
+}
+
+/// How often progress is shown.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+
+/// The reporter of a job.
+pub struct Reporter<S> {
+    crew: Crew,
+    facts: Facts,
+    show: S,
+    shown: Instant,
+    /// Beginning, end and processor time of the phases.
+    phases: [Option<(f64, f64, f64)>; 3],
+    here: u32,
+    broken: Option<String>,
+}
+
+impl<S: Show> Reporter<S> {
+    /// A reporter that begins with what is known of the job: its name, its code, what it works on.
+    pub fn new(crew: Crew, mut facts: Facts, show: S) -> Self {
+        let worker = |number| WorkerFacts { name: format!("worker {}", number + 1), ..WorkerFacts::default() };
+        if facts.workers.is_empty() {
+            facts.workers = (0..crew.workers).map(worker).collect();
+        }
+        let here = crew.explorers + crew.workers;
+        Self { crew, facts, show, shown: Instant::now(), phases: [None; 3], here, broken: None }
+    }
+
+    /// One more crew begins, of the same job.
+    pub fn begin(&mut self) {
+        self.here = self.crew.explorers + self.crew.workers;
+    }
+
+    /// Whether the job cannot go on.
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// The facts, and why the job could not go on, if so.
+    pub fn into_facts(mut self, control: &volume::Control) -> (Facts, Option<String>) {
+        let names = ["explore", "encode", "commit"];
+        for (name, phase) in names.into_iter().zip(self.phases) {
+            if let Some((start, end, cpu)) = phase {
+                let phase = PhaseFacts { name: name.into(), wall_seconds: end - start, cpu_seconds: cpu };
+                self.facts.phases.push(phase);
+            }
+        }
+        self.facts.ending = match (&self.broken, control.go_on()) {
+            (Some(_), _) => Ending::Failed,
+            (None, Err(_)) => Ending::Interrupted,
+            (None, Ok(())) => Ending::Finished,
+        };
+        (self.facts, self.broken)
+    }
+
+    fn worked(&mut self, from: Rank, span: &Span) {
+        let phase = &mut self.phases[span.phase as usize];
+        *phase = Some(match *phase {
+            None => (span.start, span.end, span.cpu),
+            Some((start, end, cpu)) => (start.min(span.start), end.max(span.end), cpu + span.cpu),
+        });
+        let worker = self.crew.worker_of(from).and_then(|number| self.facts.workers.get_mut(number as usize));
+        if let Some(worker) = worker {
+            worker.timeline.add(span.start, span.end);
+            if span.phase == Phase::Work {
+                worker.tasks += 1;
+                worker.bytes += span.bytes;
+                self.facts.throughput.add(span.end, span.bytes);
+            }
+        }
+    }
+
+    fn count(&mut self, tally: &Tally) {
+        self.facts.files += tally.files;
+        self.facts.bytes += tally.bytes;
+        self.facts.others += tally.others;
+        self.facts.unchanged_files += tally.unchanged_files;
+        self.facts.unchanged_bytes += tally.unchanged_bytes;
+        self.facts.sizes.merge(&tally.sizes);
+    }
+}
+
+/// A path and what is wrong with it.
+pub fn line(problem: &Problem) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&problem.path));
+    format!("{}: {}", volume::Shown(path), problem.what)
+}
+
+impl<S: Show> Role for Reporter<S> {
+    fn handle(&mut self, from: Rank, message: Message, _out: &mut Outbox) -> Result<(), Broken> {
+        match message {
+            Message::Problem(problem) => {
+                self.show.problem(&problem);
+                self.facts.errors.add(line(&problem));
+            }
+            Message::Worked(span) => self.worked(from, &span),
+            Message::Tally(tally) => self.count(&tally),
+            Message::Broken(why) => self.broken = Some(why),
+            Message::Bye => self.here = self.here.saturating_sub(1),
+            _ => {}
+        }
+        if self.shown.elapsed() >= SHOWN_EVERY {
+            self.show.progress(&self.facts);
+            self.shown = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, _out: &mut Outbox) -> Result<(), Broken> {
+        self.show.progress(&self.facts);
+        self.shown = Instant::now();
+        Ok(())
+    }
+
+    fn next(&self) -> Next {
+        if self.here == 0 { Next::End } else { Next::WaitUntil(self.shown + SHOWN_EVERY) }
+    }
+}

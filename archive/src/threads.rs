@@ -1,0 +1,47 @@
+//! The transport between threads of one process.
+
+use crate::message::Message;
+use crate::transport::{Broken, Rank, Transport};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// A thread's way to the others.
+pub struct Threads {
+    me: Rank,
+    ways: Vec<Sender<(Rank, Message)>>,
+    inbox: Mutex<Receiver<(Rank, Message)>>,
+}
+
+impl Threads {
+    /// Ways between so many ranks, for each of them.
+    pub fn between(ranks: u32) -> Vec<Self> {
+        let (ways, inboxes): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
+        let one = |(me, inbox)| Self { me, ways: ways.clone(), inbox: Mutex::new(inbox) };
+        (0..).zip(inboxes).map(one).collect()
+    }
+}
+
+impl Transport for Threads {
+    fn send(&self, to: Rank, message: Message) -> Result<(), Broken> {
+        // Who has ended needs no message.
+        if let Some(way) = self.ways.get(to as usize) {
+            let _ = way.send((self.me, message));
+        }
+        Ok(())
+    }
+
+    fn receive(&self, wait: Option<Duration>) -> Result<Option<(Rank, Message)>, Broken> {
+        let inbox = self.inbox.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ended = || Broken("the other threads have ended".into());
+        match wait {
+            None => inbox.recv().map(Some).map_err(|_| ended()),
+            Some(Duration::ZERO) => Ok(inbox.try_recv().ok()),
+            Some(wait) => match inbox.recv_timeout(wait) {
+                Ok(received) => Ok(Some(received)),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => Err(ended()),
+            },
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Which files are wanted, by globs.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Which files are wanted. A pattern with a slash is one of the path below the source, one without of any name.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    include: Globs,
+    exclude: Globs,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Globs {
+    names: GlobSet,
+    paths: GlobSet,
+}
+
+impl Globs {
+    fn new(patterns: &[String]) -> Result<Self, String> {
+        let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
+        for pattern in patterns {
+            let plain = pattern.trim_matches('/');
+            let glob = GlobBuilder::new(plain).literal_separator(true).backslash_escape(true).build();
+            let glob = glob.map_err(|why| format!("{pattern} is no pattern: {}", why.kind()))?;
+            if plain.contains('/') || pattern.starts_with('/') { &mut paths } else { &mut names }.add(glob);
+        }
+        let build = |set: GlobSetBuilder| set.build().map_err(|why| why.to_string());
+        Ok(Self { names: build(names)?, paths: build(paths)? })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.paths.is_empty()
+    }
+
+    fn has(&self, path: &[u8], name: &[u8]) -> bool {
+        let is = |set: &GlobSet, bytes: &[u8]| !set.is_empty() && set.is_match(Path::new(OsStr::from_bytes(bytes)));
+        is(&self.names, name) || is(&self.paths, path)
+    }
+}
+
+impl Filter {
+    /// Files that fit a pattern of `include`, or all when there is none, but not those that fit one of `exclude`, nor what is in directories that do.
+    ///
+    /// # Errors
+    /// Names the pattern that is none.
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Self, String> {
+        Ok(Self { include: Globs::new(include)?, exclude: Globs::new(exclude)? })
+    }
+
+    /// Whether nothing is left out.
+    pub fn is_open(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+
+    /// Whether a directory is looked at.
+    pub fn enters(&self, path: &[u8], name: &[u8]) -> bool {
+        !self.exclude.has(path, name)
+    }
+
+    /// Whether a file is taken.
+    pub fn takes(&self, path: &[u8], name: &[u8]) -> bool {
+        (self.include.is_empty() || self.include.has(path, name)) && !self.exclude.has(path, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(include: &[&str], exclude: &[&str]) -> Filter {
+        let owned = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        Filter::new(&owned(include), &owned(exclude)).unwrap()
+    }
+
+    fn takes(filter: &Filter, path: &[u8]) -> bool {
+        filter.takes(path, path.rsplit(|&byte| byte == b'/').next().unwrap())
+    }
+
+    #[test]
+    fn names_match_anywhere_and_paths_from_the_source() {
+        let only = filter(&["*.h5", "runs/*/log"], &["tmp*", "/old"]);
+        for (path, taken) in [
+            (&b"a.h5"[..], true),
+            (b"deep/er/b.h5", true),
+            (b"a.txt", false),
+            (b"runs/7/log", true),
+            (b"more/runs/7/log", false),
+            (b"runs/7/8/log", false),
+            (b"tmp.h5", false),
+            (b"new\nline\xFF.h5", true),
+        ] {
+            assert_eq!(takes(&only, path), taken, "{}", String::from_utf8_lossy(path));
+        }
+        assert!(!only.enters(b"x/tmpdir", b"tmpdir") && only.enters(b"runs", b"runs"));
+        assert!(!only.enters(b"old", b"old") && only.enters(b"x/old", b"old"));
+        assert!(takes(&filter(&[], &[]), b"anything"));
+        assert!(Filter::new(&["[".into()], &[]).is_err());
+    }
+}

@@ -1,0 +1,16 @@
+//! Walking trees of the machine: what is in them, who is let in, and the directories that they become in the volume.
+
+mod directory;
+mod extended;
+mod filter;
+mod list;
+mod stat;
+mod tree;
+
+pub use directory::{open_directory, open_file};
+pub use extended::{OWN, read_attributes};
+pub use filter::Filter;
+pub use list::plan_line;
+pub use list::{Expected, List, Listed};
+pub use stat::{stat_at, stat_of};
+pub use tree::{SourceTree, Walking, root_stat, sync_attributes, sync_directory, whole};

@@ -1,0 +1,443 @@
+//! The explorer's side of an archive job: lists directories piece by piece, makes them in the volume, and hands on what is in them.
+//!
+//! Nothing is kept of a file after it was handed on. What cannot be looked at is a problem that is told, never left out in silence.
+
+use super::{Filter, List, OWN, open_directory, read_attributes, stat_at, stat_of};
+use crate::message::{Group, Item, MOST_ITEMS, NAME_BYTES, Place, Problem, Stat, Walk, join};
+use crate::roles::{Found, Tree};
+use crate::transport::Broken;
+use fs::{Attributes, FileSystem, Kind, New, SetAttributes, SetTime, Whole};
+use rustix::fd::OwnedFd;
+use rustix::fs::Dir;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Directories of a list that are remembered, so that they need not be made again.
+const REMEMBERED: usize = 4096;
+
+/// What all explorers of a job go by.
+pub struct Walking {
+    /// The volume.
+    pub volume: Arc<FileSystem>,
+    /// Which files are wanted.
+    pub filter: Filter,
+    /// Other file systems are not entered.
+    pub one_file_system: bool,
+    /// Nothing is made.
+    pub dry: bool,
+    /// Directories that are the volume's own: what is in them is not archived.
+    pub avoid: Vec<(u64, u64)>,
+    /// The list of files, if that is what is walked.
+    pub list: Mutex<Option<List>>,
+}
+
+/// What is being walked.
+enum Current {
+    Directory(Place, Dir, OwnedFd),
+    Names(Place, OwnedFd, Vec<Vec<u8>>),
+    List(Place, HashMap<Vec<u8>, Place>),
+    Problem(Problem),
+    Nothing,
+}
+
+/// Trees of the machine that go into a volume.
+pub struct SourceTree {
+    walking: Arc<Walking>,
+    current: Current,
+}
+
+impl SourceTree {
+    /// Walks what it is told to.
+    pub fn new(walking: Arc<Walking>) -> Self {
+        Self { walking, current: Current::Nothing }
+    }
+}
+
+fn problem(path: Vec<u8>, what: impl std::fmt::Display) -> Problem {
+    Problem { path, what: what.to_string() }
+}
+
+/// Why a system call failed.
+fn errno(error: rustix::io::Errno) -> std::io::Error {
+    error.into()
+}
+
+impl Tree for SourceTree {
+    fn begin(&mut self, walk: Walk) -> Result<(), Broken> {
+        self.current = match walk {
+            Walk::Directory(place) => {
+                let opened = open_directory(&place.source).and_then(|fd| Ok((Dir::read_from(&fd)?, fd)));
+                match opened {
+                    Ok((dir, fd)) => Current::Directory(place, dir, fd),
+                    Err(error) => Current::Problem(problem(place.source, errno(error))),
+                }
+            }
+            Walk::Names(place, names) => match open_directory(&place.source) {
+                Ok(fd) => Current::Names(place, fd, names),
+                Err(error) => Current::Problem(problem(place.source, errno(error))),
+            },
+            Walk::List(place) => Current::List(place, HashMap::new()),
+        };
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Found>, Broken> {
+        let mut current = std::mem::replace(&mut self.current, Current::Nothing);
+        let mut found = Found::default();
+        let more = match &mut current {
+            Current::Nothing => return Ok(None),
+            Current::Problem(problem) => {
+                found.problems.push(problem.clone());
+                false
+            }
+            Current::Names(place, fd, names) => {
+                let names = std::mem::take(names);
+                self.walking.look(place, fd, names, true, &mut found)?;
+                false
+            }
+            Current::Directory(place, dir, fd) => {
+                let names = next_names(place, dir, &mut found.problems);
+                let more = !names.is_empty();
+                self.walking.look(place, fd, names, false, &mut found)?;
+                more
+            }
+            Current::List(place, known) => self.walking.next_of_list(place, known, &mut found)?,
+        };
+        if more {
+            self.current = current;
+        }
+        Ok(Some(found))
+    }
+}
+
+/// The next names of a directory, as many as a message takes; none at its end.
+fn next_names(place: &Place, dir: &mut Dir, problems: &mut Vec<Problem>) -> Vec<Vec<u8>> {
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    while names.len() < MOST_ITEMS && bytes < NAME_BYTES {
+        match dir.next() {
+            None => break,
+            Some(Err(error)) => {
+                problems.push(problem(place.source.clone(), format_args!("cannot be listed: {}", errno(error))));
+                break;
+            }
+            Some(Ok(entry)) => {
+                let name = entry.file_name().to_bytes();
+                if !matches!(name, b"." | b"..") {
+                    bytes += name.len();
+                    names.push(name.to_vec());
+                }
+            }
+        }
+    }
+    names
+}
+
+impl Walking {
+    /// Looks at files of a directory. `named` ones are wanted whatever the filter says.
+    fn look(
+        &self,
+        place: &Place,
+        fd: &OwnedFd,
+        names: Vec<Vec<u8>>,
+        named: bool,
+        found: &mut Found,
+    ) -> Result<(), Broken> {
+        let (mut items, mut directories) = (Vec::new(), Vec::new());
+        let open = named || self.filter.is_open();
+        for name in names {
+            let below = if open { Vec::new() } else { place.below_of(&name) };
+            if !open && !self.filter.enters(&below, &name) {
+                continue;
+            }
+            match stat_at(fd, &name) {
+                // It was removed since it was listed.
+                Err(rustix::io::Errno::NOENT) if !named => {}
+                Err(error) => found.problems.push(problem(place.source_of(&name), errno(error))),
+                Ok(stat) if stat.kind == Kind::Directory => directories.push(Item { name, stat }),
+                Ok(stat) if open || self.filter.takes(&below, &name) => items.push(Item { name, stat }),
+                Ok(_) => {}
+            }
+        }
+        let made = self.make(place, fd, &directories, found)?;
+        if self.dry {
+            // They are made nowhere; who plans has to hear of them.
+            items.extend(directories.iter().cloned());
+        }
+        for (item, made) in directories.into_iter().zip(made) {
+            let Some((ino, fresh)) = made else { continue };
+            let inside = inside(place, &item, ino, fresh, named);
+            let elsewhere = item.stat.identity.0 != place.system && place.system != 0;
+            if self.avoid.contains(&item.stat.identity) {
+                found.problems.push(problem(inside.source, "it belongs to the volume itself and was left out"));
+            } else if !(self.one_file_system && elsewhere) {
+                found.walks.push(Walk::Directory(inside));
+            }
+        }
+        if !items.is_empty() {
+            found.groups.push(Group { place: place.clone(), items });
+        }
+        Ok(())
+    }
+
+    /// Makes directories in the volume with all their attributes, or gives these to those that are there. Returns their numbers and whether they are new.
+    fn make(
+        &self,
+        place: &Place,
+        fd: &OwnedFd,
+        items: &[Item],
+        found: &mut Found,
+    ) -> Result<Vec<Option<(u64, bool)>>, Broken> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let there = match place.fresh {
+            true => vec![None; items.len()],
+            false if place.ino == 0 => vec![None; items.len()],
+            false => {
+                self.volume.lookups(&items.iter().map(|item| (place.ino, item.name.clone())).collect::<Vec<_>>())?
+            }
+        };
+        let first = if self.dry { 0 } else { self.volume.new_inos(items.len() as u32)? };
+        let (mut made, mut new) = (Vec::new(), Vec::new());
+        for ((number, item), there) in (0..).zip(items).zip(there) {
+            let path = || place.source_of(&item.name);
+            match there {
+                Some(there) if there.kind != Kind::Directory => {
+                    found.problems.push(problem(path(), "there is a file of that name in the archive"));
+                    made.push(None);
+                }
+                Some(there) => {
+                    made.push(Some((there.ino, false)));
+                    if !self.dry
+                        && let Err(error) = self.refresh(&there, item, fd)
+                    {
+                        found.problems.push(problem(path(), error));
+                    }
+                }
+                None => {
+                    let attributes = extended(fd, item).unwrap_or_else(|error| {
+                        found.problems.push(problem(path(), errno(error)));
+                        Vec::new()
+                    });
+                    new.push((made.len(), whole(place.ino, first + number, item, attributes)));
+                    made.push(Some((if self.dry { 0 } else { first + number }, true)));
+                }
+            }
+        }
+        found.done.others += new.len() as u64;
+        if self.dry || new.is_empty() {
+            return Ok(made);
+        }
+        let (indices, new): (Vec<usize>, Vec<Whole>) = new.into_iter().unzip();
+        for refused in self.volume.put_files(&new)? {
+            // Another explorer was faster, as with a list, or somebody else is at work there.
+            let index = indices[refused as usize];
+            let there = self.volume.lookup(place.ino, &items[index].name).ok();
+            made[index] = there.filter(|there| there.kind == Kind::Directory).map(|there| (there.ino, false));
+            if made[index].is_none() {
+                let what = "there is a file of that name in the archive";
+                found.problems.push(problem(place.source_of(&items[index].name), what));
+            }
+        }
+        Ok(made)
+    }
+
+    /// Gives a directory that is in the volume the attributes that it has at the source.
+    fn refresh(&self, there: &Attributes, item: &Item, parent: &OwnedFd) -> Result<(), Broken> {
+        let failed = |error: rustix::io::Errno| Broken(errno(error).to_string());
+        if there.changed != item.stat.changed {
+            sync_attributes(&self.volume, there.ino, &extended(parent, item).map_err(failed)?)?;
+        }
+        sync_directory(&self.volume, there, &item.stat)
+    }
+
+    /// The next files of a list. Returns whether there may be more.
+    fn next_of_list(
+        &self,
+        root: &Place,
+        known: &mut HashMap<Vec<u8>, Place>,
+        found: &mut Found,
+    ) -> Result<bool, Broken> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(list) = list.as_mut() else { return Ok(false) };
+        let mut bytes = 0;
+        let mut count = 0;
+        while count < MOST_ITEMS && bytes < NAME_BYTES {
+            let listed = list.next().map_err(|why| Broken(format!("cannot read the list of files: {why}")))?;
+            let Some(listed) = listed else { return Ok(false) };
+            (count, bytes) = (count + 1, bytes + listed.path.len());
+            let names: Vec<&[u8]> =
+                listed.path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b".")).collect();
+            let Some((name, above)) = names.split_last() else { continue };
+            if names.contains(&&b".."[..]) {
+                found.problems.push(problem(listed.path.clone(), "a path of a list must not have .. in it"));
+                continue;
+            }
+            let Some(place) = self.directory_of_list(root, known, above, found)? else { continue };
+            let fd = match open_directory(&place.source) {
+                Ok(fd) => fd,
+                Err(error) => {
+                    found.problems.push(problem(place.source, errno(error)));
+                    continue;
+                }
+            };
+            if let Some(expected) = listed.expected {
+                let now = stat_at(&fd, name).ok().filter(|now| now.kind != Kind::Directory);
+                if now.is_none_or(|now| (now.size, now.modified) != (expected.size, expected.modified)) {
+                    let what = "it is not what it was when the plan was made, and was left out";
+                    found.problems.push(problem(place.source_of(name), what));
+                    continue;
+                }
+            }
+            let mut one = Found::default();
+            self.look(&place, &fd, vec![name.to_vec()], true, &mut one)?;
+            // Of a directory only itself is meant.
+            if one.walks.is_empty() {
+                append(found, one.groups);
+            }
+            found.problems.append(&mut one.problems);
+            found.done.others += one.done.others;
+        }
+        Ok(true)
+    }
+
+    /// A directory that a list has a file of; it and those above are made when they are not there.
+    fn directory_of_list(
+        &self,
+        root: &Place,
+        known: &mut HashMap<Vec<u8>, Place>,
+        names: &[&[u8]],
+        found: &mut Found,
+    ) -> Result<Option<Place>, Broken> {
+        let Some((name, above)) = names.split_last() else { return Ok(Some(root.clone())) };
+        let path = names.join(&b'/');
+        if let Some(place) = known.get(&path) {
+            return Ok(Some(place.clone()));
+        }
+        let Some(parent) = self.directory_of_list(root, known, above, found)? else { return Ok(None) };
+        let stat = open_directory(&parent.source).and_then(|fd| Ok((stat_at(&fd, name)?, fd)));
+        let (stat, fd) = match stat {
+            Ok((stat, fd)) if stat.kind == Kind::Directory => (stat, fd),
+            Ok(_) => {
+                found.problems.push(problem(parent.source_of(name), "it is no directory"));
+                return Ok(None);
+            }
+            Err(error) => {
+                found.problems.push(problem(parent.source_of(name), errno(error)));
+                return Ok(None);
+            }
+        };
+        let item = Item { name: name.to_vec(), stat };
+        let made = self.make(&parent, &fd, std::slice::from_ref(&item), found)?;
+        let Some(Some((ino, _))) = made.first() else { return Ok(None) };
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        // Others may have put something into it by the time that it is used.
+        let place = inside(&parent, &item, *ino, false, false);
+        known.insert(path, place.clone());
+        Ok(Some(place))
+    }
+}
+
+/// Adds groups to those that were found, files of the same directory to one.
+fn append(found: &mut Found, groups: Vec<Group>) {
+    for mut group in groups {
+        match found.groups.last_mut().filter(|last| last.place == group.place) {
+            Some(last) => last.items.append(&mut group.items),
+            None => found.groups.push(group),
+        }
+    }
+}
+
+/// The extended attributes of a directory in a directory.
+fn extended(parent: &OwnedFd, item: &Item) -> Result<Vec<(Vec<u8>, Vec<u8>)>, rustix::io::Errno> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(parent, &item.name[..], flags, Mode::empty()) {
+        // Walking it will tell.
+        Err(rustix::io::Errno::ACCESS) => Ok(Vec::new()),
+        opened => read_attributes(opened?),
+    }
+}
+
+/// A directory inside another. What is below a directory that was `named` has paths from there.
+fn inside(place: &Place, item: &Item, ino: u64, fresh: bool, named: bool) -> Place {
+    let source = place.source_of(&item.name);
+    Place {
+        below: if named { source.len() + 1 } else { place.below },
+        source,
+        target: join(&place.target, &item.name),
+        ino,
+        fresh,
+        system: item.stat.identity.0,
+        accessed: item.stat.accessed,
+        modified: item.stat.modified,
+    }
+}
+
+/// A file that is made, without content.
+pub fn whole(parent: u64, ino: u64, item: &Item, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> Whole {
+    let stat = &item.stat;
+    let (kind, mode, uid, gid, device) = (stat.kind, stat.mode, stat.uid, stat.gid, stat.device);
+    Whole {
+        ino,
+        parent,
+        name: item.name.clone(),
+        new: New { kind, mode, uid, gid, device, link: Vec::new() },
+        size: if kind == Kind::File { stat.size } else { 0 },
+        accessed: stat.accessed,
+        modified: stat.modified,
+        changed: stat.changed,
+        extents: Vec::new(),
+        attributes,
+    }
+}
+
+/// Gives a directory of the volume the owner, mode and times that it has elsewhere, if they differ.
+///
+/// # Errors
+/// When the metadata cannot be written.
+pub fn sync_directory(volume: &FileSystem, there: &Attributes, stat: &Stat) -> Result<(), Broken> {
+    let same = (there.mode, there.uid, there.gid, there.modified, there.changed)
+        == (stat.mode, stat.uid, stat.gid, stat.modified, stat.changed);
+    if !same {
+        let change = SetAttributes {
+            mode: Some(stat.mode),
+            uid: Some(stat.uid),
+            gid: Some(stat.gid),
+            accessed: Some(SetTime::To(stat.accessed)),
+            modified: Some(SetTime::To(stat.modified)),
+            changed: Some(stat.changed),
+            ..SetAttributes::default()
+        };
+        volume.set_attributes(there.ino, change)?;
+    }
+    Ok(())
+}
+
+/// Gives a file of the volume these extended attributes and no others, but for Weft's own.
+///
+/// # Errors
+/// When the metadata cannot be read or written.
+pub fn sync_attributes(volume: &FileSystem, ino: u64, wanted: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Broken> {
+    for name in volume.attribute_names(ino)? {
+        if !name.starts_with(OWN) && !wanted.iter().any(|(wanted, _)| *wanted == name) {
+            volume.remove_attribute(ino, &name)?;
+        }
+    }
+    for (name, value) in wanted {
+        if volume.attribute(ino, name).ok().as_ref() != Some(value) {
+            volume.set_attribute(ino, name, value, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the root of a tree is like.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub fn root_stat(path: &[u8]) -> std::io::Result<Stat> {
+    Ok(stat_of(open_directory(path)?)?)
+}

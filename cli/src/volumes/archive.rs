@@ -1,0 +1,445 @@
+//! `weft archive`: trees of this machine into a volume, in parallel.
+
+use super::{Address, Open, open};
+use crate::failure::{Failure, Outcome};
+use crate::{interrupt, show};
+use archive::check::{Against, check};
+use archive::dry::{Header, Planned, dry_run};
+use archive::job::{Job, Options, Source, most_workers};
+use archive::message::Problem;
+use archive::report::{Ending, Facts};
+use archive::roles::{Show, line};
+use archive::transport::Crew;
+use archive::walk::{Filter, List};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use plan::schedule::Policy;
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufReader, BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use volume::Shown;
+
+/// Archive files and trees into a volume, with all their attributes, in parallel
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft archive /data/run7 /srv/films:/runs            becomes /runs/run7
+  weft archive /data/run7/ /srv/films:/runs/7         what is in it becomes what is in /runs/7
+  weft archive --exclude '*.tmp' /home/ weft://meta:7600/films:/home --workers 16
+  find . -newer stamp -print0 | weft archive --files-from - --null . /srv/films:/new
+  weft archive --dry-run --plan tonight /data/ /srv/films:/data && weft archive --execute tonight
+
+It can be stopped at any moment and started again, with any number of workers: what is in the archive is not
+read again. Files that have changed since are named and left as they are, unless --update is given. Problems
+with single files are named, the others go on, and the exit status is 1.")]
+pub struct Arguments {
+    /// What to archive, and where to: VOLUME:/path
+    #[arg(required_unless_present = "execute", conflicts_with = "execute", num_args = 2.., value_name = "PATH")]
+    paths: Vec<OsString>,
+    /// Threads that code; chosen from cores and memory without this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Option<u32>,
+    /// Threads that walk the trees
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    explorers: u32,
+    /// Who gets which work: demand (whoever is idle, the largest first) or round-robin
+    #[arg(long, value_name = "POLICY", default_value = "demand", value_parser = policy)]
+    schedule: Policy,
+    /// Files that are longer are coded in parts of this length, a power of two; chosen from size and workers without this
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    part_bytes: Option<u64>,
+    /// Memory to use
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
+    memory: u64,
+    /// Read no more than so much a second
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    limit: Option<u64>,
+    /// Replace files of the archive that have changed since
+    #[arg(long)]
+    update: bool,
+    /// Only files that fit; a pattern with a slash is for paths below the source, one without for names
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// No files that fit, nor directories with what is in them
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Stay on the file systems of the sources
+    #[arg(long)]
+    one_file_system: bool,
+    /// Archive the files that are listed, by line, with paths below the source, which must be one directory; - is standard input
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// Names in the list end with a NUL
+    #[arg(long, requires = "files_from")]
+    null: bool,
+    /// Write a report with charts, a self-contained page
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Change nothing; tell what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Write what would be done, a line for each file, to a new file, for --execute
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    plan: Option<PathBuf>,
+    /// Do what a plan says, as long as the files are as they were then
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["dry_run", "files_from", "include", "exclude", "update"])]
+    execute: Option<PathBuf>,
+    /// Then read everything back and compare it with what was read from the source
+    #[arg(long)]
+    verify: bool,
+    /// Account for the energy by the best instrument there is, or by the model; naming one is enough
+    #[arg(long)]
+    energy: bool,
+    #[command(flatten)]
+    sources: crate::energy::Sources,
+}
+
+/// The memory of a verification.
+const MEMORY: u64 = 1 << 30;
+
+fn policy(given: &str) -> Result<Policy, String> {
+    [Policy::Demand, Policy::RoundRobin]
+        .into_iter()
+        .find(|policy| policy.word() == given)
+        .ok_or_else(|| "it is demand or round-robin".into())
+}
+
+/// A number of bytes, with a unit or without.
+pub fn bytes(given: &str) -> Result<u64, String> {
+    let end = given.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(given.len());
+    let (number, unit) = given.split_at(end);
+    let scale = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "" | "b" => 1u64,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(format!("{unit} is no unit; KiB, MiB, GiB, TiB, kB, MB, GB and TB are")),
+    };
+    let number: f64 = number.parse().map_err(|_| "give it as 1048576, 1024k or 1MiB".to_owned())?;
+    let bytes = number * scale as f64;
+    if bytes >= 1.0 && bytes < 1e18 { Ok(bytes as u64) } else { Err("it must be at least 1".into()) }
+}
+
+/// The list of files of `--files-from`.
+fn list(from: &Path, null: bool) -> Result<List, Failure> {
+    let separator = if null { 0 } else { b'\n' };
+    if from == Path::new("-") {
+        return Ok(List::paths(Box::new(BufReader::new(std::io::stdin())), separator));
+    }
+    let file = std::fs::File::open(from).map_err(|why| Failure::Other(format!("{}: {why}", Shown(from))))?;
+    Ok(List::paths(Box::new(BufReader::new(file)), separator))
+}
+
+/// As many workers as suit cores and memory, or as are wanted.
+pub fn workers(wanted: Option<u32>, memory: u64, volume: &Open) -> u32 {
+    let (_, k, m) = volume.code();
+    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get() as u32);
+    // More than cores: while one waits for the disk, another codes.
+    let suits = (2 * cores).min(most_workers(memory, volume.stripe_bytes(), k, m));
+    wanted.unwrap_or(suits)
+}
+
+/// What a job is about, from its arguments or from a plan.
+struct Wanted {
+    address: Address,
+    from: Vec<OsString>,
+    sources: Vec<Source>,
+    list: Option<List>,
+    update: bool,
+}
+
+impl Wanted {
+    fn of(arguments: &Arguments) -> Result<Self, Failure> {
+        if let Some(plan) = &arguments.execute {
+            return Self::of_plan(plan);
+        }
+        let Some((to, from)) = arguments.paths.split_last() else {
+            return Err(Failure::Usage("what is to be archived, and where to?".into()));
+        };
+        let address = Address::required(to)?;
+        let one = |what: &str| {
+            Failure::Usage(format!("with {what} there is one source, the directory that its paths are below"))
+        };
+        let sources = match (&arguments.files_from, from) {
+            (Some(_), [directory]) => vec![Source { directory: directory.as_bytes().to_vec(), names: None }],
+            (Some(_), _) => return Err(one("--files-from")),
+            (None, _) => {
+                let parsed = from.iter().map(|given| Source::parse(given.as_bytes())).collect::<Result<Vec<_>, _>>();
+                parsed.map_err(|why| Failure::Usage(why.0))?
+            }
+        };
+        if arguments.plan.is_some() && sources.len() > 1 {
+            return Err(one("--plan"));
+        }
+        let list = arguments.files_from.as_deref().map(|from| list(from, arguments.null)).transpose()?;
+        Ok(Self { address, from: from.to_vec(), sources, list, update: arguments.update })
+    }
+
+    fn of_plan(plan: &Path) -> Result<Self, Failure> {
+        let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(plan)));
+        let file = std::fs::File::open(plan).map_err(|why| failed(&why))?;
+        let (header, list) = archive::dry::read_plan(Box::new(BufReader::new(file))).map_err(|why| failed(&why))?;
+        let source = OsString::from_vec(header.source.clone());
+        Ok(Self {
+            address: Address::required(&OsString::from_vec(header.address))?,
+            from: vec![source],
+            sources: vec![Source { directory: header.source, names: None }],
+            list: Some(list),
+            update: header.update,
+        })
+    }
+}
+
+fn failed(why: archive::transport::Broken) -> Failure {
+    Failure::Other(why.0)
+}
+
+pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    let filter = Filter::new(&arguments.include, &arguments.exclude).map_err(Failure::Usage)?;
+    let wanted = Wanted::of(arguments)?;
+    let control = interrupt::control(false);
+    let volume = open(&wanted.address.volume, arguments.dry_run)?;
+    let (code, k, m) = volume.code();
+    let crew = Crew { explorers: arguments.explorers, workers: workers(arguments.workers, arguments.memory, &volume) };
+    let options = Options {
+        crew,
+        policy: arguments.schedule,
+        part_bytes: arguments.part_bytes,
+        memory: arguments.memory,
+        update: wanted.update,
+        limit: arguments.limit,
+        filter,
+        one_file_system: arguments.one_file_system,
+        list: wanted.list,
+    };
+    let facts = Facts {
+        job: format!("archive to {}", wanted.address.shown()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        sources: wanted.from.iter().map(|given| Shown(Path::new(given)).to_string()).collect(),
+        volume: wanted.address.shown(),
+        code,
+        k,
+        m,
+        ..Facts::default()
+    };
+    let (address, sources) = (&wanted.address, &wanted.sources);
+    if arguments.dry_run {
+        let list = plan_file(arguments, sources, wanted.update)?;
+        let show = Progress::new("looking", as_json);
+        let done = dry_run(volume.shared(), sources, &address.path, options, list, facts, show, &control);
+        let (planned, broken) = done.map_err(failed)?;
+        let targets = volume.target_count();
+        volume.finish()?;
+        return tell_plan(&planned, broken, targets, as_json);
+    }
+    let sampler = arguments.sources.watch(arguments.energy)?;
+    let done = Job::begin(volume.shared(), sources, &address.path, options, &control)
+        .and_then(|job| job.run(facts.clone(), Progress::new("archiving", as_json)));
+    let done = done.and_then(|(mut facts, broken)| {
+        if let Some(sampler) = sampler {
+            archive::energy::account(sampler, &mut facts).iter().for_each(show::warning);
+        }
+        if facts.ending == Ending::Finished {
+            archive::check::write_manifest(&volume, &address.path)?;
+        }
+        Ok((facts, broken))
+    });
+    let mut checked = None;
+    if arguments.verify && done.as_ref().is_ok_and(|(facts, _)| facts.ending == Ending::Finished) {
+        let facts = Facts { job: format!("verification of {}", address.shown()), ..facts };
+        let show = Progress::new("verifying", as_json);
+        let memory = arguments.memory;
+        checked = Some(check(volume.shared(), &address.path, Against::Hashes, crew, memory, facts, show, &control));
+    }
+    // Also what was done before a failure stays.
+    let finished = volume.finish();
+    let (facts, broken) = done.map_err(failed)?;
+    finished?;
+    let ended = end(&facts, broken, arguments.report.as_deref(), as_json);
+    match checked {
+        None => ended,
+        Some(checked) => {
+            let (facts, broken) = checked.map_err(failed)?;
+            let verified = end(&facts, broken, None, as_json);
+            ended.and(verified)
+        }
+    }
+}
+
+/// The file that a plan is written to, with its first line in it.
+fn plan_file(
+    arguments: &Arguments,
+    sources: &[Source],
+    update: bool,
+) -> Result<Option<Box<dyn Write + Send>>, Failure> {
+    let (Some(path), [source]) = (&arguments.plan, sources) else { return Ok(None) };
+    let cannot = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(path)));
+    let address = arguments.paths.last().map(|to| to.as_bytes().to_vec()).unwrap_or_default();
+    let directory =
+        std::fs::canonicalize(Path::new(OsStr::from_bytes(&source.directory))).map_err(|why| cannot(&why))?;
+    let header = Header { weft_plan: 1, source: directory.into_os_string().into_vec(), address, update };
+    let mut file = BufWriter::new(std::fs::File::create_new(path).map_err(|why| cannot(&why))?);
+    serde_json::to_writer(&mut file, &header).map_err(|why| cannot(&why))?;
+    file.write_all(b"\n").map_err(|why| cannot(&why))?;
+    Ok(Some(Box::new(file)))
+}
+
+/// Tells what a job would do.
+fn tell_plan(planned: &Planned, broken: Option<String>, targets: usize, as_json: bool) -> Outcome {
+    let facts = &planned.facts;
+    let stored = (facts.bytes as f64 * (facts.k + facts.m) as f64 / facts.k.max(1) as f64) as u64;
+    let each = stored / targets.max(1) as u64;
+    if as_json {
+        show::text(json!({ "plan": {
+            "files": facts.files, "bytes": facts.bytes, "others": facts.others, "parts": planned.parts,
+            "unchanged_files": facts.unchanged_files, "unchanged_bytes": facts.unchanged_bytes,
+            "stored_bytes": stored, "stored_bytes_per_target": each, "targets": targets,
+            "estimated_seconds": planned.seconds, "problems": facts.errors.count(),
+        } }))?;
+    } else {
+        show::text(format_args!(
+            "would archive {} with {}, in {}, and {} directories, links and special files",
+            show::count(facts.files as usize, "file"),
+            show::bytes(facts.bytes),
+            show::count(planned.parts as usize, "part"),
+            facts.others
+        ))?;
+        show::text(format_args!("  unchanged   {}, {}", facts.unchanged_files, show::bytes(facts.unchanged_bytes)))?;
+        show::text(format_args!(
+            "  space       {} with {}, about {} on each of {targets} targets",
+            show::bytes(stored),
+            facts.code,
+            show::bytes(each)
+        ))?;
+        show::text(match planned.seconds {
+            Some(seconds) => {
+                format!("  time        about {seconds:.0} s, at the pace of the last job into this directory")
+            }
+            None => "  time        not known: no job into this directory to go by".into(),
+        })?;
+    }
+    match (facts.ending, broken) {
+        (Ending::Failed, why) => Err(Failure::Other(why.unwrap_or_default())),
+        (Ending::Interrupted, _) => Err(Failure::Work(volume::Error::Interrupted)),
+        _ if facts.errors.count() > 0 => Err(Failure::Found),
+        _ => Ok(()),
+    }
+}
+
+/// Checks an archive against the hashes of what was archived, or a source against them.
+pub fn verify(address: &OsStr, source: Option<&OsStr>, as_json: bool) -> Outcome {
+    let address = Address::required(address)?;
+    let control = interrupt::control(false);
+    let volume = open(&address.volume, true)?;
+    let (code, k, m) = volume.code();
+    let against = source.map_or(Against::Hashes, |source| Against::Source(source.as_bytes().to_vec()));
+    let facts = Facts {
+        job: format!("verification of {}", address.shown()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        sources: vec![source.map_or_else(|| address.shown(), |source| Shown(Path::new(source)).to_string())],
+        volume: address.shown(),
+        code,
+        k,
+        m,
+        ..Facts::default()
+    };
+    let crew = Crew { explorers: 1, workers: workers(None, MEMORY, &volume) };
+    let show = Progress::new("verifying", as_json);
+    let done = check(volume.shared(), &address.path, against, crew, MEMORY, facts, show, &control);
+    volume.finish()?;
+    let (facts, broken) = done.map_err(failed)?;
+    end(&facts, broken, None, as_json)
+}
+
+/// Tells how a job ended.
+pub fn end(facts: &Facts, broken: Option<String>, report: Option<&Path>, as_json: bool) -> Outcome {
+    if let Some(path) = report {
+        let page = archive::report::page(facts);
+        std::fs::write(path, page).map_err(|why| Failure::Other(format!("{}: {why}", Shown(path))))?;
+    }
+    if as_json {
+        // One line, as those before it.
+        show::text(archive::report::json(facts))?;
+    } else {
+        show::text(archive::report::text(facts))?;
+    }
+    match (facts.ending, broken) {
+        (Ending::Failed, why) => Err(Failure::Other(why.unwrap_or_default())),
+        (Ending::Interrupted, _) => Err(Failure::Work(volume::Error::Interrupted)),
+        _ if facts.errors.count() > 0 => Err(Failure::Found),
+        _ => Ok(()),
+    }
+}
+
+/// Shows how far a job is: a line on a terminal, or lines of JSON.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    json: bool,
+}
+
+impl Progress {
+    pub fn new(what: &'static str, json: bool) -> Self {
+        let style = ProgressStyle::with_template("{msg} {prefix} {elapsed}").expect("a template of this program");
+        let terminal = std::io::stderr().is_terminal() && !json;
+        let bar = terminal.then(|| ProgressBar::new(0).with_style(style).with_message(what));
+        Self { bar, json }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Show for Progress {
+    fn problem(&mut self, problem: &Problem) {
+        let text = line(problem);
+        if self.json {
+            let path = String::from_utf8_lossy(&problem.path);
+            let _ = show::text(json!({ "problem": { "path": path, "what": problem.what } }));
+        }
+        match &self.bar {
+            Some(bar) => bar.suspend(|| show::warning(text)),
+            None => show::warning(text),
+        }
+    }
+
+    fn progress(&mut self, facts: &Facts) {
+        if self.json {
+            let Facts { files, bytes, others, unchanged_files, unchanged_bytes, .. } = facts;
+            let _ = show::text(json!({ "progress": {
+                "files": files, "bytes": bytes, "others": others,
+                "unchanged_files": unchanged_files, "unchanged_bytes": unchanged_bytes, "errors": facts.errors.count(),
+            } }));
+        }
+        if let Some(bar) = &self.bar {
+            let unchanged = match facts.unchanged_files {
+                0 => String::new(),
+                count => format!(", {count} unchanged"),
+            };
+            bar.set_prefix(format!("{} files, {}{unchanged}", facts.files, show::bytes(facts.bytes)));
+            bar.tick();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_have_units() {
+        let read = ["1", "1k", "1.5MiB", "2 GB", "1GiB"].map(|given| bytes(given).unwrap());
+        assert_eq!(read, [1, 1024, 3 << 19, 2_000_000_000, 1 << 30]);
+        assert!(["", "x", "1x", "-1", "0", "1e300"].iter().all(|given| bytes(given).is_err()));
+    }
+}

@@ -1,0 +1,77 @@
+//! `weft energy`: figures that say where they come from, and a profile that costs are computed with.
+
+use crate::scratch::{Scratch, run, weft};
+use std::fs;
+
+/// A machine with measured powers, and coding as fast as reading and writing.
+const PROFILE: &str = r#"{
+  "machine": "a test", "date": "2026-11-21 18:30:00 UTC", "source": "meter: log.csv", "basis": "measured", "scope": "node",
+  "constants": { "idle_watts": 90.0, "read_write_watts": 10.0, "coding_watts": 20.0 },
+  "read_write_bytes_per_second": 5e8,
+  "coding": [{ "code": "rs:160+80", "k": 160, "m": 80, "bytes_per_second": 1e9 }]
+}"#;
+
+#[test]
+fn a_source_that_is_given_is_measured_and_the_model_never_is() {
+    let scratch = Scratch::new(0);
+    let readings = scratch.path.join("power.json");
+    fs::write(&readings, r#"{"PowerWatts": {"Reading": 250}}"#).unwrap();
+    let arguments = ["energy", "--seconds", "0.2", "--json", "--readings"];
+    let answer = run(weft().args(arguments).arg(&readings)).json();
+    assert_eq!(answer["used"], "IPMI/Redfish");
+    let of = |name: &str| answer["sources"].as_array().unwrap().iter().find(|source| source["source"] == name).unwrap();
+    assert_eq!(
+        (&of("IPMI/Redfish")["basis"], of("IPMI/Redfish")["watts"].as_f64().unwrap().round()),
+        (&"measured".into(), 250.0)
+    );
+    assert!(of("meter")["watts"].is_null() && of("meter")["refused"].as_str().unwrap().contains("--meter"));
+    assert_eq!(of("model")["basis"], "modelled");
+
+    fs::write(&readings, "nonsense").unwrap();
+    let text = run(weft().args(["energy", "--seconds", "0.1", "--readings"]).arg(&readings)).good();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("Instantaneous power reading") && text.contains("assumed"), "{text}");
+}
+
+#[test]
+fn a_site_pays_what_the_formulas_say() {
+    let scratch = Scratch::new(0);
+    let profile = scratch.path.join("profile.json");
+    fs::write(&profile, PROFILE).unwrap();
+    let cost = |more: &[&str]| run(weft().args(["energy", "cost", "--profile"]).arg(&profile).args(more));
+    let answer = cost(&["--site-tb-per-month", "3000", "--years", "3", "--price", "0.1", "--json"]).json();
+    assert_eq!(answer["user_bytes"], 108e15);
+    let coded = &answer["coded"]["cost"];
+    assert_eq!(coded["stored_bytes"], 162e15);
+    // 108 PB read and 162 written are 135 PB at 500 MB/s: 2.7e8 s; coding 1.08e8 s.
+    let joules = 90.0 * 3.78e8 + 10.0 * 2.7e8 + 20.0 * 1.08e8;
+    let near = |value: &serde_json::Value, expected: f64| (value.as_f64().unwrap() / expected - 1.0).abs() < 1e-9;
+    assert!(near(&coded["kwh"], joules / 3.6e6) && near(&coded["money"], joules / 3.6e7), "{coded}");
+    assert!(near(&answer["coded"]["money_as_the_study_counts"], 1.5 * joules / 3.6e7));
+    assert!(near(&answer["copied"]["cost"]["times"]["total_seconds"], 4.32e8));
+
+    let text = String::from_utf8(cost(&["--size", "120PB", "--currency", "EUR"]).good()).unwrap();
+    assert!(text.contains("180 PB") && text.contains("EUR") && text.contains("powers measured by meter"), "{text}");
+    assert!(cost(&["--code", "rs:4+2"]).failed(2).contains("it knows rs:160+80"));
+    fs::write(&profile, PROFILE.replace("90.0", "-90.0")).unwrap();
+    assert!(cost(&[]).failed(1).contains("idle_watts"));
+    fs::remove_file(&profile).unwrap();
+    assert!(cost(&[]).failed(1).contains("weft energy calibrate"));
+}
+
+#[test]
+fn calibration_writes_a_profile_that_says_what_was_not_measured() {
+    let scratch = Scratch::new(0);
+    let profile = scratch.path.join("profile.json");
+    let calibrate = |more: &[&str]| {
+        let arguments = ["energy", "calibrate", "--seconds", "0.1", "--scratch-bytes", "4MiB", "--scratch"];
+        run(weft().args(arguments).arg(&scratch.path).arg("--out").arg(&profile).args(more))
+    };
+    assert!(calibrate(&["--code", "nonsense:1+1"]).failed(2).contains("nonsense"));
+    assert!(!profile.exists());
+    calibrate(&["--idle-watts", "50", "--core-watts", "5"]).good();
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(&profile).unwrap()).unwrap();
+    assert!(written["read_write_bytes_per_second"].as_f64().unwrap() > 0.0);
+    assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 1, "only the profile stays");
+    run(weft().args(["energy", "cost", "--profile"]).arg(&profile)).good();
+}

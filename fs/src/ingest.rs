@@ -1,0 +1,425 @@
+//! Whole files, many at a time: their data goes straight into stripes, and one transaction makes them with all their attributes. For who
+//! brings files and does not change them, like the archive encoder; nothing is buffered, nothing is seen before it is complete.
+//!
+//! What is committed together is there together or not at all.
+
+use crate::manifest::{self, Piece};
+use crate::store::{Pin, Stored};
+use crate::{Error, FileSystem, Result};
+use meta::{Attributes, ContentEdit, Resize, Whole};
+use plan::{Extent, Place, Span};
+use std::ops::Range;
+use std::sync::Arc;
+use volume::StripeBuffer;
+
+/// What a piece takes in a manifest beside the path of its file.
+const PIECE_BYTES: usize = 80;
+/// Files that one transaction makes.
+const FILES_PER_TRANSACTION: usize = 1024;
+
+/// Files that are on their way into the volume. What is not committed when it is dropped does not exist.
+pub struct Ingest<'a> {
+    fs: &'a FileSystem,
+    buffer: Option<StripeBuffer>,
+    /// What is in the buffer, and whose it is: an index into `files`.
+    pieces: Vec<(usize, Piece)>,
+    manifest_bytes: usize,
+    files: Vec<Coming>,
+    /// Keeps the stripes until a transaction names them.
+    pins: Vec<Pin<'a>>,
+    stored_bytes: u64,
+}
+
+/// A file that is on its way.
+struct Coming {
+    ino: u64,
+    about: manifest::File,
+    extents: Vec<Extent>,
+    kind: Fate,
+}
+
+/// What becomes of a file at the commit.
+enum Fate {
+    /// It is being read.
+    Open,
+    /// It is made.
+    Made(Box<Whole>),
+    /// It is there, and gets this part of its content.
+    Part(Range<u64>),
+    /// It was given up.
+    Dropped,
+}
+
+/// What a commit did.
+#[derive(Clone, Debug, Default)]
+pub struct Ingested {
+    /// Files whose name something else has, by the order in which they were finished.
+    pub refused: Vec<(u64, Vec<u8>)>,
+    /// Bytes of user data in stripes.
+    pub stored_bytes: u64,
+}
+
+impl FileSystem {
+    /// Begins to bring files.
+    ///
+    /// # Errors
+    /// When the volume is open for reading only.
+    pub fn ingest(&self) -> Result<Ingest<'_>> {
+        self.writable()?;
+        Ok(Ingest {
+            fs: self,
+            buffer: None,
+            pieces: Vec::new(),
+            manifest_bytes: 0,
+            files: Vec::new(),
+            pins: Vec::new(),
+            stored_bytes: 0,
+        })
+    }
+
+    /// Numbers for files that are about to be brought: the first of `count`, one behind the other.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn new_inos(&self, count: u32) -> Result<u64> {
+        self.writable()?;
+        Ok(self.meta.new_inos(count)?)
+    }
+
+    /// Makes files without data, in one transaction that is not waited for; returns the indices of those whose name something has already.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn put_files(&self, files: &[Whole]) -> Result<Vec<u32>> {
+        self.writable()?;
+        self.room_for_metadata()?;
+        Ok(self.meta.put_files(files)?.refused)
+    }
+
+    /// The attributes of the files of many names, each in its directory; None where there is none. What is uncommitted of them is not in these.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+        Ok(self.meta.lookups(names)?)
+    }
+
+    /// User data of a full stripe, about.
+    pub fn stripe_bytes(&self) -> usize {
+        self.store.stripe_bytes()
+    }
+}
+
+impl Ingest<'_> {
+    /// Begins a file, whose number is one of [`FileSystem::new_inos`], or a part of one that is there. `about` is for finding it when
+    /// all metadata is lost. Data that is written next is its.
+    pub fn begin(&mut self, ino: u64, about: manifest::File) {
+        self.files.push(Coming { ino, about, extents: Vec::new(), kind: Fate::Open });
+    }
+
+    fn last(&mut self) -> &mut Coming {
+        self.files.last_mut().expect("a file was begun")
+    }
+
+    /// Adds data of the file that was begun last. `read` puts it into place, at most as many bytes as it is given, and says how many there were; `most` is
+    /// how many are wanted. Returns the data, none when there was none.
+    ///
+    /// # Errors
+    /// Those of `read`, and when a stripe that got full cannot be written.
+    pub fn add<E: From<Error>>(
+        &mut self,
+        offset: u64,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<&[u8], E> {
+        let file = self.files.len() - 1;
+        let coming = &self.files[file];
+        let first = self.pieces.last().is_none_or(|(last, _)| *last != file);
+        let entry = PIECE_BYTES + if first { coming.about.path.len() } else { 0 };
+        if self.room(entry) < most.min(4096) {
+            self.store_stripe()?;
+        }
+        let room = self.room(entry);
+        // A cut at a page keeps pages whole.
+        let length = if most <= room { most } else { (room & !4095).max(room.min(1)) };
+        if self.buffer.is_none() {
+            self.fs.room_for(self.fs.store.stripe_bytes() as u64)?;
+        }
+        let coming = &self.files[file];
+        let buffer = self.buffer.get_or_insert_with(|| self.fs.store.pool.take());
+        let data = buffer.extend_with(length, read)?;
+        if !data.is_empty() {
+            let added = data.len() as u64;
+            match self.pieces.last_mut() {
+                Some((last, piece)) if *last == file && piece.offset + piece.length == offset => piece.length += added,
+                _ => {
+                    let about = first.then(|| coming.about.clone());
+                    self.pieces.push((file, Piece { ino: coming.ino, offset, length: added, file: about }));
+                    self.manifest_bytes += entry;
+                }
+            }
+        }
+        Ok(data)
+    }
+
+    /// What still fits into the stripe beside the entry of a piece.
+    fn room(&self, entry: usize) -> usize {
+        let space = self.buffer.as_ref().map_or(self.fs.store.stripe_bytes() + 4096, StripeBuffer::space);
+        let room = space.saturating_sub(self.manifest_bytes + entry + 16);
+        if self.pieces.is_empty() { room.min(self.fs.store.stripe_bytes()) } else { room }
+    }
+
+    /// The file that was begun last is complete: it is made at the commit. Its extents are filled in.
+    pub fn finish(&mut self, whole: Whole) {
+        self.last().kind = Fate::Made(Box::new(whole));
+    }
+
+    /// The part of a file that was begun last is complete: the content of this range is replaced by it at the commit, and what was not written of it is a hole.
+    pub fn finish_part(&mut self, range: Range<u64>) {
+        self.last().kind = Fate::Part(range);
+    }
+
+    /// The file that was begun last is given up. Its data in stripes is, too.
+    pub fn drop_last(&mut self) {
+        let file = self.files.len() - 1;
+        self.last().kind = Fate::Dropped;
+        // What is at the end of the buffer need not be written.
+        while let Some((_, piece)) = self.pieces.pop_if(|(last, _)| *last == file) {
+            if let Some(buffer) = &mut self.buffer {
+                buffer.truncate(buffer.len() - piece.length as usize);
+            }
+        }
+    }
+
+    /// Files that were begun and not committed.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Bytes that were added and not committed.
+    pub fn bytes(&self) -> u64 {
+        self.stored_bytes + self.buffer.as_ref().map_or(0, |buffer| buffer.len() as u64)
+    }
+
+    /// Writes the stripe that is being filled.
+    fn store_stripe(&mut self) -> Result<()> {
+        let Some(buffer) = self.buffer.take() else { return Ok(()) };
+        if buffer.is_empty() {
+            self.fs.store.pool.give(buffer);
+            return Ok(());
+        }
+        let bytes = buffer.len() as u64;
+        let (owners, pieces): (Vec<usize>, Vec<Piece>) = self.pieces.drain(..).unzip();
+        self.manifest_bytes = 0;
+        let (Stored { set, record, block }, pin) = self.fs.append_stripe(buffer, &manifest::encode(&pieces))?;
+        self.pins.push(pin);
+        self.stored_bytes += bytes;
+        let mut start = 0;
+        for (file, piece) in owners.into_iter().zip(pieces) {
+            let place = Place::Stripe(Span { set, record, block, start });
+            start += piece.length as u32;
+            self.files[file].extents.push(Extent { offset: piece.offset, length: piece.length, place });
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was finished, and returns when it is durable.
+    ///
+    /// # Errors
+    /// When that is not sure; what of it was made is whole.
+    pub fn commit(&mut self) -> Result<Ingested> {
+        self.store_stripe()?;
+        if !self.pins.is_empty() {
+            self.fs.store.sync()?;
+        }
+        let mut done = Ingested { refused: Vec::new(), stored_bytes: std::mem::take(&mut self.stored_bytes) };
+        let (mut whole, mut parts, mut seq) = (Vec::new(), Vec::new(), 0);
+        for coming in self.files.drain(..) {
+            let extents = coming.extents;
+            match coming.kind {
+                Fate::Made(file) => whole.push(Whole { extents, ..*file }),
+                Fate::Part(range) => {
+                    let resize = Resize::AtLeast(range.end);
+                    let edit = ContentEdit { ranges: vec![(range, extents)], resize, modified: None };
+                    parts.push((coming.ino, edit));
+                }
+                Fate::Open | Fate::Dropped => {}
+            }
+        }
+        for group in whole.chunks(FILES_PER_TRANSACTION) {
+            let put = self.fs.meta.put_files(group)?;
+            seq = put.seq.max(seq);
+            let refused = put.refused.iter().filter_map(|&index| group.get(index as usize));
+            done.refused.extend(refused.map(|file| (file.parent, file.name.clone())));
+        }
+        for (ino, edit) in parts {
+            seq = self.fs.put_part(ino, &edit)?.max(seq);
+        }
+        self.pins.clear();
+        if seq > 0 {
+            self.fs.meta.sync(seq)?;
+        }
+        Ok(done)
+    }
+}
+
+impl FileSystem {
+    fn put_part(&self, ino: u64, edit: &ContentEdit) -> Result<meta::Seq> {
+        let file = self.table.enter(ino);
+        let _one_at_a_time = file.content();
+        let (_, dead, seq) = self.meta.change_content(Arc::as_ref(&file).ino, edit)?;
+        self.collector.add(dead, seq);
+        Ok(seq)
+    }
+}
+
+impl Drop for Ingest<'_> {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.fs.store.pool.give(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Lab;
+    use crate::{Kind, New, ROOT, Time};
+
+    fn about(name: &str, size: u64) -> manifest::File {
+        manifest::File { path: name.into(), size, mode: 0o600, uid: 1, gid: 2, modified: Time::default() }
+    }
+
+    fn whole(ino: u64, name: &str, size: u64) -> Whole {
+        let time = Time { seconds: 1_000_000, nanoseconds: 123_456_789 };
+        Whole {
+            ino,
+            parent: ROOT,
+            name: name.into(),
+            new: New { kind: Kind::File, mode: 0o640, uid: 7, gid: 8, device: 0, link: Vec::new() },
+            size,
+            accessed: time,
+            modified: time,
+            changed: time,
+            extents: Vec::new(),
+            attributes: vec![(b"user.a".to_vec(), b"b".to_vec())],
+        }
+    }
+
+    fn add(ingest: &mut Ingest, mut offset: u64, mut data: &[u8]) {
+        while !data.is_empty() {
+            let added = ingest
+                .add(offset, data.len(), |into| {
+                    into.copy_from_slice(&data[..into.len()]);
+                    Ok::<usize, Error>(into.len())
+                })
+                .unwrap()
+                .len();
+            (offset, data) = (offset + added as u64, &data[added..]);
+        }
+    }
+
+    fn read(fs: &FileSystem, ino: u64, size: usize) -> Vec<u8> {
+        let mut all = vec![0xAA; size + 1];
+        let length = fs.read(ino, 0, &mut all).unwrap();
+        all.truncate(length);
+        all
+    }
+
+    #[test]
+    fn files_of_all_sizes_are_there_after_a_crash_or_not_at_all() {
+        let lab = Lab::new("rs:2+1", 3);
+        let noise: Vec<u8> = (0..9_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let sizes = [0usize, 1, 100, 2048, 4096, 5000, 70_000, 4 << 20, 9_000_000];
+        let fs = lab.open();
+        let first = fs.new_inos(2 * sizes.len() as u32).unwrap();
+        let mut ingest = fs.ingest().unwrap();
+        for (n, &size) in sizes.iter().enumerate() {
+            let (ino, name) = (first + n as u64, format!("file{n}"));
+            ingest.begin(ino, about(&name, size as u64));
+            add(&mut ingest, 0, &noise[..size]);
+            ingest.finish(whole(ino, &name, size as u64));
+            // Each second one is begun again and given up.
+            ingest.begin(first + (sizes.len() + n) as u64, about("given-up", 5));
+            add(&mut ingest, 0, &noise[..size.min(1000)]);
+            ingest.drop_last();
+        }
+        let done = ingest.commit().unwrap();
+        assert!(done.refused.is_empty() && ingest.is_empty() && ingest.bytes() == 0);
+        ingest.begin(first, about("late", 5));
+        add(&mut ingest, 0, b"never committed");
+        ingest.finish(whole(first + 1000, "late", 15));
+        drop(ingest);
+        fs.abandon();
+        drop(fs);
+
+        let fs = lab.open();
+        assert_eq!(fs.list(ROOT, 0, 100).unwrap().len(), sizes.len());
+        for (n, &size) in sizes.iter().enumerate() {
+            let found = fs.lookup(ROOT, format!("file{n}").as_bytes()).unwrap();
+            assert_eq!((found.size, found.mode, found.uid, found.gid), (size as u64, 0o640, 7, 8));
+            assert_eq!(found.modified, Time { seconds: 1_000_000, nanoseconds: 123_456_789 });
+            assert!(read(&fs, found.ino, size) == noise[..size], "file {n}");
+            assert_eq!(fs.attribute(found.ino, b"user.a").unwrap(), b"b");
+        }
+        // Compaction and verification know them like any other file.
+        let control = volume::Control::default();
+        assert!(fs.verify(&control).unwrap().is_sound());
+        fs.close_volume().unwrap();
+    }
+
+    #[test]
+    fn a_taken_name_is_refused_and_the_others_made() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let first = fs.new_inos(3).unwrap();
+        let there = crate::testing::make(&fs, "b");
+        let directory = fs.attributes(ROOT).unwrap();
+        let mut ingest = fs.ingest().unwrap();
+        for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
+            ingest.begin(first + n as u64, about(name, 3));
+            add(&mut ingest, 0, b"new");
+            ingest.finish(whole(first + n as u64, name, 3));
+        }
+        assert_eq!(ingest.commit().unwrap().refused, [(ROOT, b"b".to_vec())]);
+        assert_eq!(fs.lookup(ROOT, b"b").unwrap().ino, there);
+        assert_eq!(read(&fs, first + 2, 3), b"new");
+        // Once more, as after an answer that was lost: those that are the same are no news.
+        let again = [whole(first, "a", 3), whole(first + 9, "c", 3)];
+        assert_eq!(fs.put_files(&again).unwrap(), [1]);
+        let names: Vec<(u64, Vec<u8>)> = ["a", "x", "c"].iter().map(|name| (ROOT, name.as_bytes().to_vec())).collect();
+        let found = fs.lookups(&names).unwrap();
+        let inos: Vec<Option<u64>> = found.iter().map(|found| found.map(|found| found.ino)).collect();
+        assert_eq!(inos, [Some(first), None, Some(first + 2)]);
+        let now = fs.attributes(ROOT).unwrap();
+        assert_eq!(
+            (now.modified, now.size),
+            (directory.modified, directory.size + 64),
+            "its time stays, its entries count"
+        );
+    }
+
+    #[test]
+    fn parts_come_in_any_order_and_leave_holes() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let ino = crate::testing::make(&fs, "large");
+        for (begin, at, data) in [(2u64 << 20, (2 << 20) + 5000, &b"second"[..]), (0, 0, b"first"), (0, 3, b"over")] {
+            let mut ingest = fs.ingest().unwrap();
+            ingest.begin(ino, about("large", 3 << 20));
+            add(&mut ingest, at, data);
+            ingest.finish_part(begin..begin + (1 << 20));
+            ingest.commit().unwrap();
+        }
+        let all = read(&fs, ino, 3 << 20);
+        assert_eq!(all.len(), 3 << 20);
+        assert_eq!((&all[..8], &all[(2 << 20) + 5000..][..6]), (&b"\0\0\0over\0"[..], &b"second"[..]));
+        assert_eq!(fs.attributes(ino).unwrap().allocated, 10);
+    }
+}

@@ -1,0 +1,145 @@
+//! Files that are made with all that is in them, many in one transaction: what an archive encoder puts in, and what makes its tasks
+//! happen whole or not at all.
+
+use super::create::New;
+use super::find::directory;
+use super::{Attributes, MAX_LINK, MAX_SIZE, check_name};
+use crate::namespace::attributes::check_attribute;
+use crate::namespace::content::put_new;
+use crate::record::{DirectoryDelta, Entry, Home, Kind, Time};
+use crate::transaction::run;
+use crate::{Error, Meta, Result, Seq, keys};
+use plan::Extent;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A file with all that is in it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Whole {
+    /// Its number, one of [`Meta::new_inos`].
+    pub ino: u64,
+    /// The directory that it goes into.
+    pub parent: u64,
+    /// Its name there.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub new: New,
+    /// Bytes of content.
+    pub size: u64,
+    /// Last access.
+    pub accessed: Time,
+    /// Last change of content.
+    pub modified: Time,
+    /// Last change of anything.
+    pub changed: Time,
+    /// Its content, ordered and apart.
+    pub extents: Vec<Extent>,
+    /// Extended attributes.
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Whole {
+    fn check(&self) -> Result<()> {
+        check_name(&self.name)?;
+        if self.new.link.len() > MAX_LINK {
+            return Err(Error::NameTooLong);
+        }
+        if self.size > MAX_SIZE || self.extents.last().is_some_and(|last| last.end() > self.size) {
+            return Err(Error::TooLarge);
+        }
+        if !self.extents.is_empty() && self.new.kind != Kind::File {
+            return Err(Error::Invalid("only a regular file has content".into()));
+        }
+        if self.extents.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
+            return Err(Error::Invalid("the extents of a file overlap".into()));
+        }
+        self.attributes.iter().try_for_each(|(name, value)| check_attribute(name, value))
+    }
+}
+
+/// What became of files that were to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Put {
+    /// Those, by their index, whose name something else has, or whose directory is gone.
+    pub refused: Vec<u32>,
+    /// The transaction.
+    pub seq: Seq,
+}
+
+impl Meta {
+    /// Numbers for files that are about to be made: the first of `count`, one behind the other.
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn new_inos(&self, count: u32) -> Result<u64> {
+        self.next_inos(count)
+    }
+
+    /// Makes files with all that is in them, in one transaction. The times of their directories stay: who puts a tree in gives these the times that they shall
+    /// have. A file that is there already, from an earlier try, is not made again. Names that something else has are refused, the others made.
+    ///
+    /// # Errors
+    /// When one of them cannot be, whatever is there: then none is made.
+    pub fn put_files(&self, files: &[Whole]) -> Result<Put> {
+        files.iter().try_for_each(Whole::check)?;
+        let (refused, committed) = run(&*self.kv, |t| {
+            let (mut refused, mut parents) = (Vec::new(), BTreeMap::<u64, Option<DirectoryDelta>>::new());
+            let mut made = 0;
+            for (index, file) in files.iter().enumerate() {
+                let delta = match parents.entry(file.parent) {
+                    std::collections::btree_map::Entry::Occupied(there) => there.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(new) => new.insert(match directory(t, file.parent) {
+                        Ok(found) if found.links > 0 => Some(DirectoryDelta::default()),
+                        Ok(_) | Err(Error::NotFound | Error::NotDirectory) => None,
+                        Err(error) => return Err(error),
+                    }),
+                };
+                let there: Option<Entry> = t.get(&keys::entry(file.parent, &file.name))?;
+                let (Some(delta), None) = (delta, &there) else {
+                    if there.is_none_or(|there| there.ino() != file.ino) {
+                        refused.push(index as u32);
+                    }
+                    continue;
+                };
+                delta.entries += 1;
+                delta.directories += i64::from(file.new.kind == Kind::Directory);
+                let mut dinode = file.new.dinode(file.ino, file.modified);
+                (dinode.size, dinode.accessed, dinode.changed) = (file.size, file.accessed, file.changed);
+                if file.new.kind == Kind::File {
+                    dinode.allocated = file.extents.iter().map(|extent| extent.length).sum();
+                    dinode.content = put_new(t, file.ino, &file.extents);
+                }
+                t.put(keys::entry(file.parent, &file.name), &Entry::Inside(dinode));
+                t.put(keys::home(file.ino), &Home::Entry { parent: file.parent, name: file.name.clone() });
+                if file.new.kind == Kind::Directory {
+                    let (modified, changed) = (Some(file.modified), Some(file.changed));
+                    t.merge(keys::directory(file.ino), &DirectoryDelta { modified, changed, ..Default::default() });
+                }
+                for (name, value) in &file.attributes {
+                    t.put_bytes(keys::attribute(file.ino, name), value.clone());
+                }
+                made += 1;
+            }
+            for (parent, delta) in parents {
+                if let Some(delta) = delta.filter(|delta| delta.entries > 0) {
+                    t.merge(keys::directory(parent), &delta);
+                }
+            }
+            t.count(made, 0);
+            Ok(refused)
+        })?;
+        Ok(Put { refused, seq: committed.seq })
+    }
+
+    /// The attributes of the files of many names, each in its directory; None where there is none.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+        let one = |(parent, name): &(u64, Vec<u8>)| match self.lookup(*parent, name) {
+            Err(Error::NotFound | Error::NotDirectory | Error::NameTooLong) => Ok(None),
+            found => found.map(Some),
+        };
+        names.iter().map(one).collect()
+    }
+}

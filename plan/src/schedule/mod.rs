@@ -1,0 +1,12 @@
+//! Which worker does what next (parEC, section III): the queue of work and its two policies, how large objects are cut, and what that
+//! gives when the time of each object is known.
+//!
+//! Nothing here knows what the work is.
+
+mod parts;
+mod queue;
+mod simulate;
+
+pub use parts::{MOST_PARTS, Parts};
+pub use queue::{Limits, Policy, Queue};
+pub use simulate::{Object, finishes};
