@@ -88,7 +88,7 @@ fn a_job_that_is_killed_again_and_again_comes_to_its_end() {
     }
     let done = run(command(3, &[]).arg("--json"));
     assert_eq!(done.status, 0, "{}", done.errors);
-    let (done, again) = (facts(&done), run(command(2, &["--json"])));
+    let (done, again) = (facts(&done), run(&mut command(2, &["--json"])));
     let files = |facts: &serde_json::Value, what: &str| facts[what].as_u64().unwrap();
     // 1500 small files, large, sparse and two odd names; the other name of large is one more when it was there before.
     let all = files(&done, "files") + files(&done, "unchanged_files");
