@@ -34,7 +34,7 @@ impl Ground {
         std::fs::create_dir_all(path.parent().expect("it is in a folder")).map_err(failed)?;
         let mut file = File::create(&path).map_err(failed)?;
         let mut noise = Noise(bytes ^ 0x9e37_79b9);
-        let mut piece = vec![0u8; 1 << 20];
+        let mut piece = vec![0u8; bytes.clamp(8, 1 << 20).next_multiple_of(8) as usize];
         let mut left = bytes;
         while left > 0 {
             piece.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&noise.next().to_le_bytes()));

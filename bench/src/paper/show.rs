@@ -15,8 +15,11 @@ struct Table {
     title: String,
     how: String,
     head: Vec<&'static str>,
-    rows: Vec<(Vec<String>, Vec<(&'static str, f64)>)>,
+    rows: Vec<Row>,
 }
+
+/// Cells, and the classes and lengths of the parts of a bar.
+type Row = (Vec<String>, Vec<(&'static str, f64)>);
 
 fn tables(report: &Report) -> Vec<Table> {
     let mut tables = vec![parts(report), schedules(report, false), schedules(report, true)];
