@@ -45,6 +45,7 @@ impl Lab {
             code: code.into(),
             chunk_bytes: 16 << 20,
             durability: None,
+            coding: Default::default(),
             targets,
             places: Arc::new(Directories),
         };

@@ -4,6 +4,7 @@
 
 mod benchmark;
 mod codes;
+mod config;
 mod decode;
 mod demo;
 mod encode;
@@ -17,8 +18,9 @@ mod show;
 mod verify;
 mod volumes;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Erasure-coded files and volumes: any few disks may be lost, the data is not.
@@ -33,6 +35,10 @@ struct Arguments {
     /// Who this is to the servers of a cluster: NAME.pem and NAME.key, with authority.pem beside them
     #[arg(long, global = true, value_name = "DIR/NAME", env = "WEFT_IDENTITY")]
     identity: Option<std::path::PathBuf>,
+    /// A TOML file with options of servers and mounts, which flags and the environment override
+    #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
+    #[allow(dead_code, reason = "the file is read before the arguments are")]
+    config: Option<std::path::PathBuf>,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -91,7 +97,13 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let command = match config::with_file(Arguments::command(), &given) {
+        Ok(command) => command,
+        Err(failure) => return failure.report(given.iter().any(|argument| argument == "--json")).into(),
+    };
+    let matches = command.get_matches_from(given);
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
     // What it says is no fault of any file, so no command begins with a kernel that cannot be.
     if let Err(error) = gf::select::chosen() {
         return Failure::Usage(error.to_string()).report(arguments.json).into();

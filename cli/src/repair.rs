@@ -16,6 +16,7 @@ use volume::object::{Repaired, find, repair};
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft repair /srv/films
+  weft repair weft://127.0.0.1:7600/films --limit 100M
   weft repair film.mkv --from /disk*
   weft repair film.mkv --from /disk1 /disk2 /disk3 /disk4 --to /newdisk
 
@@ -33,6 +34,14 @@ pub struct Arguments {
     /// Threads; all cores without this
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
+    /// Of a volume: make no more bytes of lost blocks again in a second, as 200M; for each of them, k are read
+    #[arg(long, conflicts_with = "from", value_name = "BYTES", value_parser = limit)]
+    limit: Option<u64>,
+}
+
+/// Bytes a second; `off` is no limit of a repair that has none.
+fn limit(text: &str) -> Result<u64, String> {
+    crate::volumes::metrics::rate(text)?.ok_or_else(|| "without a limit, leave --limit out".into())
 }
 
 impl Arguments {
@@ -44,7 +53,7 @@ impl Arguments {
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if let Some(volume) = arguments.volume() {
-        return crate::volumes::verify::repair(volume, as_json);
+        return crate::volumes::verify::repair(volume, arguments.limit, as_json);
     }
     let control = interrupt::control(false);
     let begun = Instant::now();

@@ -92,6 +92,15 @@ pub fn time(time: Duration) -> String {
     if seconds < 0.1 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
 }
 
+/// A time that is only estimated.
+pub fn about(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds < 100 => count(seconds as usize, "second"),
+        seconds if seconds < 100 * 60 => count(seconds as usize / 60, "minute"),
+        seconds => count(seconds as usize / 3600, "hour"),
+    }
+}
+
 /// How fast so many bytes were.
 pub fn rate(count: u64, time: Duration) -> String {
     format!("{:.0} MiB/s", mebibytes_per_second(count, time))
@@ -133,6 +142,13 @@ pub fn warn_of(problems: &Problems) {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn estimates_are_not_more_exact_than_they_can_be() {
+        let shown =
+            [0, 1, 99, 119, 5999, 6000, 90_000].map(|seconds| super::about(super::Duration::from_secs(seconds)));
+        assert_eq!(shown, ["0 seconds", "1 second", "99 seconds", "1 minute", "99 minutes", "1 hour", "25 hours"]);
+    }
+
     #[test]
     fn lengths_have_the_unit_that_suits_them() {
         let shown = [0, 1023, 1024, 1 << 20, 5 << 29, u64::MAX].map(super::bytes);

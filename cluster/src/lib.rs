@@ -10,6 +10,7 @@
 mod address;
 mod identity;
 pub mod meta_server;
+pub mod metrics;
 mod places;
 pub mod store;
 

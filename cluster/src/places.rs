@@ -10,10 +10,15 @@ use volume::target::Target;
 /// Both kinds of places.
 #[derive(Debug, Default)]
 pub struct ClusterPlaces {
-    stores: Stores,
+    stores: Arc<Stores>,
 }
 
 impl ClusterPlaces {
+    /// The storage servers that targets were opened on.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.stores
+    }
+
     fn remote(&self, place: &Path) -> Result<Option<RemoteTarget>> {
         let address = StoreAddress::of(place).transpose()?;
         Ok(address.map(|address| self.stores.target(&address)))

@@ -232,6 +232,18 @@ impl Buffer {
         self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_))).cloned().collect()
     }
 
+    /// Forgets pending extents that are in stripes of some sets. Returns whether there were any.
+    pub fn forget_stored(&mut self, gone: impl Fn(u64) -> bool) -> bool {
+        let mut any = false;
+        for extent in self.stored() {
+            if matches!(extent.place, Place::Stripe(span) if gone(span.set)) {
+                self.pending.replace(extent.range(), &[]);
+                any = true;
+            }
+        }
+        any
+    }
+
     /// The stripes that have pending extents.
     pub fn stripes(&self) -> impl Iterator<Item = Span> {
         self.pending.iter().filter_map(|extent| if let Place::Stripe(span) = extent.place { Some(span) } else { None })

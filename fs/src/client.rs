@@ -9,9 +9,9 @@ use crate::{Error, FileSystem, OpenOptions, Result, open};
 use meta::Kind;
 use meta::port::{FileLock, Port, Session, Welcome};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
@@ -51,12 +51,19 @@ pub(crate) struct Client {
     generation: AtomicU64,
     others: AtomicU32,
     taking_up: Mutex<()>,
+    /// When the server answered a beat last.
+    heard: Mutex<Instant>,
     /// Whether the session ended. Held by who says that it lives.
     ended: Mutex<bool>,
+    /// Something that was written is lost, which was not said to who syncs everything.
+    loss: AtomicBool,
 }
 
 /// A client says so often that it lives, or four times in a lease.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// A server that did not answer for so long is away.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Says that a client lives, whatever else it waits for.
 fn beats(fs: &Weak<FileSystem>, pause: Duration) {
@@ -87,6 +94,7 @@ impl FileSystem {
             code,
             chunk_bytes: label.chunk_bytes,
             durability: label.durability,
+            coding: options.coding.unwrap_or(label.coding),
         };
         let sets = Arc::new(Leased::new(session.clone()));
         let store = Store::new(
@@ -111,7 +119,9 @@ impl FileSystem {
             generation: AtomicU64::new(0),
             others: AtomicU32::new(0),
             taking_up: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
             ended: Mutex::new(false),
+            loss: AtomicBool::new(false),
         };
         let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(BEAT);
         let fs = Self::assemble(port, None, Some(client), store, open::Opened::served(label, options));
@@ -157,6 +167,7 @@ impl FileSystem {
             }
             client.session.beat()?
         };
+        *lock(&client.heard) = Instant::now();
         self.room.set(beat.total, beat.free);
         client.others.store(beat.others, Ordering::Relaxed);
         if beat.generation > client.generation.load(Ordering::Relaxed) {
@@ -167,9 +178,17 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Whether the metadata can be asked: it is here, or its server answered not long ago.
+    pub fn is_connected(&self) -> bool {
+        self.client.as_ref().is_none_or(|client| lock(&client.heard).elapsed() < SILENCE)
+    }
+
     /// What a client does every second, when stores do not keep it from that.
     pub(crate) fn tick_client(&self) -> Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
+        if client.sets.take_lost() {
+            self.table.all().iter().for_each(|file| _ = self.forget_lost(&mut file.state()));
+        }
         if !self.is_read_only() {
             client.sets.renew(&self.store)?;
         }
@@ -240,7 +259,13 @@ impl FileSystem {
     pub fn take_up(&self, session: &dyn Session) -> meta::Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
         let _one_at_a_time = lock(&client.taking_up);
-        if !session.begin(Some(client.number), client.name.clone(), client.sets.held())?.fresh {
+        // No other locks than those of the client itself: whoever waits for the server may have them.
+        let told = client.sets.tell();
+        let welcome = session.begin(Some(client.number), client.name.clone(), told.clone())?;
+        if client.sets.keep(&told, &welcome.kept) > 0 {
+            self.volume.warn("this client was silent for too long: what it wrote and did not sync may be lost");
+        }
+        if !welcome.fresh {
             return Ok(());
         }
         let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
@@ -263,7 +288,7 @@ impl FileSystem {
             let _ = session.open(ino, client.number_of_write(ino));
             let _ = session.close(ino, 0);
         }
-        Ok(())
+        session.told()
     }
 
     /// Counts one more opener here and at the server. From then on what others wrote before is seen.
@@ -331,6 +356,16 @@ impl Client {
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         dirty.insert(ino, number);
         number
+    }
+
+    /// Something that was written is lost.
+    pub fn note_loss(&self) {
+        self.loss.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something was lost since the last call.
+    pub fn take_loss(&self) -> bool {
+        self.loss.swap(false, Ordering::Relaxed)
     }
 
     /// Says nothing more to the server, as the death of the process would.

@@ -29,6 +29,8 @@ pub(crate) struct Collector {
     orphans: Mutex<Vec<u64>>,
     /// Sets that were in use when they were looked at: they are empty, maybe, when they no longer are.
     busy: Mutex<BTreeSet<u64>>,
+    /// Sets that a client writes to no more.
+    abandoned: Mutex<BTreeSet<u64>>,
 }
 
 /// Files with data in the metadata that belongs in stripes.
@@ -42,6 +44,11 @@ impl Collector {
             let now = Instant::now();
             lock(&self.dead).extend(dead.into_iter().map(|dead| (now, seq, dead)));
         }
+    }
+
+    /// A set that a client writes to no more, and nobody else will.
+    pub fn abandon(&self, set: u64) {
+        lock(&self.abandoned).insert(set);
     }
 
     /// A file without a name that nobody has open.
@@ -103,6 +110,17 @@ impl FileSystem {
                     orphans.push(ino);
                     lock(&self.collector.orphans).append(&mut orphans);
                     return Err(error.into());
+                }
+            }
+        }
+        let mut abandoned = std::mem::take(&mut *lock(&self.collector.abandoned));
+        while let Some(set) = abandoned.pop_first() {
+            match self.give_back_abandoned(set) {
+                Ok(()) | Err(Error::Meta(meta::Error::NotFound)) => {}
+                Err(error) => {
+                    abandoned.insert(set);
+                    lock(&self.collector.abandoned).append(&mut abandoned);
+                    return Err(error);
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! written, so that whatever survives a crash refers only to what survives it too.
 
 use crate::buffer::Taken;
+use crate::client::Client;
 use crate::file::{File, State};
 use crate::manifest::{self, Piece};
 use crate::store::{Pin, Stored};
@@ -12,7 +13,8 @@ use meta::{ContentEdit, Resize, Seq};
 use plan::{Extent, Place, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
-use volume::StripeBuffer;
+use std::time::Instant;
+use volume::{Step, StripeBuffer};
 
 /// A sync of no more dirty data than this writes it into the metadata, which is durable with one write per mirror; it is moved into stripes
 /// later.
@@ -56,7 +58,9 @@ impl<'a> Packer<'a> {
                 all if all <= room => all,
                 _ => (room & !4095).max(room.min(1)),
             };
+            let begun = Instant::now();
             buffer.extend_from_slice(&taken.bytes[..length]);
+            self.fs.store.targets.steps().extend(Step::Master, begun.elapsed());
             self.pieces.push(Piece { ino: file.ino, offset: taken.offset, length: length as u64, file: entry });
             self.manifest_bytes += entry_bytes;
             let rest = Taken { offset: taken.offset + length as u64, bytes: taken.bytes.slice(length..) };
@@ -108,8 +112,8 @@ impl Drop for Packer<'_> {
 impl FileSystem {
     /// What a file is, for the manifest of a stripe.
     pub(crate) fn describe(&self, ino: u64) -> Option<manifest::File> {
-        let attributes = self.meta.attributes(ino).ok()?;
-        let path = self.meta.path(ino).ok().flatten().unwrap_or_default();
+        let look = || Some((self.meta.attributes(ino).ok()?, self.meta.path(ino).ok().flatten().unwrap_or_default()));
+        let (attributes, path) = self.store.targets.steps().timed(Step::Metadata, look)?;
         let state = self.table.find(ino);
         let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
         let (mode, uid, gid, modified) = (attributes.mode, attributes.uid, attributes.gid, attributes.modified);
@@ -164,7 +168,7 @@ impl FileSystem {
             return Err(error);
         }
         if durable {
-            self.meta.sync(Seq::MAX)?;
+            self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(Seq::MAX))?;
         }
         Ok(last)
     }
@@ -181,6 +185,16 @@ impl FileSystem {
     /// be durable, and for nothing else. Returns what kept some of it from being committed, too.
     fn commit_group(&self, files: &[Arc<File>], synced: bool, store: bool) -> (Seq, Option<Error>) {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+        let (seq, failed) = self.commit_held(files, synced, store);
+        if failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
+            // The session ended just now; what did not end with it can be committed.
+            return self.commit_held(files, synced, store);
+        }
+        (seq, failed)
+    }
+
+    /// As `commit_group`, of files whose content the caller holds.
+    fn commit_held(&self, files: &[Arc<File>], synced: bool, store: bool) -> (Seq, Option<Error>) {
         let mut parts = Vec::with_capacity(files.len());
         let mut rest = Vec::with_capacity(files.len());
         for file in files {
@@ -194,7 +208,7 @@ impl FileSystem {
             return (0, failed);
         }
         let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
-        let done = self.meta.change_contents(&edits);
+        let done = self.store.targets.steps().timed(Step::Metadata, || self.meta.change_contents(&edits));
         parts.iter().for_each(|part| self.settle(part, done.is_ok()));
         match done {
             Ok((dead, seq)) => {
@@ -233,6 +247,7 @@ impl FileSystem {
         let (inline, mut stored_any) = (parts.len(), false);
         for file in files {
             let mut state = file.wait_for_arrivals();
+            self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
             let stored = state.buffer.stored();
             let mut resize = size_of(&state);
@@ -255,6 +270,17 @@ impl FileSystem {
             return failed.or(Some(error));
         }
         failed
+    }
+
+    /// Forgets what is in sets that were given up with the session of this client. Returns whether there was something: whoever syncs or closes the file
+    /// next hears of it.
+    pub(crate) fn forget_lost(&self, state: &mut State) -> bool {
+        let lost = self.change_buffer(state, |buffer| buffer.forget_stored(|set| !self.store.is_ours(set)));
+        if lost {
+            state.lost = true;
+            self.client.iter().for_each(Client::note_loss);
+        }
+        lost
     }
 
     /// Brings the buffer of a file in line with what became of its part in a commit.

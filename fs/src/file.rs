@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub gone: bool,
     /// What a write in the background failed with; the next sync reports it.
     pub failed: Option<crate::Error>,
+    /// Something that was written is lost; the next sync or close reports it, once.
+    pub lost: bool,
 }
 
 impl File {
@@ -127,7 +129,8 @@ impl Table {
         let last = Arc::strong_count(&file) <= 2;
         let idle = last && {
             let state = file.state();
-            state.openers == 0 && (state.gone || state.failed.is_none() && state.buffer.is_clean())
+            let has_news = state.failed.is_some() || state.lost;
+            state.openers == 0 && (state.gone || !has_news && state.buffer.is_clean())
         };
         if idle {
             shard.remove(&file.ino);

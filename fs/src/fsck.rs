@@ -1,8 +1,9 @@
 //! Metadata against chunks, and metadata from chunks.
 
+use crate::find::find;
 use crate::label::Label;
 use crate::manifest::{self, File, Piece};
-use crate::open::{STRIPES_PER_OPENING, find};
+use crate::open::STRIPES_PER_OPENING;
 use crate::places::Places;
 use crate::store::Stored;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
@@ -138,7 +139,7 @@ struct FoundStripe {
 pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     let pointer = Label::read_pointer(directory)?;
     let guard = crate::open::lock(directory)?;
-    let found = find(&*places, pointer)?;
+    let found = find(&places, pointer)?;
     for target in found.disks.values() {
         let files = target.list().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
         for (file, _) in files {

@@ -3,6 +3,7 @@
 
 use crate::{Error, Result};
 use plan::TargetId;
+use plan::coding::Coding;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ pub struct Label {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged.
     pub durability: usize,
+    /// Who codes stripes where clients do not say otherwise.
+    #[serde(default)]
+    pub coding: Coding,
     /// Grows with every change.
     pub generation: u64,
     /// The target that has this label; None in the pointer.

@@ -14,11 +14,14 @@ mod background;
 mod buffer;
 mod claims;
 mod client;
+mod coding;
 mod collect;
 mod commit;
 mod compact;
+mod counts;
 mod error;
 mod file;
+mod find;
 mod fsck;
 mod history;
 mod ingest;
@@ -47,6 +50,7 @@ mod warnings;
 mod write;
 
 pub use client::{Find, Server};
+pub use counts::{Counts, RepairProgress, Repairs};
 pub use error::Error;
 pub use fsck::{Checked, Rebuilt, rebuild};
 pub use ingest::{Ingest, Ingested};
@@ -55,10 +59,12 @@ pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, W
 pub use names::SetAttributes;
 pub use open::{Create, OpenOptions, Warn};
 pub use places::{Directories, Places};
+pub use plan::coding::Coding;
 pub use read::Seek;
 pub use repair::Repaired;
-pub use sessions::{Answer, Recall, Sessions};
+pub use sessions::{Answer, Recall, Request, Sessions};
 pub use status::{AtRisk, Status, TargetStatus, Written};
+pub use store::full_stripe_bytes;
 pub use targets::{reopen, wait_until_closed};
 pub use verify::{Problem, Verified};
 pub use write::Allocate;
@@ -97,6 +103,7 @@ pub struct FileSystem {
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
     pub(crate) leases: sessions::Leases,
+    pub(crate) counts: Counts,
     pub(crate) closed: AtomicBool,
 }
 

@@ -1,6 +1,7 @@
 //! Making a volume, opening and closing it.
 
 use crate::client::Client;
+use crate::find::{Found, find};
 use crate::history::{self, History};
 use crate::label::{Label, Member, POINTER, Role};
 use crate::places::{Directories, Places};
@@ -13,7 +14,8 @@ use crate::{
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
 use plan::TargetId;
-use std::collections::{BTreeMap, HashMap};
+use plan::coding::Coding;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +44,8 @@ pub struct Create {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged; None: one more than k, or k when m is 0.
     pub durability: Option<usize>,
+    /// Who codes stripes where clients do not say otherwise.
+    pub coding: Coding,
     /// Where the targets are to be, at least as many as the code has blocks.
     pub targets: Vec<PathBuf>,
     /// Knows what is at these places.
@@ -59,13 +63,15 @@ pub struct OpenOptions {
     pub warn: Option<Warn>,
     /// Clients are served, see [`Sessions`](crate::Sessions); those of before a crash may come back and are waited for.
     pub serve: bool,
+    /// Who codes stripes; None: what the volume says.
+    pub coding: Option<Coding>,
     /// Knows what is at the places of the targets.
     pub places: Arc<dyn Places>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, warn: None, serve: false, places: Arc::new(Directories) }
+        Self { read_only: false, warn: None, serve: false, coding: None, places: Arc::new(Directories) }
     }
 }
 
@@ -193,6 +199,7 @@ impl Create {
             code: code.spec().to_string(),
             chunk_bytes: self.chunk_bytes,
             durability: wanted,
+            coding: self.coding,
             generation: 1,
             target: None,
             targets: targets
@@ -242,68 +249,6 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> Error {
     Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(path)))
 }
 
-/// The targets of a volume that were found, and those that were not, with the reason.
-pub(crate) struct Found {
-    pub label: Label,
-    pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
-    missing: Vec<(TargetId, String)>,
-}
-
-/// Opens the targets that a label names.
-pub(crate) fn find(places: &dyn Places, pointer: Label) -> Result<Found> {
-    let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
-    let mut missing = HashMap::new();
-    let mut newest = pointer.clone();
-    for member in pointer.members() {
-        match open_target(places, &member.path, &pointer.volume, Some(member.id)) {
-            Ok((disk, label)) => {
-                if label.generation > newest.generation {
-                    newest = label;
-                }
-                disks.insert(member.id, disk);
-            }
-            // Somebody else works on it: going on without it would harm it.
-            Err(error @ (Error::Conflict(_) | Error::Volume(volume::Error::Conflict { .. }))) => return Err(error),
-            Err(error) => _ = missing.insert(member.id, error.to_string()),
-        }
-    }
-    // A newer label may name targets that the pointer does not know.
-    if newest.generation > pointer.generation {
-        for member in newest.members() {
-            if !disks.contains_key(&member.id)
-                && let Ok((disk, _)) = open_target(places, &member.path, &newest.volume, Some(member.id))
-            {
-                missing.remove(&member.id);
-                disks.insert(member.id, disk);
-            }
-        }
-    }
-    let members: Vec<TargetId> = newest.members().map(|member| member.id).collect();
-    disks.retain(|id, _| members.contains(id));
-    let missing = members.into_iter().filter(|id| !disks.contains_key(id)).map(|id| {
-        let why = missing.remove(&id).unwrap_or_else(|| "it was not found".into());
-        (id, why)
-    });
-    Ok(Found { missing: missing.collect(), label: newest, disks })
-}
-
-/// Opens a directory that is a target of a volume.
-pub(crate) fn open_target(
-    places: &dyn Places,
-    path: &Path,
-    volume: &str,
-    id: Option<TargetId>,
-) -> Result<(Arc<dyn Target>, Label)> {
-    let shown = volume::Shown(path).to_string();
-    let target = places.open(path)?;
-    let label =
-        Label::read(&*target, &shown)?.ok_or_else(|| Error::Invalid(format!("{shown} is no target of a volume")))?;
-    if label.volume != volume || id.is_some() && label.target != id {
-        return Err(Error::Invalid(format!("{shown} is a target of another volume, or another target of this one")));
-    }
-    Ok((target, label))
-}
-
 /// A target for the metadata. Opening writes to it, if only that it was opened; for who may only read, that stays in memory.
 fn journal_target(target: &Arc<dyn Target>, read_only: bool) -> Arc<dyn Target> {
     if read_only { Arc::new(Shadow::new(target.clone())) } else { target.clone() }
@@ -318,7 +263,7 @@ impl FileSystem {
         let pointer = Label::read_pointer(directory)?;
         let guard = lock(directory)?;
         let places = options.places.clone();
-        let found = find(&*places, pointer)?;
+        let found = find(&places, pointer)?;
         let index: Box<dyn Index> =
             if options.read_only { Box::new(MemoryIndex::default()) } else { Self::index(&directory.join(INDEX))? };
         Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options)
@@ -393,8 +338,13 @@ impl FileSystem {
         }
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
         let opening: u64 = meta.setting("openings")?.unwrap_or(0);
-        let store_options =
-            Options { volume: VolumeId(volume), code, chunk_bytes: label.chunk_bytes, durability: label.durability };
+        let store_options = Options {
+            volume: VolumeId(volume),
+            code,
+            chunk_bytes: label.chunk_bytes,
+            durability: label.durability,
+            coding: options.coding.unwrap_or(label.coding),
+        };
         let sets = Arc::new(Placed(meta.clone()));
         let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
         let first = (opening + 1) * STRIPES_PER_OPENING;
@@ -417,11 +367,20 @@ impl FileSystem {
         }
         let engine = Engine { meta: meta.clone(), journal };
         let fs = Self::assemble(meta.clone(), Some(engine), None, store, opened);
-        let had_clients = meta.setting(sessions::CLIENTS)?.unwrap_or(false);
-        fs.leases.begin(opening, options.serve && had_clients);
+        let known: BTreeSet<u64> = meta.setting(sessions::SESSIONS)?.unwrap_or_default();
+        let ended = !options.serve && !known.is_empty();
+        let before = if options.serve { known } else { BTreeSet::new() };
+        fs.leases.begin(opening, before.clone());
         fs.look_at_room();
         if !fs.volume.read_only {
             meta.put_setting("openings", &(opening + 1))?;
+            if ended {
+                // What their clients did not commit is given up here.
+                let seq = meta.put_setting(sessions::SESSIONS, &before)?;
+                meta.sync(seq)?;
+            }
+            // Nobody else asks again.
+            meta.forget_requests(&before)?;
             if !fs.leases.is_settling() {
                 match fs.clean_up() {
                     // Without room for that, what is there can be read all the same, and be removed.
@@ -457,6 +416,7 @@ impl FileSystem {
             returns: crate::returns::Returns::default(),
             background: background::Background::new(),
             leases: sessions::Leases::default(),
+            counts: crate::Counts::default(),
             volume,
             closed: AtomicBool::new(false),
         })
@@ -490,7 +450,7 @@ impl FileSystem {
         }
     }
 
-    /// Nobody writes to a set any more who did: seals it, and gives back what no transaction names of it.
+    /// Nobody writes to a set any more who did: seals it, and has the collector give back what no transaction names of it.
     pub(crate) fn abandon_set(&self, set: u64) -> Result<()> {
         let engine = self.engine()?;
         if !engine.meta.set(set)?.sealed {
@@ -498,8 +458,14 @@ impl FileSystem {
             let end = last.map_or(0, |(record, stripe)| volume::record_range(record, stripe.block).end);
             engine.meta.seal_set(set, end as u32)?;
         }
-        self.punch_orphans(set)?;
+        self.collector.abandon(set);
+        Ok(())
+    }
+
+    /// Gives back what no transaction names of an abandoned set. Waits for targets.
+    pub(crate) fn give_back_abandoned(&self, set: u64) -> Result<()> {
         if !self.delete_if_empty(set)? {
+            self.punch_orphans(set)?;
             self.compactor.suspect(set);
         }
         Ok(())

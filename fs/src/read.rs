@@ -24,6 +24,10 @@ impl FileSystem {
     /// # Errors
     /// When the file is gone, is no regular one, or too much of its data is lost.
     pub fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.counts.reads.counted(|read| *read, || self.read_at(ino, offset, into))
+    }
+
+    fn read_at(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.table.enter(ino);
         for attempt in 1.. {
             let (size, over) = {

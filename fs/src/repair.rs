@@ -32,6 +32,24 @@ impl FileSystem {
         self.repair_where(control, |record, queued| self.lost_positions(record, queued))
     }
 
+    /// Makes again what writers, readers and verifications found missing or damaged, and nothing else: a target that is away may come back.
+    ///
+    /// # Errors
+    /// As `repair`.
+    pub fn repair_queued(&self, control: &Control) -> Result<Repaired> {
+        self.repair_where(control, |_, queued| queued.iter().map(|&position| usize::from(position)).collect())
+    }
+
+    /// How many chunk sets `repair_queued` would repair now: nobody writes to them.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn count_queued(&self) -> Result<usize> {
+        let queue = self.engine()?.meta.repairs()?;
+        let free = |set: u64| !self.leases.is_held(set) && !self.store.is_being_written(set);
+        Ok(queue.into_iter().filter(|(set, _)| free(*set)).count())
+    }
+
     /// Makes chunks again, or moves them: the positions that `which` names, given a set and what is queued of it.
     pub(crate) fn repair_where(
         &self,
@@ -68,18 +86,20 @@ impl FileSystem {
         order(&mut degraded);
         control.start(total);
         let mut done = Repaired::default();
+        let shown = self.counts.repairs.begin(degraded.len(), control);
         for set in degraded {
             control.go_on()?;
-            if let Err(error) = self.repair_set(&set, &mut done, control) {
-                if matches!(error, crate::Error::Volume(volume::Error::Interrupted)) {
-                    return Err(error);
-                }
+            shown.next(set.set);
+            let failed = match self.repair_set(&set, &mut done, control) {
+                Err(error @ crate::Error::Volume(volume::Error::Interrupted)) => return Err(error),
                 // The collector may have deleted it meanwhile.
-                if !matches!(error, crate::Error::Meta(meta::Error::NotFound)) {
-                    done.failed.push((set.set, error.to_string()));
-                }
-            }
+                Ok(()) | Err(crate::Error::Meta(meta::Error::NotFound)) => None,
+                Err(error) => Some(error.to_string()),
+            };
+            shown.done(failed.is_none());
+            done.failed.extend(failed.map(|why| (set.set, why)));
         }
+        drop(shown);
         self.forget_drained()?;
         self.remove_strays_now()?;
         Ok(done)
@@ -124,6 +144,7 @@ impl FileSystem {
                 Some((position, layout.places[position].filter(|&old| old != new)?))
             };
             self.remove_chunks(set, wanted.iter().filter_map(old));
+            self.counts.repairs.rebuilt(stripes.len(), report.bytes);
             done.chunks += wanted.len();
             done.bytes += report.bytes;
             done.witnessed += report.witnessed;

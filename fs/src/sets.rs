@@ -21,6 +21,11 @@ const RENEW_AFTER: Duration = Duration::from_secs(3);
 pub(crate) trait NewSets: Send + Sync {
     /// A chunk set that nobody else writes to.
     fn next(&self, store: &Store) -> Result<(u64, SetRecord)>;
+
+    /// Whether a set that was given out may still be written to: not when the session ended that it was given to.
+    fn is_ours(&self, _set: u64) -> bool {
+        true
+    }
 }
 
 /// Places sets itself.
@@ -70,7 +75,10 @@ impl NewSets for Placed {
 /// Sets that the metadata server placed for this client.
 pub(crate) struct Leased {
     session: Arc<dyn Session>,
+    /// Never held while something is asked of the server: whoever takes the session up needs it.
     state: Mutex<State>,
+    /// Held by the one that asks for sets: the server gives back what the session has and the asker does not know of.
+    asking: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -80,20 +88,43 @@ struct State {
     held: BTreeSet<u64>,
     /// When sets were last exchanged for better ones.
     renewed: Option<Instant>,
+    /// How often a server was told what this client holds. What it gave before is not among that.
+    told: u64,
+    /// Sets were lost, and nobody looked yet what was in them.
+    lost: bool,
 }
 
 impl Leased {
     pub fn new(session: Arc<dyn Session>) -> Self {
-        Self { session, state: Mutex::default() }
+        Self { session, state: Mutex::default(), asking: Mutex::default() }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// The sets that this client may write to.
-    pub fn held(&self) -> Vec<u64> {
-        self.state().held.iter().copied().collect()
+    /// The sets that this client may write to, for a server that forgot the session.
+    pub fn tell(&self) -> Vec<u64> {
+        let mut state = self.state();
+        state.told += 1;
+        state.held.iter().copied().collect()
+    }
+
+    /// The server keeps these of the sets that it was told. Returns how many it does not: they are somebody else's, or gone.
+    pub fn keep(&self, told: &[u64], kept: &[u64]) -> usize {
+        let mut state = self.state();
+        let before = state.held.len();
+        let lost = |set: &u64| told.contains(set) && !kept.contains(set);
+        state.held.retain(|set| !lost(set));
+        state.ahead.retain(|(set, _)| !lost(set));
+        let count = before - state.held.len();
+        state.lost |= count > 0;
+        count
+    }
+
+    /// Whether sets were lost since the last call.
+    pub fn take_lost(&self) -> bool {
+        std::mem::take(&mut self.state().lost)
     }
 
     /// Sets that were taken to be written to.
@@ -104,16 +135,26 @@ impl Leased {
 
     /// Asks for sets when few are left. Not for whoever waits for one.
     pub fn refill(&self, store: &Store) -> Result<()> {
-        if self.state().ahead.len() >= AHEAD {
-            return Ok(());
-        }
+        let _one_at_a_time = lock(&self.asking);
         let avoid: Vec<TargetId> =
             store.targets.ids().into_iter().filter(|id| store.targets.error(*id).is_some()).collect();
-        let new = self.session.new_sets(BATCH, &avoid)?;
-        let mut state = self.state();
-        state.held.extend(new.iter().map(|(set, _)| *set));
-        state.ahead.extend(new);
-        Ok(())
+        loop {
+            let (told, known): (u64, Vec<u64>) = {
+                let state = self.state();
+                if state.ahead.len() >= AHEAD {
+                    return Ok(());
+                }
+                (state.told, state.held.iter().copied().collect())
+            };
+            let new = self.session.new_sets(BATCH, &avoid, &known)?;
+            let mut state = self.state();
+            // The session may have been taken up since, without these: they are given back by the next call.
+            if state.told == told {
+                state.held.extend(new.iter().map(|(set, _)| *set));
+                state.ahead.extend(new);
+                return Ok(());
+            }
+        }
     }
 
     /// Lets go of sets that were placed while targets were away which are back: what is written to them would be at risk, and what was
@@ -172,13 +213,16 @@ impl NewSets for Leased {
                 }
                 continue;
             };
-            // One that was placed before a target failed is of no use, as long as there are better ones.
+            // One that was placed before a target failed is of no use, as long as there are better ones. It is given back later: somebody waits for this.
             let failed = record.places.iter().flatten().any(|&id| store.targets.error(id).is_some());
             if failed && !self.state().ahead.is_empty() {
-                self.release(&[set])?;
                 continue;
             }
             return Ok((set, record));
         }
+    }
+
+    fn is_ours(&self, set: u64) -> bool {
+        self.state().held.contains(&set)
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::label::Role;
 use crate::mutex::lock;
-use crate::{FileSystem, Result, Usage};
+use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::TargetId;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use volume::StepTotals;
 
 /// A volume, looked at.
 #[derive(Clone, Debug)]
@@ -33,6 +34,12 @@ pub struct Status {
     pub mirrors: (usize, usize),
     /// The last thing that went wrong with the metadata.
     pub metadata_error: Option<String>,
+    /// The repairs that go on.
+    pub repairs: Vec<RepairProgress>,
+    /// Bytes of blocks that they may make in a second.
+    pub repair_limit: Option<u64>,
+    /// Where the time of writes went since the volume was opened.
+    pub write_cost: StepTotals,
 }
 
 /// A target, looked at.
@@ -82,6 +89,11 @@ pub struct Written {
 }
 
 impl FileSystem {
+    /// Whether a server has the metadata, which knows how the volume is.
+    pub fn is_client(&self) -> bool {
+        self.engine.is_none()
+    }
+
     /// What was written since the volume was opened.
     pub fn written(&self) -> Written {
         let targets = &self.store.targets;
@@ -111,7 +123,9 @@ impl FileSystem {
     /// The targets of the volume that do not answer.
     pub fn absent_targets(&self) -> Vec<TargetId> {
         let label = self.volume.label();
-        label.members().map(|member| member.id).filter(|&id| !self.store.targets.is_usable(id)).collect()
+        // At the same time: one after the other would each be waited for.
+        let there: BTreeSet<TargetId> = self.store.targets.spaces(false).into_iter().map(|(id, _)| id).collect();
+        label.members().map(|member| member.id).filter(|id| !there.contains(id)).collect()
     }
 
     /// The positions of a set that are not there, as far as is known without reading them.
@@ -189,6 +203,9 @@ impl FileSystem {
             to_repair,
             mirrors: (journal.whole, journal.wanted),
             metadata_error: journal.last_error,
+            repairs: self.counts.repairs.running(),
+            repair_limit: self.counts.repairs.limit(),
+            write_cost: self.write_cost(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! Stripes on the targets: which chunk set is written to, and where the others are.
 
 use crate::claims::Claims;
+use crate::coding::Coders;
 use crate::history::History;
 use crate::limits::balanced;
 use crate::mutex::lock;
@@ -9,6 +10,7 @@ use crate::{Error, Result};
 use ec::Code;
 use meta::SetRecord;
 use meta::port::Port;
+use plan::coding::Coding;
 use plan::placement::Candidate;
 use plan::{Span, TargetId};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::target::Space;
-use volume::{BufferPool, SetLayout, SetWriter, StripeBuffer, Targets};
+use volume::{BufferPool, SetLayout, SetWriter, Step, StripeBuffer, Targets};
 
 /// User data of a full stripe, about.
 const STRIPE_BYTES: usize = 4 << 20;
@@ -39,6 +41,8 @@ pub(crate) struct Options {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged.
     pub durability: usize,
+    /// Who codes stripes.
+    pub coding: Coding,
 }
 
 /// Where a stripe is.
@@ -53,6 +57,11 @@ pub(crate) struct Stored {
 /// should not be so long that it takes all memory.
 pub(crate) fn block_bytes(k: usize) -> usize {
     (STRIPE_BYTES / k).clamp(64 << 10, 1 << 20).next_multiple_of(4096)
+}
+
+/// User data and manifest of a full stripe of k data blocks, which a Master must have room for.
+pub fn full_stripe_bytes(k: usize) -> usize {
+    k * block_bytes(k)
 }
 
 /// Keeps a set while a stripe of it is on its way to a buffer or to the metadata, and neither tells of it yet.
@@ -95,6 +104,7 @@ pub(crate) struct Store {
     /// What the metadata needs on each of its targets, and these.
     metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
+    pub coders: Coders,
     /// Sets that were begun here.
     pub begun_sets: AtomicU64,
     /// The sets that were ever made.
@@ -116,7 +126,8 @@ impl Store {
         history: History,
         first_sequence: u64,
     ) -> Self {
-        let stripe = options.code.shape().k * block_bytes(options.code.shape().k);
+        let stripe = full_stripe_bytes(options.code.shape().k);
+        let coders = Coders::new(options.coding, options.code.shape());
         Self {
             targets,
             meta,
@@ -132,6 +143,7 @@ impl Store {
             closed: Mutex::default(),
             metadata: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
+            coders,
             begun_sets: AtomicU64::new(0),
             history,
             claims: Claims::default(),
@@ -141,8 +153,7 @@ impl Store {
     }
 
     fn full_stripe(&self) -> usize {
-        let k = self.options.code.shape().k;
-        k * block_bytes(k)
+        full_stripe_bytes(self.options.code.shape().k)
     }
 
     /// User data of a full stripe of one file: what is left of it is for the manifest.
@@ -264,8 +275,10 @@ impl Store {
         let (mut failures, mut full) = (0, 0);
         loop {
             let (writer, pin) = self.writer(failures > 0)?;
-            match writer.append(buffer, sequence, manifest) {
+            let turn = self.coders.turn(buffer.len() + manifest.len());
+            match writer.append_by(turn.by, buffer, sequence, manifest) {
                 Ok(done) => {
+                    turn.done(done.by, &done.cost);
                     let set = writer.layout().set;
                     if !done.missing.is_empty() {
                         self.lacks(set, &done.missing)?;
@@ -296,15 +309,17 @@ impl Store {
     /// may refuse data though it says that there is room.
     fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
         let mut open = lock(&self.open);
+        open.take_if(|writer| !self.is_ours(writer.layout().set));
         if let Some(writer) = open.as_ref().filter(|writer| !writer.full()) {
             return Ok((writer.clone(), self.pin(writer.layout().set)));
         }
         if let Some(full) = open.take() {
             self.seal(&full)?;
         }
-        let (set, record) = self.sets.next(self)?;
-        let layout = self.layout_of(set, &record)?;
-        let (shape, found) = (self.options.code.shape(), record.places.iter().flatten().count());
+        let (set, record) = self.targets.steps().timed(Step::Metadata, || self.sets.next(self))?;
+        let mut layout = self.layout_of(set, &record)?;
+        self.leave_out_failing(&mut layout)?;
+        let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
         // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
         let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
         let writer = Arc::new(SetWriter::create(
@@ -318,6 +333,20 @@ impl Store {
         lock(&self.unsynced).push(writer.clone());
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))
+    }
+
+    /// A set that was placed before targets failed, or became late, is written without them, if that can be: nobody waits for them again.
+    fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
+        let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
+        let there = |position: &usize| layout.places[*position].is_some();
+        let (without, with): (Vec<usize>, Vec<usize>) =
+            (0..layout.places.len()).filter(there).partition(|&position| layout.places[position].is_some_and(fails));
+        if without.is_empty() || with.len() < self.options.code.shape().k {
+            return Ok(());
+        }
+        self.lacks(layout.set, &without)?;
+        without.iter().for_each(|&position| layout.places[position] = None);
+        Ok(())
     }
 
     /// Taken while the set is open, so that whoever finds it closed finds the pin.
@@ -354,10 +383,21 @@ impl Store {
     }
 
     fn seal(&self, writer: &SetWriter) -> Result<()> {
-        let length = writer.next_record();
-        lock(&self.sealed).push(writer.layout().set);
-        self.meta.seal_set(writer.layout().set, length)?;
-        Ok(())
+        let (set, length) = (writer.layout().set, writer.next_record());
+        if !self.is_ours(set) {
+            return Ok(());
+        }
+        lock(&self.sealed).push(set);
+        match self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(set, length)) {
+            // It was lost just now.
+            Err(_) if !self.is_ours(set) => Ok(()),
+            sealed => Ok(sealed.map(drop)?),
+        }
+    }
+
+    /// Whether a set may still be written to, and be named in transactions.
+    pub fn is_ours(&self, set: u64) -> bool {
+        self.sets.is_ours(set)
     }
 
     /// Writes no more to the open set.
@@ -373,12 +413,17 @@ impl Store {
 
     /// The set that is written to, if any.
     pub fn open_set(&self) -> Option<u64> {
-        lock(&self.open).as_ref().map(|writer| writer.layout().set)
+        lock(&self.open).as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
     }
 
     /// Returns when all stripes that were written before are durable, each on as many targets as asked for.
     pub fn sync(&self) -> Result<()> {
-        let writers = lock(&self.unsynced).clone();
+        let writers = {
+            let mut unsynced = lock(&self.unsynced);
+            // The chunks of those that were lost may be gone.
+            unsynced.retain(|writer| self.is_ours(writer.layout().set));
+            unsynced.clone()
+        };
         for writer in &writers {
             let missing = writer.sync()?;
             if !missing.is_empty() {

@@ -1,8 +1,8 @@
 //! Growing, emptying and replacing: the targets of a volume.
 
+use crate::find::open_target;
 use crate::label::{Label, Member, Role};
 use crate::mutex::lock;
-use crate::open::open_target;
 use crate::places::Places;
 use crate::repair::Repaired;
 use crate::{Error, FileSystem, Result};

@@ -25,6 +25,7 @@ impl Lab {
             code: code.into(),
             chunk_bytes: 6 << 20,
             durability: shape.k,
+            coding: plan::coding::Coding::Client,
             generation: 1,
             target: None,
             targets: (0..targets).map(member).collect(),

@@ -1,6 +1,7 @@
 //! Writing, cutting off, and setting room aside.
 
 use crate::buffer::Buffer;
+use crate::client::Client;
 use crate::file::{File, Held, State};
 use crate::{Error, FileSystem, Result, now};
 use meta::namespace::MAX_SIZE;
@@ -10,6 +11,7 @@ use plan::{Extent, Place};
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
+use volume::Step;
 
 /// What `fallocate` does to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,8 @@ impl FileSystem {
             // Others may append, too: the server says where this one goes.
             Some(client) if !data.is_empty() => {
                 self.writable()?;
-                let offset = client.reserve(ino, data.len() as u64)?;
+                let reserve = || client.reserve(ino, data.len() as u64);
+                let offset = self.store.targets.steps().timed(Step::Metadata, reserve)?;
                 self.write_at(ino, Some(offset), data)
             }
             _ => self.write_at(ino, None, data),
@@ -79,12 +82,17 @@ impl FileSystem {
     }
 
     fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
+        self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data))
+    }
+
+    fn take_in(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
         self.writable()?;
         if data.is_empty() {
             return Ok(());
         }
         self.memory.wait_for_room(|| self.background.hurry())?;
         self.room_for(data.len() as u64)?;
+        let begun = Instant::now();
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
         let size = state.buffer.size.unwrap_or(0);
@@ -99,6 +107,7 @@ impl FileSystem {
         });
         state.dirty_since.get_or_insert_with(Instant::now);
         drop(state);
+        self.store.targets.steps().add_write(data.len(), begun.elapsed());
         if !taken.is_empty()
             && let Err(taken) = self.background.store(Arc::clone(&file), taken)
         {
@@ -258,10 +267,25 @@ impl FileSystem {
     /// # Errors
     /// When that is not sure.
     pub fn sync(&self, ino: u64) -> Result<()> {
-        match self.table.find(ino) {
-            Some(file) => self.commit(std::slice::from_ref(&*file), true).map(drop),
+        let sync = || match self.table.find(ino) {
+            Some(file) => {
+                let done = self.commit(std::slice::from_ref(&*file), true).map(drop);
+                told(&file).and(done)
+            }
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
-        }
+        };
+        self.counts.syncs.counted(|()| 0, sync)
+    }
+
+    /// What a program is told when it closes a file: whether something that it wrote is known to be lost.
+    ///
+    /// # Errors
+    /// When it is, and nobody was told so far.
+    pub fn told_at_close(&self, ino: u64) -> Result<()> {
+        self.table.find(ino).map_or(Ok(()), |file| {
+            self.forget_lost(&mut file.state());
+            told(&file)
+        })
     }
 
     /// Returns when everything is durable.
@@ -271,9 +295,10 @@ impl FileSystem {
     pub fn sync_all(&self) -> Result<()> {
         let committed = self.commit_all(None);
         // What could be committed is durable in any case.
-        let synced = self.meta.sync(meta::Seq::MAX);
+        let synced = self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(meta::Seq::MAX));
         committed?;
-        Ok(synced?)
+        synced?;
+        if self.client.as_ref().is_some_and(Client::take_loss) { Err(lost()) } else { Ok(()) }
     }
 
     /// Commits files that have been dirty since a moment, or all.
@@ -294,6 +319,17 @@ impl FileSystem {
         }
         done.map(drop)
     }
+}
+
+/// Tells, once, that something of a file is lost.
+fn told(file: &File) -> Result<()> {
+    if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
+}
+
+fn lost() -> Error {
+    Error::Meta(meta::Error::Unavailable(
+        "what was written and not synced is lost: the session with the metadata server ended meanwhile".into(),
+    ))
 }
 
 fn stripe_of(place: &Place) -> Option<(u64, u32)> {

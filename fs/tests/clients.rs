@@ -3,12 +3,13 @@
 mod lab;
 
 use fs::label::Label;
-use fs::{Answer, FileSystem, OpenOptions, ROOT, Recall, Server, Sessions};
+use fs::{Answer, FileSystem, OpenOptions, ROOT, Recall, Request, Server, Sessions};
 use lab::{Lab, content, make, pattern};
 use meta::port::{Call, Port, Remote, Session};
-use std::sync::atomic::{AtomicU64, Ordering};
+use meta::{ContentEdit, Resize};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -21,6 +22,8 @@ struct Cluster {
 /// A client's way to the server.
 struct Wire {
     cluster: Arc<Cluster>,
+    /// Nothing goes through: the client's machine is stopped, or the network is cut.
+    cut: AtomicBool,
     session: AtomicU64,
     client: Mutex<Weak<FileSystem>>,
 }
@@ -34,7 +37,8 @@ struct Link(Arc<Wire>);
 impl Call for Link {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         loop {
-            let Some(server) = lock(&self.0.cluster.server).clone() else {
+            let server = lock(&self.0.cluster.server).clone().filter(|_| !self.0.cut.load(Ordering::SeqCst));
+            let Some(server) = server else {
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
@@ -91,8 +95,17 @@ impl Cluster {
     }
 
     fn client(self: &Arc<Self>, name: &str) -> Arc<FileSystem> {
-        let wire =
-            Arc::new(Wire { cluster: self.clone(), session: AtomicU64::new(0), client: Mutex::new(Weak::new()) });
+        self.wired_client(name).0
+    }
+
+    /// A client, and its way here.
+    fn wired_client(self: &Arc<Self>, name: &str) -> (Arc<FileSystem>, Arc<Wire>) {
+        let wire = Arc::new(Wire {
+            cluster: self.clone(),
+            cut: AtomicBool::new(false),
+            session: AtomicU64::new(0),
+            client: Mutex::new(Weak::new()),
+        });
         let port: Arc<dyn Port> = Arc::new(Remote(Link(wire.clone())));
         let session: Arc<dyn Session> = Arc::new(Remote(Link(wire.clone())));
         let welcome = session.begin(None, name.into(), Vec::new()).unwrap();
@@ -104,7 +117,17 @@ impl Cluster {
         assert!(Label::from_json(&welcome.label).is_ok());
         let fs = FileSystem::connect(Server { port, session, welcome, find }, name, OpenOptions::default()).unwrap();
         *lock(&wire.client) = Arc::downgrade(&fs);
-        fs
+        (fs, wire)
+    }
+
+    /// Waits until there are so many clients.
+    fn until_clients(self: &Arc<Self>, count: usize) {
+        let cluster = self.clone();
+        lab::within(30, move || {
+            while lock(&cluster.server).as_ref().is_none_or(|server| server.clients().len() != count) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
     }
 }
 
@@ -226,6 +249,11 @@ fn clients_wait_for_a_server_that_comes_back_and_go_on() {
     std::thread::sleep(Duration::from_millis(200));
     cluster.start();
     sync.join().unwrap().unwrap();
+    // All who were there are back, so that nobody else is waited for.
+    let other = make(&client, "other");
+    let begun = Instant::now();
+    client.append(other, b"more").unwrap();
+    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     // Past the time in which sessions may be taken up: what nobody has is taken away.
     std::thread::sleep(LEASE + Duration::from_secs(1));
     let expected = [&bytes[6_000_000..], &bytes[6_000_000..]].concat();
@@ -268,4 +296,127 @@ fn the_room_that_a_dead_client_wrote_to_is_given_back() {
     lab::assert_sound(&cluster.volume());
     let chunks = lock(&cluster.lab).chunks();
     assert!(chunks.len() <= 3, "only the set with what was synced is left: {chunks:?}");
+}
+
+/// A client whose machine was stopped for longer than its lease: what it wrote and did not sync is given up. It is told so once, for each file, and goes on.
+#[test]
+fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let (client, wire) = cluster.wired_client("a");
+    let (file, other, spared) = (make(&client, "file"), make(&client, "other"), make(&client, "spared"));
+    [file, other, spared].iter().for_each(|&ino| client.open(ino, true).unwrap());
+    let old = pattern(1, 300_000);
+    client.write(file, 0, &old).unwrap();
+    client.sync(file).unwrap();
+    // More than a stripe: it leaves for the targets.
+    client.write(file, 300_000, &pattern(2, 9_000_000)).unwrap();
+    client.write(other, 0, &pattern(3, 9_000_000)).unwrap();
+    // This is in memory only.
+    client.write(spared, 0, &pattern(4, 1_000)).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    wire.cut.store(true, Ordering::SeqCst);
+    cluster.until_clients(0);
+    wire.cut.store(false, Ordering::SeqCst);
+    let told = client.sync(file).unwrap_err().to_string();
+    assert!(told.contains("is lost"), "{told}");
+    client.sync(file).unwrap();
+    client.sync(spared).unwrap();
+    client.told_at_close(other).unwrap_err();
+    client.told_at_close(other).unwrap();
+    client.sync(other).unwrap();
+    // It works on.
+    let new = pattern(5, 9_000_000);
+    client.write(file, 300_000, &new).unwrap();
+    client.sync(file).unwrap();
+    client.write(other, 0, &new).unwrap();
+    let reader = cluster.client("b");
+    for (ino, expected) in [(file, [&old[..], &new[..]].concat()), (other, new), (spared, pattern(4, 1_000))] {
+        reader.open(ino, false).unwrap();
+        assert!(content(&reader, ino).unwrap() == expected);
+        reader.close(ino);
+    }
+    // Who syncs everything hears of it, too.
+    client.sync_all().unwrap_err();
+    client.sync_all().unwrap();
+    [file, other, spared].iter().for_each(|&ino| client.close(ino));
+    client.close_volume().unwrap();
+    reader.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
+}
+
+/// What was given up once is not held again because the server was restarted since.
+#[test]
+fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let (client, wire) = cluster.wired_client("a");
+    let (keeper, keepers_wire) = cluster.wired_client("keeps the server waiting for sessions of before");
+    let ino = make(&client, "file");
+    client.open(ino, true).unwrap();
+    client.write(ino, 0, &pattern(1, 9_000_000)).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    wire.cut.store(true, Ordering::SeqCst);
+    cluster.until_clients(1);
+    keepers_wire.cut.store(true, Ordering::SeqCst);
+    cluster.kill();
+    cluster.start();
+    wire.cut.store(false, Ordering::SeqCst);
+    client.sync(ino).unwrap_err();
+    keepers_wire.cut.store(false, Ordering::SeqCst);
+    client.write(ino, 0, &pattern(2, 9_000_000)).unwrap();
+    client.sync(ino).unwrap();
+    assert!(content(&client, ino).unwrap() == pattern(2, 9_000_000));
+    client.close(ino);
+    client.close_volume().unwrap_err();
+    keeper.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
+}
+
+/// Asks something in a client's session, as one and the same request.
+struct Asked<'a> {
+    wire: &'a Wire,
+    request: Request,
+}
+
+impl Call for Asked<'_> {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let server = lock(&self.wire.cluster.server).clone().expect("it runs");
+        let session = Some(self.wire.session.load(Ordering::SeqCst));
+        let recall: Recall = Arc::new(|_: &[u64]| ());
+        match server.answer_request(session, &recall, operation, arguments, self.request) {
+            Answer::Done(answer) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The server is killed before its answer arrives, and asked again when it is back: what others did meanwhile stays.
+#[test]
+fn a_change_of_content_that_is_asked_for_again_happens_once() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let ((a, wire), b) = (cluster.wired_client("a"), cluster.client("b"));
+    let ino = make(&a, "file");
+    a.open(ino, true).unwrap();
+    a.write(ino, 0, &pattern(1, 100)).unwrap();
+    a.sync(ino).unwrap();
+    a.close(ino);
+    let cut = ContentEdit { ranges: Vec::new(), resize: Resize::To(10), modified: None };
+    let ask = |number: u64, again: bool| {
+        let request = Request { number, answered: 0, again };
+        Remote(Asked { wire: &wire, request }).change_content(ino, &cut).unwrap().0.size
+    };
+    assert_eq!(ask(1 << 40, false), 10);
+    b.open(ino, true).unwrap();
+    b.append(ino, &pattern(2, 50)).unwrap();
+    b.sync(ino).unwrap();
+    b.close(ino);
+    cluster.kill();
+    cluster.start();
+    cluster.until_clients(2);
+    assert_eq!(ask(1 << 40, true), 60);
+    let expected = [&pattern(1, 100)[..10], &pattern(2, 50)].concat();
+    assert!(content(&b, ino).unwrap() == expected);
+    // One that was sent, and did not arrive.
+    assert_eq!(ask((1 << 40) + 1, true), 10);
+    a.close_volume().unwrap();
+    b.close_volume().unwrap();
 }

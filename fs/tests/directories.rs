@@ -39,6 +39,7 @@ impl Place {
             code: code.into(),
             chunk_bytes: 8 << 20,
             durability: None,
+            coding: fs::Coding::Client,
             targets: (0..targets).map(|number| self.target(number)).collect(),
             places: std::sync::Arc::new(fs::Directories),
         };

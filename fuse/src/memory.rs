@@ -90,6 +90,10 @@ impl Files for Memory {
     fn lock(&self, _: u64, _: &fs::FileLock, _: bool) -> Result<bool> {
         Err(fs::Error::Unsupported("it is not shared"))
     }
+    fn told_at_close(&self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn unlock(&self, _: u64, _: u64, _: u64, _: u64) -> Result<()> {
         Ok(())
     }

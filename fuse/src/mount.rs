@@ -104,9 +104,12 @@ impl Mounted {
         // Whoever else waits does so for this lock.
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         match session.take() {
-            Some(session) => session
-                .join()
-                .map_err(|error| Error::System(format!("serving {} failed", self.mount.path.display()), error))?,
+            Some(session) => match session.join() {
+                // The kernel's answer to who was just fetching a request (a release that nobody waits for) as the mount went away.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                ended => ended
+                    .map_err(|error| Error::System(format!("serving {} failed", self.mount.path.display()), error))?,
+            },
             None => return Ok(()),
         }
         match self.refused.count() {

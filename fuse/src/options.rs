@@ -51,6 +51,8 @@ pub struct Options {
     pub sync: bool,
     /// Let the kernel keep what is written also to files that others may change: faster, and for one writer at a time.
     pub writeback: bool,
+    /// Who codes stripes; None: what the volume says. For whoever opens the volume.
+    pub coding: Option<fs::Coding>,
     /// Mount over a directory that has entries, which are hidden meanwhile.
     pub nonempty: bool,
     /// Where messages about failing requests go.
@@ -69,6 +71,7 @@ impl Default for Options {
             exec: true,
             sync: false,
             writeback: false,
+            coding: None,
             nonempty: false,
             log: Log::default(),
         }
@@ -76,8 +79,8 @@ impl Default for Options {
 }
 
 /// The options by name, for messages.
-const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, writeback, nonempty, threads=N, \
-     fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, auto, noauto, nofail, user, nouser, \
+const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, writeback, nonempty, coding=client, \
+     coding=server, coding=auto, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, auto, noauto, nofail, user, nouser, \
      _netdev, x-*";
 
 /// Reads a list as `mount -o` takes it; later ones win. As for all FUSE mounts, set-user-ID bits and device files have no effect without
@@ -104,6 +107,7 @@ pub fn parse_options(list: &str) -> Result<Options, String> {
             ("writeback", None) => options.writeback = true,
             ("nonempty", None) => options.nonempty = true,
             ("fsname", Some(name)) if !name.is_empty() => name.clone_into(&mut options.fs_name),
+            ("coding", Some(coding)) => options.coding = Some(coding.parse()?),
             ("threads", Some(number)) => {
                 options.threads = number
                     .parse()
@@ -132,13 +136,18 @@ mod tests {
         assert!(!options.read_only && !options.exec && options.suid && !options.dev);
         assert_eq!((options.threads, options.fs_name.as_str()), (9, "a=b"));
         assert!(parse_options("").unwrap().exec);
+        assert_eq!(parse_options("coding=client,coding=server").unwrap().coding, Some(fs::Coding::Server));
     }
 
     #[test]
     fn unknown_ones_are_refused_by_name() {
-        for (list, part) in
-            [("ro,big", "option big;"), ("threads=0", "1 to 1024"), ("ro=1", "ro=1"), ("fsname=", "fsname=")]
-        {
+        for (list, part) in [
+            ("ro,big", "option big;"),
+            ("threads=0", "1 to 1024"),
+            ("ro=1", "ro=1"),
+            ("fsname=", "fsname="),
+            ("coding=me", "client, server and auto"),
+        ] {
             let message = parse_options(list).unwrap_err();
             assert!(message.contains(part), "{message}");
         }

@@ -13,6 +13,7 @@
 //! | `J` set | positions of a set that must be made again |
 //! | `O` ino | a file without a name, as long as somebody has it open |
 //! | `G` | [`Totals`](crate::record::Totals) |
+//! | `K` session, request | a request that was carried out and whose answer may not have arrived |
 //! | `S` name | a setting |
 
 use std::ops::Range;
@@ -28,6 +29,7 @@ pub(crate) const SHARED: u8 = b'R';
 pub(crate) const REPAIR: u8 = b'J';
 pub(crate) const ORPHAN: u8 = b'O';
 pub(crate) const TOTALS: u8 = b'G';
+pub(crate) const REQUEST: u8 = b'K';
 pub(crate) const SETTING: u8 = b'S';
 
 /// A key of a kind, two numbers and a tail.
@@ -131,6 +133,10 @@ pub(crate) fn repair(set: u64) -> Vec<u8> {
 
 pub(crate) fn orphan(ino: u64) -> Vec<u8> {
     key(ORPHAN, &[ino], &[])
+}
+
+pub(crate) fn request(session: u64, request: u64) -> Vec<u8> {
+    key(REQUEST, &[session, request], &[])
 }
 
 pub(crate) fn totals() -> Vec<u8> {

@@ -14,6 +14,7 @@ pub mod namespace;
 mod number;
 pub mod port;
 mod record;
+mod requests;
 mod sets;
 mod transaction;
 
@@ -23,6 +24,7 @@ pub use namespace::{
     Attributes, Change, ContentEdit, Listed, New, Put, ROOT, Removed, Rename, RenameMode, Resize, SetTime, Whole,
 };
 pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
+pub use requests::Once;
 pub use sets::DeadStripe;
 
 use std::sync::{Arc, Mutex};

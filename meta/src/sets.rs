@@ -151,6 +151,10 @@ impl Meta {
     /// When the metadata cannot be written.
     pub fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
+            // One that was forgotten meanwhile needs none.
+            if t.get::<SetRecord>(&keys::set(set))?.is_none() {
+                return Ok(());
+            }
             let mut queued: Vec<u16> = t.get(&keys::repair(set))?.unwrap_or_default();
             queued.extend(positions);
             queued.sort_unstable();
@@ -224,7 +228,7 @@ impl Meta {
         Ok(outcome.seq)
     }
 
-    fn scan_all(&self, range: Range<Vec<u8>>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn scan_all(&self, range: Range<Vec<u8>>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         Ok(self.kv.scan(&range.start..&range.end, usize::MAX)?)
     }
 }

@@ -5,13 +5,21 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`placement`]: on which targets a chunk set goes.
 //! - [`repair`]: what is made again first, and where it goes.
+//! - [`coding`]: whether a client codes a stripe, or a store, and which.
+//! - [`late`]: when one of several who do the same is waited for no longer.
+//! - [`report`]: what a storage server tells of itself, and what that says of its load.
+//! - [`bucket`]: how long to wait, so that a rate is kept.
 //! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
 
+pub mod bucket;
+pub mod coding;
 pub mod energy;
 pub mod extent;
+pub mod late;
 pub mod placement;
 pub mod repair;
+pub mod report;
 pub mod schedule;
 pub mod stripe;
 

@@ -35,7 +35,7 @@ pub fn place(candidates: &[Candidate], width: usize, set: u64, need: u64) -> Vec
 }
 
 /// A well-mixed number from two (the finaliser of SplitMix64).
-fn mix(a: u64, b: u64) -> u64 {
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut z = a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b.wrapping_mul(0xD1B5_4A32_D192_ED03);
     for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
         z = (z ^ (z >> 30)).wrapping_mul(factor);

@@ -2,6 +2,7 @@
 
 use crate::TargetId;
 use crate::placement::{Candidate, place};
+use std::time::Duration;
 
 /// A chunk set that lacks blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +29,28 @@ pub fn destinations(degraded: &Degraded, candidates: &[Candidate], need: u64) ->
     degraded.lost.iter().map(|&position| own(position).or_else(|| spare.next())).collect()
 }
 
+/// How long what is left takes, if it goes on as until now; None while nothing is done, or nothing is to do.
+pub fn time_left(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
+    if done == 0 || total == 0 {
+        return None;
+    }
+    let left = elapsed.as_secs_f64() * total.saturating_sub(done) as f64 / done as f64;
+    Duration::try_from_secs_f64(left).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_is_estimated_from_what_is_done() {
+        let elapsed = Duration::from_secs(30);
+        assert_eq!(time_left(0, 100, elapsed), None);
+        assert_eq!(time_left(0, 0, elapsed), None);
+        assert_eq!(time_left(25, 100, elapsed), Some(Duration::from_secs(90)));
+        assert_eq!(time_left(120, 100, elapsed), Some(Duration::ZERO));
+        assert_eq!(time_left(1, u64::MAX, Duration::MAX), None);
+    }
 
     #[test]
     fn repair_goes_back_or_to_a_stranger() {

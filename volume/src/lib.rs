@@ -6,19 +6,24 @@
 #![forbid(unsafe_code)]
 
 mod control;
+pub mod counts;
 mod error;
 pub mod format;
+mod limit;
 pub mod object;
 pub mod set;
+pub mod steps;
 pub mod target;
 mod targets;
 
-pub use control::Control;
+pub use control::{Control, Progress};
 pub use error::{Error, Shown};
+pub use limit::Limit;
 pub use set::{
-    Appended, BlockState, BufferPool, ReadReport, RebuildReport, Scanned, SetLayout, SetWriter, StripeBuffer,
-    StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,
+    Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildReport, Scanned,
+    SetLayout, SetWriter, StripeBuffer, StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,
 };
+pub use steps::{Cost, Step, StepTotals, Steps};
 pub use targets::{Health, TargetHealth, Targets};
 
 /// Results of this crate.

@@ -1,11 +1,14 @@
 //! The targets of a volume, each with threads of its own, so that a slow one keeps nobody from the others and one that hangs is given up after a while.
 
+use crate::counts::ReadCounts;
 use crate::set::Headers;
+use crate::steps::Steps;
 use crate::target::{Space, Target};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -56,6 +59,8 @@ pub struct TargetHealth {
     pub health: Health,
     /// Its room, if it can be told.
     pub space: Option<Space>,
+    /// Operations that wait for it, or that it does.
+    pub queued: usize,
     /// Operations that failed since it was added.
     pub errors: u64,
     /// Bytes of records that were read from it.
@@ -74,8 +79,12 @@ struct Entry {
     error: Mutex<Option<String>>,
     complained: Mutex<Option<Instant>>,
     space: Mutex<Option<(Instant, Option<Space>)>>,
+    /// It did not say what room it has when it was asked last.
+    absent: AtomicBool,
     /// When it last had no room for something.
     full: Mutex<Option<Instant>>,
+    /// Operations that wait for a thread or have one.
+    queued: Arc<AtomicUsize>,
     errors: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
@@ -111,11 +120,16 @@ pub struct Targets {
     warn: RwLock<Option<Warn>>,
     couriers: OnceLock<SyncSender<Errand>>,
     pub(crate) headers: Headers,
+    /// Where the time of writes to them goes.
+    steps: Steps,
+    reads: ReadCounts,
     /// How long reads take.
     pub(crate) pace: Pace,
+    /// How long Masters take for a stripe.
+    pub(crate) masters: Pace,
 }
 
-/// How long reads usually take, and so when one is late.
+/// How long something usually takes, reads above all, and so when one is late.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(AtomicU64);
 
@@ -135,8 +149,13 @@ impl Pace {
 
     /// When a read is late.
     pub fn patience(&self) -> Duration {
+        self.patience_within(Self::SOONEST..=Self::LATEST)
+    }
+
+    /// The same within other limits.
+    pub fn patience_within(&self, limits: RangeInclusive<Duration>) -> Duration {
         let usual = self.0.load(Ordering::Relaxed);
-        Duration::from_micros(usual.saturating_mul(Self::LATE)).clamp(Self::SOONEST, Self::LATEST)
+        Duration::from_micros(usual.saturating_mul(Self::LATE)).clamp(*limits.start(), *limits.end())
     }
 }
 
@@ -153,11 +172,12 @@ pub(crate) struct Batch<T> {
     overtaken: bool,
 }
 
-fn work(target: &dyn Target, queue: &Mutex<Receiver<Job>>) {
+fn work(target: &dyn Target, queue: &Mutex<Receiver<Job>>, queued: &AtomicUsize) {
     loop {
         let job = lock(queue).recv();
         let Ok(job) = job else { return };
         job(target);
+        queued.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -171,7 +191,9 @@ impl Entry {
             error: Mutex::default(),
             complained: Mutex::default(),
             space: Mutex::default(),
+            absent: AtomicBool::new(false),
             full: Mutex::default(),
+            queued: Arc::default(),
             errors: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -230,6 +252,7 @@ impl Entry {
     }
 
     fn note_space(&self, found: &io::Result<Space>) {
+        self.absent.store(found.is_err(), Ordering::Relaxed);
         *lock(&self.space) = match found {
             Ok(space) => Some((Instant::now(), Some(*space))),
             Err(why) if why.kind() == io::ErrorKind::TimedOut => Some((Instant::now(), None)),
@@ -237,18 +260,34 @@ impl Entry {
         };
     }
 
+    fn told(&self, id: TargetId, health: Health, space: Option<Space>) -> TargetHealth {
+        TargetHealth {
+            id,
+            health,
+            space,
+            queued: self.queued.load(Ordering::Relaxed),
+            errors: self.errors.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+        }
+    }
+
     /// Puts an operation in the queue; gives it back when that is full.
     fn submit(&self, job: Job) -> Result<(), Job> {
         if let Some(queue) = lock(&self.idle).take() {
             let queue = Arc::new(Mutex::new(queue));
             for _ in 0..THREADS {
-                let (target, queue) = (self.target.clone(), queue.clone());
-                std::thread::spawn(move || work(&*target, &queue));
+                let (target, queue, queued) = (self.target.clone(), queue.clone(), self.queued.clone());
+                std::thread::spawn(move || work(&*target, &queue, &queued));
             }
         }
+        self.queued.fetch_add(1, Ordering::Relaxed);
         match self.jobs.try_send(job) {
             Ok(()) => Ok(()),
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Err(job),
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
+                self.queued.fetch_sub(1, Ordering::Relaxed);
+                Err(job)
+            }
         }
     }
 }
@@ -273,13 +312,26 @@ impl Targets {
             warn: RwLock::default(),
             couriers: OnceLock::new(),
             headers: Headers::default(),
+            steps: Steps::default(),
+            reads: ReadCounts::default(),
             pace: Pace::default(),
+            masters: Pace::default(),
         }
     }
 
     /// Has `warn` called, with one line, when a target begins to fail, and from time to time while it goes on.
     pub fn on_warning(&self, warn: Box<dyn Fn(&str) + Send + Sync>) {
         *self.warn.write().unwrap_or_else(PoisonError::into_inner) = Some(warn);
+    }
+
+    /// Where the time of writes to them goes: counted by all who write.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// Reads from them that were not as simple as they should be.
+    pub fn reads(&self) -> &ReadCounts {
+        &self.reads
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, BTreeMap<TargetId, Arc<Entry>>> {
@@ -379,7 +431,8 @@ impl Targets {
                 None => batch.run(self, usize::from(id.0), id, |target| target.space()),
             }
         }
-        for (_, id, found) in batch.collect(self.deadline) {
+        let most = batch.waiting.len().div_ceil(2);
+        for (_, id, found) in batch.collect_while(|took| plan::late::patience(took, most, most, self.deadline)) {
             if let Some(entry) = self.entry(id) {
                 entry.note_space(&found);
             }
@@ -393,6 +446,20 @@ impl Targets {
         self.entry(id).is_some_and(|entry| lock(&entry.full).is_some_and(|when| when.elapsed() < FULL_LASTS))
     }
 
+    /// What is known of all targets without asking them: for who must not wait. The room is what was said last.
+    pub fn known_health(&self) -> Vec<TargetHealth> {
+        let entries = self.entries();
+        let known = entries.iter().map(|(&id, entry)| {
+            let health = match &*lock(&entry.error) {
+                _ if entry.absent.load(Ordering::Relaxed) => Health::Gone("it does not answer".into()),
+                Some(error) => Health::Failing(error.clone()),
+                None => Health::Healthy,
+            };
+            entry.told(id, health, lock(&entry.space).and_then(|(_, space)| space))
+        });
+        known.collect()
+    }
+
     /// How all targets are.
     pub fn health(&self) -> Vec<TargetHealth> {
         let entries: Vec<(TargetId, Arc<Entry>)> = self.entries().iter().map(|(id, e)| (*id, e.clone())).collect();
@@ -403,14 +470,7 @@ impl Targets {
                 (Ok(_), Some(error)) => Health::Failing(error.clone()),
                 (Ok(_), None) => Health::Healthy,
             };
-            TargetHealth {
-                id,
-                health,
-                space: space.ok(),
-                errors: entry.errors.load(Ordering::Relaxed),
-                read_bytes: entry.read_bytes.load(Ordering::Relaxed),
-                written_bytes: entry.written_bytes.load(Ordering::Relaxed),
-            }
+            entry.told(id, health, space.ok())
         };
         entries.into_iter().map(health).collect()
     }
@@ -503,11 +563,7 @@ impl Targets {
         let late = done.len();
         let mut all: Vec<(usize, TargetId, io::Result<T>)> =
             places.iter().zip(done.drain(..)).map(|(&(key, id), result)| (key, id, result)).collect();
-        for (_, id, result) in &all {
-            if let Err(error) = result {
-                self.failed(*id, error);
-            }
-        }
+        record(self, &all);
         let mut batch = Batch::new();
         for &(key, id) in &places[late..] {
             let operation = operation.clone();
@@ -569,6 +625,14 @@ impl std::fmt::Debug for Targets {
     }
 }
 
+fn record<T>(targets: &Targets, done: &[(usize, TargetId, io::Result<T>)]) {
+    for (_, id, result) in done {
+        if let Err(error) = result {
+            targets.failed(*id, error);
+        }
+    }
+}
+
 impl<T: Send + 'static> Batch<T> {
     /// No operations yet.
     pub fn new() -> Self {
@@ -617,11 +681,7 @@ impl<T: Send + 'static> Batch<T> {
     /// Waits for all of them. Failures are recorded with their targets.
     pub fn wait(self, targets: &Targets) -> Vec<(usize, TargetId, io::Result<T>)> {
         let done = self.collect(targets.deadline);
-        for (_, id, result) in &done {
-            if let Err(error) = result {
-                targets.failed(*id, error);
-            }
-        }
+        record(targets, &done);
         done
     }
 
@@ -642,19 +702,42 @@ impl<T: Send + 'static> Batch<T> {
         done
     }
 
+    /// Waits for all of them, but for those that are late no longer than it takes to know that: `least` that were done well suffice, `wanted` are better.
+    /// Who is late has failed, until it answers. Failures are recorded with their targets.
+    pub fn wait_for_most(
+        self,
+        targets: &Targets,
+        least: usize,
+        wanted: usize,
+    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let deadline = targets.deadline;
+        let done = self.collect_while(|took| plan::late::patience(took, least, wanted, deadline));
+        record(targets, &done);
+        done
+    }
+
     /// Waits for all of them, until the deadline.
-    pub fn collect(mut self, deadline: Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+    pub fn collect(self, deadline: Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+        self.collect_while(|_| deadline)
+    }
+
+    /// Waits for all of them, for as long as `patience` says of the times that those took that were done well so far.
+    fn collect_while(mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let mut took = Vec::with_capacity(self.waiting.len());
         while !self.waiting.is_empty() {
             for (key, entry, job) in std::mem::take(&mut self.refused) {
                 if let Err(job) = entry.submit(job) {
                     self.refused.push((key, entry, job));
                 }
             }
-            let left = deadline.saturating_sub(self.begun.elapsed());
-            let patience = if self.refused.is_empty() { left } else { left.min(RETRY) };
-            match self.results.recv_timeout(patience) {
+            let left = patience(&took).saturating_sub(self.begun.elapsed());
+            let pause = if self.refused.is_empty() { left } else { left.min(RETRY) };
+            match self.results.recv_timeout(pause) {
                 Ok((key, result)) => {
                     if let Some(waiting) = self.waiting.remove(&key) {
+                        if result.is_ok() {
+                            took.push(self.begun.elapsed());
+                        }
                         self.done.push((key, waiting.id, result));
                     }
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, VolumeId};
 use volume::target::{Crash, Faults, Faulty, Memory, Target, TargetFile, Traced};
-use volume::{BlockState, BufferPool, Control, Error, Health, SetLayout, SetWriter, Targets};
+use volume::{BlockState, BufferPool, Control, Error, Health, Limit, SetLayout, SetWriter, Step, Targets};
 use volume::{read, read_manifest, rebuild, scan, verify_stripe};
 
 const STRIPE: usize = 96 << 10;
@@ -580,6 +580,94 @@ fn a_disk_that_hangs_keeps_small_stripes_from_nobody_else() {
     }
 }
 
+/// Long before the deadline, a stripe is written without the disks that are late. What arrives too late is what it should be.
+#[test]
+fn writes_and_syncs_do_without_disks_that_are_late() {
+    for length in [1_000, 90_000] {
+        let lab = Lab::on("rs:4+2", Duration::from_secs(60), || Arc::new(Remote(Memory::default())));
+        let hang = |number: usize| lab.disks[number].set(Faults { delay: Duration::from_secs(9), ..Faults::default() });
+        let mut stripes = vec![lab.append(length, 1).unwrap().0];
+        hang(1);
+        let begun = Instant::now();
+        let (stripe, missing) = lab.append(length, 2).unwrap();
+        assert_eq!(missing, [1]);
+        stripes.push(stripe);
+        // Nobody waits for it any more.
+        let (stripe, missing) = lab.append(length, 3).unwrap();
+        assert_eq!(missing, []);
+        stripes.push(stripe);
+        hang(4);
+        assert_eq!(lab.writer.sync().unwrap(), [4]);
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+        // Fewer than asked for have the next one, so that it goes elsewhere.
+        assert!(matches!(lab.append(length, 4).unwrap_err(), Error::TooDegraded { .. }));
+        for id in [1, 4].map(TargetId) {
+            assert!(lab.targets.error(id).is_some() && !lab.targets.is_healthy(id));
+        }
+        let begun = Instant::now();
+        while [1, 4].into_iter().any(|id| lab.targets.hangs(TargetId(id))) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it hangs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let records = |position: usize| scan(&**lab.disks[position].inner(), lab.file(position)).unwrap().records.len();
+        assert_eq!([0, 1, 2, 3, 4, 5].map(records), [4, 2, 4, 4, 3, 4]);
+        [1, 4].into_iter().for_each(|number| lab.disks[number].set(Faults::default()));
+        // The second one has arrived by now.
+        for (stripe, lacking) in stripes.iter().zip([None, None, Some(1)]) {
+            assert_eq!(lab.read(stripe, 0, length).unwrap(), stripe.data);
+            let report = verify_stripe(&lab.targets, lab.layout(), stripe.record, stripe.block);
+            let mut others = report.blocks.iter().enumerate().filter(|(position, _)| Some(*position) != lacking);
+            assert!(others.all(|(_, state)| *state == BlockState::Sound), "{report:?}");
+        }
+    }
+}
+
+/// Memory that counts as another machine's.
+#[derive(Debug)]
+struct Remote(Memory);
+
+impl Target for Remote {
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn write(&self, file: TargetFile, offset: u64, parts: &[std::io::IoSlice<'_>]) -> std::io::Result<()> {
+        self.0.write(file, offset, parts)
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(file, offset, into)
+    }
+
+    fn sync(&self, file: TargetFile) -> std::io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> std::io::Result<()> {
+        self.0.reserve(file, bytes)
+    }
+
+    fn punch(&self, file: TargetFile, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.0.punch(file, range)
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, file: TargetFile) -> std::io::Result<()> {
+        self.0.remove(file)
+    }
+
+    fn list(&self) -> std::io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list()
+    }
+
+    fn space(&self) -> std::io::Result<volume::target::Space> {
+        self.0.space()
+    }
+}
+
 #[test]
 fn directories_may_go_and_come() {
     let place = std::env::temp_dir().join(format!("weft-sets-{:016x}", fastrand::u64(..)));
@@ -614,4 +702,76 @@ fn directories_may_go_and_come() {
     lab.forget();
     all(&lab);
     std::fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn every_stripe_says_what_it_cost() {
+    let lab = Lab::new("rs:4+2");
+    let slow = Duration::from_millis(20);
+    lab.disks[3].set(Faults { delay: slow, ..Faults::default() });
+    let begun = Instant::now();
+    lab.append(90_000, 1).unwrap();
+    let took = begun.elapsed();
+    let totals = lab.targets.steps().totals();
+    for step in [Step::Master, Step::Parity, Step::Distribution, Step::Slave] {
+        assert_eq!(totals.of(step).count, 1, "{step:?}");
+    }
+    assert!(totals.of(Step::Parity).time > Duration::ZERO);
+    assert!(totals.of(Step::Slave).time >= slow, "the slowest one counts");
+    assert!(totals.total() <= took, "nothing is counted twice: {totals:?} of {took:?}");
+    lab.writer.sync().unwrap();
+    let synced = lab.targets.steps().totals();
+    assert_eq!((synced.of(Step::Slave).count, synced.of(Step::Master).count), (2, 1));
+    assert!(synced.of(Step::Slave).time >= 2 * slow);
+    // Of short blocks the targets take one after the other.
+    lab.disks[4].set(Faults { delay: slow, ..Faults::default() });
+    lab.append(1000, 2).unwrap();
+    assert!(lab.targets.steps().totals().of(Step::Slave).time >= 4 * slow);
+    // What fails is no stripe.
+    lab.disks.iter().for_each(|disk| disk.set(Faults { dead: true, ..Faults::default() }));
+    lab.append(1000, 3).unwrap_err();
+    assert_eq!(lab.targets.steps().totals().of(Step::Master).count, 2);
+}
+
+#[test]
+fn reads_that_are_not_simple_are_counted() {
+    let mut lab = Lab::new("rs:4+2");
+    let (stripe, _) = lab.append(90_000, 1).unwrap();
+    let counts = |lab: &Lab| {
+        let reads = lab.targets.reads();
+        (reads.degraded(), reads.hedged(), reads.refused())
+    };
+    lab.read(&stripe, 0, 90_000).unwrap();
+    assert_eq!(counts(&lab), (0, 0, 0));
+    lab.disks[0].set(Faults { flipped: vec![(lab.file(0), 10_000..10_001)], ..Faults::default() });
+    lab.read(&stripe, 0, 90_000).unwrap();
+    assert_eq!(counts(&lab), (1, 0, 1));
+    lab.disks[0].set(Faults { delay: Duration::from_secs(1), ..Faults::default() });
+    lab.forget();
+    lab.read(&stripe, 0, 90_000).unwrap();
+    assert_eq!(counts(&lab), (1, 1, 0));
+}
+
+#[test]
+fn a_rebuild_keeps_to_its_limit_and_can_be_stopped_while_it_waits() {
+    let lab = Lab::new("rs:4+2");
+    let stripes: Vec<(u32, u32)> =
+        (1..=8).map(|n| lab.append(90_000, n).unwrap().0).map(|s| (s.record, s.block)).collect();
+    let block = u64::from(stripes[0].1);
+    let control = Control::default();
+    // Eight blocks at twenty a second: the first two are a burst.
+    control.limit(Arc::new(Limit::new(20 * block)));
+    let begun = Instant::now();
+    let report = rebuild(&lab.targets, lab.layout(), &stripes, &[(1, TargetId(1))], &control).unwrap();
+    assert_eq!((report.bytes, control.done_bytes()), (8 * block, 8 * block));
+    assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
+    let control = Arc::new(Control::default());
+    control.limit(Arc::new(Limit::new(1)));
+    let stopped = control.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        stopped.cancel();
+    });
+    let error = rebuild(&lab.targets, lab.layout(), &stripes, &[(1, TargetId(1))], &control).unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
 }

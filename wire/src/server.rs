@@ -20,7 +20,7 @@ use std::future::Future;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -103,6 +103,17 @@ impl Default for ServerOptions {
     }
 }
 
+/// What a server has at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerLoad {
+    /// Connections.
+    pub connections: usize,
+    /// Bytes of requests that are in memory.
+    pub bytes: u64,
+    /// Connections so far that were refused, or ended because of what came on them: too many, no certificate, garbage, a checksum that does not fit.
+    pub refused: u64,
+}
+
 /// How far the end of a server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -136,6 +147,7 @@ struct Shared<S> {
     bytes: Arc<Semaphore>,
     stage: watch::Sender<Stage>,
     complaints: Complaints,
+    refused: AtomicU64,
     next_peer: AtomicU64,
 }
 
@@ -153,6 +165,7 @@ impl<S: Service> Server<S> {
                 bytes: Arc::new(Semaphore::new(permits(options.bytes) as usize)),
                 stage: watch::Sender::new(Stage::Serving),
                 complaints: Complaints::default(),
+                refused: AtomicU64::new(0),
                 next_peer: AtomicU64::new(1),
                 options,
             }),
@@ -188,6 +201,7 @@ impl<S: Service> Server<S> {
     pub async fn serve_stream(&self, halves: Halves, address: String) {
         let Ok(_place) = self.shared.connections.clone().try_acquire_owned() else {
             let limit = self.shared.options.connections;
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
             return self.shared.complaints.complain(&address, &format!("refused: there are {limit} connections"));
         };
         if *self.shared.stage.borrow() != Stage::Serving {
@@ -203,7 +217,10 @@ impl<S: Service> Server<S> {
         match served {
             Ok(()) => {}
             Err(Error::Unavailable { why, .. }) => tracing::debug!(peer = address, why, "connection lost"),
-            Err(error) => self.shared.complaints.complain(&address, &error),
+            Err(error) => {
+                self.shared.refused.fetch_add(1, Ordering::Relaxed);
+                self.shared.complaints.complain(&address, &error);
+            }
         }
     }
 
@@ -234,6 +251,12 @@ impl<S: Service> Server<S> {
         if !ended {
             let _ = timeout(ACCEPT_AGAIN * 20, connections.acquire_many(all)).await;
         }
+    }
+
+    /// What it has now.
+    pub fn load(&self) -> ServerLoad {
+        let refused = self.shared.refused.load(Ordering::Relaxed);
+        ServerLoad { connections: self.connections(), bytes: self.bytes_in_flight(), refused }
     }
 
     /// Connections that there are.

@@ -76,7 +76,8 @@ fn check() -> Result<(), String> {
 /// Every test. What is optional (peers, fuzzing) is used where it can be had and named where it cannot.
 fn test() -> Result<(), String> {
     let missing = build_peers()?;
-    cargo(&["test", "--workspace"], &[])?;
+    // All failures at once: a run takes many minutes.
+    cargo(&["test", "--workspace", "--no-fail-fast"], &[])?;
     let fuzzed = fuzz::run(&root(), 10, true);
     for (peer, why) in missing {
         println!("skipped: comparison with {peer} ({why})");

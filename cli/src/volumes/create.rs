@@ -4,6 +4,8 @@ use super::{new_target, places};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
+use cluster::StoreAddress;
+use fs::Coding;
 use serde_json::json;
 use std::path::PathBuf;
 use volume::Shown;
@@ -34,12 +36,18 @@ pub struct CreateArguments {
     /// Targets that must have a stripe before it is acknowledged: k to k+m; k+1 without this
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
+    /// Who codes stripes where a mount does not say otherwise: client, server (the storage servers) or auto
+    #[arg(long, default_value_t, value_name = "WHO")]
+    coding: Coding,
 }
 
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
     let code = ec::parse(&arguments.code)?;
     let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
     check(&arguments.targets)?;
+    if arguments.coding == Coding::Server {
+        coded_by_servers(&targets)?;
+    }
     let name = arguments.name.clone().unwrap_or_else(|| {
         let plain = std::path::absolute(&arguments.volume).unwrap_or_else(|_| arguments.volume.clone());
         plain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
@@ -49,6 +57,7 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         code: code.spec().to_string(),
         chunk_bytes: arguments.chunk_bytes,
         durability: arguments.durability,
+        coding: arguments.coding,
         targets,
         places: places(),
     }
@@ -65,6 +74,17 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         show::count(arguments.targets.len(), "target"),
         Shown(&arguments.volume)
     ))
+}
+
+/// Refuses targets of which some are directories of this machine: no storage server reaches those.
+pub fn coded_by_servers<'a>(targets: impl IntoIterator<Item = &'a PathBuf>) -> Outcome {
+    match targets.into_iter().find(|target| StoreAddress::of(target).is_none()) {
+        Some(target) => Err(Failure::Usage(format!(
+            "{} is a directory, and only storage servers can code: leave server coding out, or give targets as store://HOST:PORT/TARGET",
+            Shown(target)
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses directories that cannot be targets before the first of them is changed.

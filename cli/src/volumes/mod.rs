@@ -8,6 +8,7 @@ pub mod create;
 pub mod demo;
 pub mod files;
 pub mod fsck;
+pub mod metrics;
 pub mod mount;
 pub mod remote;
 pub mod restore;
@@ -100,12 +101,18 @@ pub fn options(read_only: bool) -> OpenOptions {
 
 /// Opens a volume, or uses it if this process serves it.
 pub fn open(volume: &Path, read_only: bool) -> Result<Open, Failure> {
+    open_with(volume, read_only, None)
+}
+
+/// The same, and says who codes stripes.
+pub fn open_with(volume: &Path, read_only: bool, coding: Option<fs::Coding>) -> Result<Open, Failure> {
+    let options = || OpenOptions { coding, ..options(read_only) };
     if let Some(serving) = served() {
         return Ok(Open { fs: serving.fs.clone(), served: true });
     }
     let fs = match server_of(volume)? {
-        Some(address) => cluster::connect(&address, &client_name(), options(read_only))?,
-        None => patiently(volume, || FileSystem::open_volume(volume, options(read_only)))?,
+        Some(address) => cluster::connect(&address, &client_name(), options())?,
+        None => patiently(volume, || FileSystem::open_volume(volume, options()))?,
     };
     Ok(Open { fs, served: false })
 }

@@ -1,12 +1,16 @@
 //! `weft mount` and `weft unmount`.
 
-use super::{SERVED, Serving, open, remote, server_of};
+use super::create::coded_by_servers;
+use super::metrics::{metrics_address, tell};
+use super::{SERVED, Serving, open_with, remote, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
+use cluster::metrics::MountMetrics;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +25,8 @@ use volume::Shown;
   weft mount /srv/films /mnt -o ro
   weft mount /srv/films /mnt --foreground
   weft mount weft://127.0.0.1:7600/films /mnt
+  weft mount --config /etc/weft/weft.toml
+  weft mount weft://127.0.0.1:7600/films /mnt --coding server
 
 It goes on in the background, and writes what goes wrong to mount.log in the volume directory, until weft unmount, umount or SIGTERM,
 which commit everything first. Of a volume that a server has, several machines see the same files; -o writeback lets
@@ -33,15 +39,29 @@ pub struct MountArguments {
     volume: PathBuf,
     /// An empty directory
     mountpoint: PathBuf,
-    /// Options, separated by commas: ro, allow_other, noallow_other, nosuid, nodev, noexec, sync, ...
-    #[arg(short, value_name = "OPTIONS")]
+    /// Options, separated by commas: ro, allow_other, noallow_other, nosuid, nodev, noexec, sync, coding=server, ...
+    #[arg(short, long, value_name = "OPTIONS", env = "WEFT_OPTIONS")]
     options: Vec<String>,
+    /// Who codes stripes: client, server (the storage servers) or auto; what the volume says without this. The same as -o coding=WHO
+    #[arg(long, value_name = "WHO", env = "WEFT_CODING")]
+    coding: Option<fs::Coding>,
+    /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
+    metrics: Option<SocketAddr>,
     /// Stay in the foreground
-    #[arg(long)]
+    #[arg(long, env = "WEFT_FOREGROUND")]
     foreground: bool,
     /// Tell the process that waits in front that the mount is there
     #[arg(long, hide = true)]
     tell: bool,
+}
+
+impl MountArguments {
+    fn options(&self) -> Result<fuse::Options, Failure> {
+        let mut options = fuse::parse_options(&self.options.join(",")).map_err(Failure::Usage)?;
+        options.coding = self.coding.or(options.coding);
+        Ok(options)
+    }
 }
 
 /// What a mount in the background says when it is there.
@@ -86,14 +106,15 @@ fn home(volume: &Path, mountpoint: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn in_foreground(arguments: &MountArguments) -> Outcome {
-    let mut options = fuse::parse_options(&arguments.options.join(",")).map_err(Failure::Usage)?;
+    let mut options = arguments.options()?;
     let volume = named(&arguments.volume)?;
     if options.fs_name == fuse::Options::default().fs_name {
         options.fs_name = volume.to_string_lossy().into_owned();
     }
-    let opened = open(&volume, options.read_only)?;
+    let opened = open_with(&volume, options.read_only, options.coding)?;
     let directory = home(&volume, &absolute(&arguments.mountpoint)?)?;
     let fs = opened.fs.clone();
+    tell(arguments.metrics, || Arc::new(MountMetrics(fs.clone())))?;
     // Handlers of signals come first, so that none ends the process between the mount and them.
     let (signal, signalled) = std::sync::mpsc::channel();
     ctrlc::set_handler(move || _ = signal.send(()))
@@ -178,10 +199,13 @@ impl Drop for Log {
 fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: bool) -> Outcome {
     let identity = identity.map(absolute).transpose()?;
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
-    fuse::parse_options(&arguments.options.join(",")).map_err(Failure::Usage)?;
+    let options = arguments.options()?;
     // A volume that is none is refused before there is a log in it.
     if server_of(&arguments.volume)?.is_none() {
-        fs::label::Label::read_pointer(&arguments.volume)?;
+        let label = fs::label::Label::read_pointer(&arguments.volume)?;
+        if options.coding == Some(fs::Coding::Server) {
+            coded_by_servers(label.members().map(|member| &member.path))?;
+        }
     }
     let (volume, mountpoint) = (named(&arguments.volume)?, absolute(&arguments.mountpoint)?);
     let log = Log::open(&home(&volume, &mountpoint)?)?;
@@ -190,7 +214,9 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
     command
         .args(["mount", "--foreground", "--tell"])
         .args(identity.iter().flat_map(|place| ["--identity".as_ref(), place.as_os_str()]))
-        .args(arguments.options.iter().flat_map(|o| ["-o", o]));
+        .args(arguments.options.iter().flat_map(|o| ["-o", o]))
+        .args(arguments.metrics.iter().flat_map(|address| ["--metrics".into(), address.to_string()]))
+        .args(arguments.coding.iter().flat_map(|coding| ["--coding".into(), coding.to_string()]));
     command.arg("--").arg(volume).arg(mountpoint);
     let errors = log.file.try_clone().map_err(|why| failed("write a log", &why))?;
     // A group of its own, so that Ctrl-C in the terminal does not reach it.
@@ -245,6 +271,11 @@ pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
         show::json(&serde_json::json!({ "mountpoint": show::path(&arguments.mountpoint) }))?;
     }
     Ok(())
+}
+
+/// Where the process of the mount at a directory listens for commands, if one is mounted there.
+pub fn home_of(mountpoint: &Path) -> Option<PathBuf> {
+    home(&mounted_volume(mountpoint)?, mountpoint).ok()
 }
 
 /// The volume directory that is mounted there, as the mount says.

@@ -1,9 +1,11 @@
 //! `weft serve` and `weft cluster`: the servers of a cluster.
 
+use super::metrics::{metrics_address, rate, tell};
 use super::{SERVED, Serving, patiently, places, remote};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
+use cluster::metrics::{MetaMetrics, StoreMetrics};
 use cluster::{Identity, MetaServer, Store, StoreAddress, runtime};
 use fs::{FileSystem, Sessions};
 use std::io::Write;
@@ -34,6 +36,8 @@ enum What {
 #[command(after_help = "Examples:
   weft serve store /disk1 /disk2 --listen 127.0.0.1:7701
   weft create /srv/films --code rs:4+2 store://127.0.0.1:7701/disk1 store://127.0.0.1:7701/disk2 ...
+  weft serve store --config /etc/weft/weft.toml
+  weft serve store /disk1 --metrics 9101 & curl http://127.0.0.1:9101/metrics
 
 A directory is called by its last component. SIGTERM has it answer what it was asked, and end.")]
 struct StoreArguments {
@@ -43,12 +47,17 @@ struct StoreArguments {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:7701", env = "WEFT_LISTEN")]
     listen: SocketAddr,
+    /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
+    metrics: Option<SocketAddr>,
 }
 
 /// Serve the metadata of a volume; clients mount weft://HOST:PORT/NAME
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft serve meta /srv/films --listen 127.0.0.1:7600
+  weft serve meta /srv/films --metrics 9100 --repair-limit 200M
+  weft serve meta --config /etc/weft/weft.toml
   weft mount weft://127.0.0.1:7600/films /mnt
   weft status weft://127.0.0.1:7600/films
 
@@ -65,6 +74,32 @@ struct MetaArguments {
     /// A client that is silent for so long has lost its session
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600), env = "WEFT_LEASE")]
     lease: u64,
+    /// Make no more bytes of lost blocks again in a second, all repairs together: 200M, or off
+    #[arg(long, default_value = "off", value_name = "BYTES", value_parser = rate_option, env = "WEFT_REPAIR_LIMIT")]
+    repair_limit: Rate,
+    /// Ask the stores so often how they are
+    #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), env = "WEFT_REPORT_EVERY")]
+    report_every: u64,
+    /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
+    metrics: Option<SocketAddr>,
+}
+
+/// Bytes a second, or as many as possible.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate(Option<u64>);
+
+fn rate_option(text: &str) -> Result<Rate, String> {
+    rate(text).map(Rate)
+}
+
+/// How a metadata server behaves.
+struct Behaviour {
+    lease: Duration,
+    down_out: Duration,
+    repair_limit: Rate,
+    report_every: Duration,
+    metrics: Option<SocketAddr>,
 }
 
 /// Run a whole cluster in one process, to try it; or make the certificates of a real one
@@ -74,6 +109,8 @@ struct MetaArguments {
     after_help = "Examples:
   weft cluster /tmp/try
   weft cluster /tmp/try --stores 7 --code rs:4+2 --port 7600
+  weft cluster /tmp/try --metrics 9100
+  weft cluster /tmp/try --coding server
   weft mount weft://127.0.0.1:7600/try /mnt
 
 It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it."
@@ -85,14 +122,20 @@ pub struct ClusterArguments {
     #[arg(required = true)]
     directory: Option<PathBuf>,
     /// Storage servers, each with one target
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000), env = "WEFT_STORES")]
     stores: u16,
     /// The code of the volume
-    #[arg(long, default_value = "rs:4+2")]
+    #[arg(long, default_value = "rs:4+2", env = "WEFT_CODE")]
     code: String,
     /// The port of the metadata server; the stores have those behind it
-    #[arg(long, default_value_t = 7600)]
+    #[arg(long, default_value_t = 7600, env = "WEFT_PORT")]
     port: u16,
+    /// Who codes stripes where a mount does not say otherwise: client, server (the stores) or auto; for a new volume
+    #[arg(long, default_value_t, value_name = "WHO", env = "WEFT_CODING")]
+    coding: fs::Coding,
+    /// Tell metrics over HTTP: the metadata server there, the stores on the ports behind it
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Subcommand)]
@@ -146,7 +189,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
     let signals = Signals::new()?;
     match &arguments.what {
         What::Store(arguments) => {
-            let store = Store::open(&arguments.targets)?;
+            let store = Arc::new(Store::open(&arguments.targets)?);
             let names: Vec<String> = store.names().map(str::to_owned).collect();
             let options = server_options(Role::STORE, identity)?;
             let listener = listen(arguments.listen, identity)?;
@@ -155,17 +198,33 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
                 .into_iter()
                 .map(|target| StoreAddress { server: address.to_string(), target }.to_string())
                 .collect();
-            ready(as_json, "store", address, &targets.join(" "))?;
-            runtime().block_on(Server::new(Arc::new(store), options).serve(listener, signals.wait()));
+            let metrics = tell(arguments.metrics, || Arc::new(StoreMetrics(store.clone())))?;
+            let server = store_server(store, options);
+            ready(as_json, "store", address, &targets.join(" "), metrics)?;
+            runtime().block_on(server.serve(listener, signals.wait()));
             Ok(())
         }
         What::Meta(arguments) => {
             let options = server_options(Role::META, identity)?;
             let listener = listen(arguments.listen, identity)?;
-            let times = (Duration::from_secs(arguments.lease), Duration::from_secs(arguments.down_out));
-            serve_meta(&arguments.volume, listener, options, times, signals, as_json)
+            let behaviour = Behaviour {
+                lease: Duration::from_secs(arguments.lease),
+                down_out: Duration::from_secs(arguments.down_out),
+                repair_limit: arguments.repair_limit,
+                report_every: Duration::from_secs(arguments.report_every),
+                metrics: arguments.metrics,
+            };
+            serve_meta(&arguments.volume, listener, options, &behaviour, signals, as_json)
         }
     }
+}
+
+/// A server of a store, whose reports tell of it.
+fn store_server(store: Arc<Store>, options: ServerOptions) -> Server<Store> {
+    store.look_after();
+    let server = Server::new(store.clone(), options);
+    store.behind(&server);
+    server
 }
 
 fn io(why: std::io::Error) -> Failure {
@@ -194,11 +253,14 @@ fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, 
 }
 
 /// Tells whoever started it that it can be used.
-fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str) -> Outcome {
+fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str, metrics: Option<SocketAddr>) -> Outcome {
     if as_json {
-        show::json(&serde_json::json!({ "role": role, "listen": address.to_string(), "serves": what }))?;
+        let metrics = metrics.map(|address| address.to_string());
+        let listen = address.to_string();
+        show::json(&serde_json::json!({ "role": role, "listen": listen, "serves": what, "metrics": metrics }))?;
     } else {
-        show::text(format_args!("{role} server on {address}: {what}"))?;
+        let metrics = metrics.map_or_else(String::new, |address| format!("; metrics on http://{address}/metrics"));
+        show::text(format_args!("{role} server on {address}: {what}{metrics}"))?;
     }
     let _ = std::io::stdout().flush();
     Ok(())
@@ -208,7 +270,7 @@ fn serve_meta(
     volume: &Path,
     listener: TcpListener,
     options: ServerOptions,
-    (lease, down_out): (Duration, Duration),
+    behaviour: &Behaviour,
     signals: Signals,
     as_json: bool,
 ) -> Outcome {
@@ -222,11 +284,17 @@ fn serve_meta(
         place: format!("served on {address}; give it as weft://{address}/{}", opened.name()),
     });
     let desk = remote::serve(&directory);
-    let sessions = Sessions::new(opened.clone(), lease);
-    cluster::keep(&opened, down_out, |what| show::warning(what));
-    let server = Arc::new(MetaServer::new(sessions, remote::respond));
-    ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()))?;
-    let service = Server::new(server.service(), options);
+    let sessions = Sessions::new(opened.clone(), behaviour.lease);
+    opened.counts().repairs.set_limit(behaviour.repair_limit.0);
+    cluster::keep(&opened, behaviour.down_out, |what| show::warning(what));
+    let stores = places().stores().clone();
+    cluster::store::watch(&stores, behaviour.report_every);
+    let meta = Arc::new(MetaServer::new(sessions, remote::respond));
+    let service = Server::new(meta.service(), options);
+    let load = service.clone();
+    let subject = || MetaMetrics { meta: meta.clone(), server: Box::new(move || load.load()), stores };
+    let metrics = tell(behaviour.metrics, || Arc::new(subject()))?;
+    ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()), metrics)?;
     runtime().block_on(service.serve(listener, signals.wait()));
     if let Some(desk) = &desk {
         desk.stop();
@@ -282,7 +350,9 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
         targets.push(address.to_path());
         // The metadata server closes its volume before the stores end.
         let (end, ended) = watch::channel(false);
-        let server = Server::new(Arc::new(Store::open(&[place])?), server_options(Role::STORE, None)?);
+        let store = Arc::new(Store::open(&[place])?);
+        tell(behind(arguments.metrics, number)?, || Arc::new(StoreMetrics(store.clone())))?;
+        let server = store_server(store, server_options(Role::STORE, None)?);
         let running = runtime().spawn(async move { serve_until(server, listener, Signals(ended)).await });
         draining.push((end, running));
     }
@@ -294,19 +364,35 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
             code: code.spec().to_string(),
             chunk_bytes: 64 << 20,
             durability: None,
+            coding: arguments.coding,
             targets,
             places: places(),
         };
         create.run(&volume)?;
     }
     let listener = listen(SocketAddr::from(([127, 0, 0, 1], arguments.port)), None)?;
-    let times = (Duration::from_secs(30), Duration::from_secs(300));
-    let outcome = serve_meta(&volume, listener, server_options(Role::META, None)?, times, signals.copy(), as_json);
+    let behaviour = Behaviour {
+        lease: Duration::from_secs(30),
+        down_out: Duration::from_secs(300),
+        repair_limit: Rate::default(),
+        report_every: Duration::from_secs(1),
+        metrics: arguments.metrics,
+    };
+    let outcome = serve_meta(&volume, listener, server_options(Role::META, None)?, &behaviour, signals.copy(), as_json);
     for (end, running) in draining {
         end.send_replace(true);
         let _ = runtime().block_on(running);
     }
     outcome
+}
+
+/// The port so many behind one, or any if that was any.
+fn behind(address: Option<SocketAddr>, number: u16) -> Result<Option<SocketAddr>, Failure> {
+    let Some(mut address) = address.filter(|address| address.port() > 0) else { return Ok(address) };
+    let port = address.port().checked_add(number);
+    address
+        .set_port(port.ok_or_else(|| Failure::Usage("there are not so many ports behind that of --metrics".into()))?);
+    Ok(Some(address))
 }
 
 async fn serve_until<S: Service>(server: Server<S>, listener: TcpListener, signals: Signals) {

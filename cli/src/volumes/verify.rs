@@ -6,7 +6,9 @@ use crate::{interrupt, progress, show};
 use fs::Repaired;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
+use volume::Limit;
 
 /// Checks every block of a volume, or only those that are new.
 pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
@@ -59,8 +61,9 @@ pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
 }
 
 /// Makes everything again that is missing or damaged.
-pub fn repair(directory: &Path, as_json: bool) -> Outcome {
+pub fn repair(directory: &Path, limit: Option<u64>, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
+    limit.into_iter().for_each(|rate| control.limit(Arc::new(Limit::new(rate))));
     let begun = Instant::now();
     let volume = open_own(directory, false)?;
     let done = progress::shown("repairing", &control, || volume.repair(&control))?;

@@ -1,8 +1,10 @@
 //! A cluster of real processes: what its users rely on, also when processes are killed, stopped and started again at any moment.
 
+mod coding;
 mod hostile;
 mod lab;
 mod meta;
+mod metrics;
 #[path = "../commands/scratch.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod scratch;

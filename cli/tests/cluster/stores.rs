@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Nobody waits longer for stores that do not answer.
-const SLOWEST: Duration = Duration::from_secs(20);
+pub const SLOWEST: Duration = Duration::from_secs(20);
 
 #[test]
 fn what_one_mount_wrote_another_reads_also_after_a_restart() {
@@ -45,7 +45,7 @@ fn what_one_mount_wrote_another_reads_also_after_a_restart() {
 }
 
 /// Writes files of a few sizes and syncs each, until it is told to stop; returns their names and contents' lengths, and the longest time that one took.
-fn write_synced(point: &Path, prefix: &str, stop: &AtomicBool) -> (Vec<(String, usize)>, Duration) {
+pub fn write_synced(point: &Path, prefix: &str, stop: &AtomicBool) -> (Vec<(String, usize)>, Duration) {
     let (mut written, mut longest) = (Vec::new(), Duration::ZERO);
     for number in 0.. {
         let begun = Instant::now();
@@ -76,7 +76,7 @@ fn read_again(point: &Path, files: &[(String, usize)], stop: &AtomicBool) -> Dur
 }
 
 #[track_caller]
-fn all_there(point: &Path, files: &[(String, usize)]) {
+pub fn all_there(point: &Path, files: &[(String, usize)]) {
     for (name, length) in files {
         let read = fs::read(point.join(name)).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert!(read == noise(*length), "{name}");

@@ -1,4 +1,4 @@
-//! Looking after a volume: what was on a store that is down for long is made again on others.
+//! Looking after a volume: what was on a store that is down for long is made again on others, and so is what writers did without.
 
 use fs::FileSystem;
 use plan::TargetId;
@@ -11,6 +11,8 @@ use volume::Control;
 const LOOK: Duration = Duration::from_secs(2);
 /// After a repair that left something undone, the next one waits.
 const AGAIN: Duration = Duration::from_secs(60);
+/// What is queued for repair waits so long for more of its kind: stores fail together, and come back.
+const GATHER: Duration = Duration::from_secs(30);
 
 /// Which targets are away, and since when: decides without a clock when to repair.
 #[derive(Debug)]
@@ -43,6 +45,21 @@ impl Absences {
     }
 }
 
+/// Repairs that are queued, and since when there are any.
+#[derive(Debug, Default)]
+struct Waiting(Option<Instant>);
+
+impl Waiting {
+    /// Takes notice of how many there are; returns whether it is time.
+    fn look(&mut self, queued: usize, now: Instant) -> bool {
+        if queued == 0 {
+            self.0 = None;
+            return false;
+        }
+        now.saturating_duration_since(*self.0.get_or_insert(now)) >= GATHER
+    }
+}
+
 /// Repairs in the background, until the volume is closed.
 pub fn keep(volume: &Arc<FileSystem>, down_out: Duration, say: fn(&str)) {
     let volume = Arc::downgrade(volume);
@@ -51,20 +68,29 @@ pub fn keep(volume: &Arc<FileSystem>, down_out: Duration, say: fn(&str)) {
 
 fn work(volume: &Weak<FileSystem>, down_out: Duration, say: fn(&str)) {
     let mut absences = Absences::new(down_out);
+    let mut waiting = Waiting::default();
     let mut not_before = Instant::now();
     loop {
         std::thread::sleep(LOOK);
         let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) else { return };
         let due = absences.look(&volume.absent_targets(), Instant::now());
-        if due.is_empty() || Instant::now() < not_before {
+        let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
+        if due.is_empty() && !gathered || Instant::now() < not_before {
             continue;
         }
-        let names: Vec<String> = due.iter().map(|id| id.0.to_string()).collect();
-        say(&format!("target {} is away for too long: what was on it is made again on others", names.join(" and ")));
-        match volume.repair(&Control::default()) {
+        let done = if due.is_empty() {
+            volume.repair_queued(&Control::default())
+        } else {
+            let names: Vec<String> = due.iter().map(|id| id.0.to_string()).collect();
+            let names = names.join(" and ");
+            say(&format!("target {names} is away for too long: what was on it is made again on others"));
+            volume.repair(&Control::default())
+        };
+        match done {
             Ok(done) if done.failed.is_empty() => {
                 say(&format!("repaired: {} chunks, {} bytes", done.chunks, done.bytes));
                 absences.repaired(&due);
+                waiting = Waiting::default();
             }
             Ok(done) => {
                 say(&format!(
@@ -86,6 +112,19 @@ fn work(volume: &Weak<FileSystem>, down_out: Duration, say: fn(&str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_queued_waits_for_more_and_not_for_ever() {
+        let start = Instant::now();
+        let mut waiting = Waiting::default();
+        assert!(!waiting.look(0, start));
+        assert!(!waiting.look(2, start + GATHER));
+        assert!(!waiting.look(5, start + GATHER + GATHER / 2));
+        assert!(waiting.look(7, start + 2 * GATHER));
+        // Somebody repaired it.
+        assert!(!waiting.look(0, start + 3 * GATHER));
+        assert!(!waiting.look(1, start + 3 * GATHER));
+    }
 
     #[test]
     fn who_is_away_long_enough_is_out_once() {

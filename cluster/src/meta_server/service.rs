@@ -3,12 +3,13 @@
 use super::replay::{Replay, Seen};
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
 use bytes::Bytes;
-use fs::{Answer, Recall, Sessions};
+use fs::{Answer, FileSystem, Recall, Sessions};
 use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::Control;
+use volume::counts::Operation;
 use wire::{Peer, Reply, Request, Service};
 
 /// How often the sessions are looked after.
@@ -24,6 +25,25 @@ pub struct MetaServer {
     sessions: Arc<Sessions>,
     commands: Commands,
     replays: Mutex<HashMap<u64, Arc<Replay>>>,
+    counts: Counts,
+}
+
+/// What is counted of requests, by the number of the operation.
+struct Counts(Vec<(u16, &'static str, Operation)>);
+
+impl Default for Counts {
+    fn default() -> Self {
+        let names =
+            port::PORT_NAMES.iter().chain(port::SESSION_NAMES).copied().chain([(COMMAND, "command"), (0, "other")]);
+        Self(names.map(|(number, name)| (number, name, Operation::default())).collect())
+    }
+}
+
+impl Counts {
+    fn of(&self, number: u16) -> Option<&Operation> {
+        let found = self.0.iter().find(|(other, ..)| *other == number).or(self.0.last());
+        found.map(|(.., operation)| operation)
+    }
 }
 
 impl MetaServer {
@@ -37,7 +57,22 @@ impl MetaServer {
                 std::thread::sleep(TICK);
             }
         });
-        Self { sessions, commands, replays: Mutex::default() }
+        Self { sessions, commands, replays: Mutex::default(), counts: Counts::default() }
+    }
+
+    /// The volume that it serves.
+    pub fn volume(&self) -> &Arc<FileSystem> {
+        self.sessions.volume()
+    }
+
+    /// Clients with a session.
+    pub fn clients(&self) -> usize {
+        self.sessions.clients().len()
+    }
+
+    /// What was counted of requests, by the names of the operations.
+    pub fn operations(&self) -> impl Iterator<Item = (&'static str, &Operation)> {
+        self.counts.0.iter().map(|(_, name, operation)| (*name, operation))
     }
 
     /// What answers requests.
@@ -64,7 +99,9 @@ impl MetaServer {
     /// Carries out a request, on a thread that may wait.
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
         let recall = recall(peer);
-        let answer = |session| self.sessions.answer_again(session, &recall, operation, arguments, ticket.again);
+        let Ticket { request: number, answered, again, .. } = ticket;
+        let request = fs::Request { number, answered, again };
+        let answer = |session| self.sessions.answer_request(session, &recall, operation, arguments, request);
         if ticket.session == 0 {
             return reply(answer(None));
         }
@@ -127,6 +164,17 @@ impl Drop for Cancel {
 
 impl Service for Shared {
     async fn call(&self, request: Request) -> Reply {
+        let (begun, method) = (Instant::now(), request.method);
+        let reply = self.answer(request).await;
+        if let Some(operation) = self.0.counts.of(method) {
+            operation.note(begun.elapsed(), (reply.status == 0).then_some(0));
+        }
+        reply
+    }
+}
+
+impl Shared {
+    async fn answer(&self, request: Request) -> Reply {
         if request.method == COMMAND {
             let cancel = Cancel(Arc::default());
             let (commands, control) = (self.0.commands, cancel.0.clone());

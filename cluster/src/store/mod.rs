@@ -1,8 +1,12 @@
 //! Targets behind a storage server.
 
+mod master;
 mod protocol;
 mod remote;
+mod report;
+mod reports;
 mod service;
 
 pub use remote::{RemoteTarget, Stores};
+pub use reports::{Reports, Seen, watch};
 pub use service::Store;

@@ -3,9 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::time::Duration;
 use volume::target::TargetFile;
 
-/// Operations: those of [`volume::target::Target`], and making a target.
+/// Operations: those of [`volume::target::Target`], making a target, and asking the store how it is.
 pub mod method {
     pub const WRITE: u16 = 1;
     pub const READ: u16 = 2;
@@ -19,6 +20,7 @@ pub mod method {
     pub const SPACE: u16 = 10;
     pub const PREFETCH: u16 = 11;
     pub const FORMAT: u16 = 12;
+    pub const REPORT: u16 = 32;
 }
 
 /// The name of a file over the wire.
@@ -77,6 +79,16 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("these types have no maps of unknown length, the only thing that fails")
 }
 
+/// The time that the store took itself, from the end of the request on, as the body of the answer to a write or a sync.
+pub fn encode_time(took: Duration) -> Vec<u8> {
+    encode(&(took.as_nanos() as u64))
+}
+
+/// That time; none if the store did not say.
+pub fn decode_time(body: &[u8]) -> Duration {
+    Duration::from_nanos(postcard::from_bytes(body).unwrap_or(0))
+}
+
 /// The status of an answer that has an [`io::Error`].
 pub const FAILED: u16 = 1;
 
@@ -121,6 +133,14 @@ mod tests {
         assert_eq!(decode_error(&encode_error(&io::ErrorKind::NotFound.into())).kind(), io::ErrorKind::NotFound);
         assert_eq!(decode_error(&encode_error(&io::Error::other("odd"))).to_string(), "odd");
         assert_eq!(decode_error(b"\xff\xff").kind(), io::ErrorKind::Other);
+    }
+
+    #[test]
+    fn times_arrive_and_garbage_is_none() {
+        let took = Duration::from_nanos(123_456_789);
+        assert_eq!(decode_time(&encode_time(took)), took);
+        assert_eq!(decode_time(&[]), Duration::ZERO);
+        assert_eq!(decode_time(&[0xFF; 20]), Duration::ZERO);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! A target of a storage server, seen from elsewhere.
 
-use super::protocol::{FAILED, File, Operands, decode_error, encode, method};
+use super::protocol::{FAILED, File, Operands, decode_error, decode_time, encode, method};
+use super::reports::Reports;
 use crate::address::StoreAddress;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use volume::Master;
 use volume::target::{Space, Target, TargetFile};
 use wire::{Client, ClientOptions, Error, Response};
 
@@ -20,7 +22,11 @@ const PIECE: usize = 8 << 20;
 
 /// The storage servers that this process talks to; the targets of one share its connections.
 #[derive(Default)]
-pub struct Stores(Mutex<HashMap<String, Client>>);
+pub struct Stores {
+    clients: Mutex<HashMap<String, Client>>,
+    /// What they told of themselves.
+    pub reports: Arc<Reports>,
+}
 
 impl fmt::Debug for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,7 +37,7 @@ impl fmt::Debug for Stores {
 impl Stores {
     /// A target. Nothing is asked of the store yet.
     pub fn target(&self, address: &StoreAddress) -> RemoteTarget {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
             // A store that is down is an erasure, at once, and not something to wait for.
             let options = ClientOptions {
@@ -45,6 +51,12 @@ impl Stores {
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
         RemoteTarget { address: address.clone(), client: client.clone() }
+    }
+
+    /// All of them, by address.
+    pub(super) fn clients(&self) -> Vec<(String, Client)> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.iter().map(|(server, client)| (server.clone(), client.clone())).collect()
     }
 }
 
@@ -69,6 +81,16 @@ impl RemoteTarget {
         self.call(method::FORMAT, &self.operands(TargetFile::Label), &[]).map(drop)
     }
 
+    /// What the store is called.
+    pub(super) fn server(&self) -> &str {
+        &self.address.server
+    }
+
+    /// The way to the store.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     fn operands(&self, file: TargetFile) -> Operands<'_> {
         Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0 }
     }
@@ -86,18 +108,26 @@ impl RemoteTarget {
 
 impl Target for RemoteTarget {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_timed(file, offset, parts).map(drop)
+    }
+
+    fn write_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
+        let write = |at, parts: &[IoSlice<'_>]| {
+            let answer = self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, parts)?;
+            Ok::<_, io::Error>(decode_time(&answer.body))
+        };
         if length <= PIECE {
-            return self.call(method::WRITE, &Operands { offset, ..self.operands(file) }, parts).map(drop);
+            return write(offset, parts);
         }
-        let mut at = offset;
+        let (mut at, mut took) = (offset, Duration::ZERO);
         for part in parts {
             for piece in part.chunks(PIECE) {
-                self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, &[IoSlice::new(piece)])?;
+                took += write(at, &[IoSlice::new(piece)])?;
                 at += piece.len() as u64;
             }
         }
-        Ok(())
+        Ok(took)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -117,6 +147,10 @@ impl Target for RemoteTarget {
         Ok(done)
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn prefetch(&self, file: TargetFile, range: Range<u64>) {
         let operands = Operands { offset: range.start, length: range.end - range.start, ..self.operands(file) };
         let (client, body) = (self.client.clone(), encode(&operands));
@@ -127,7 +161,12 @@ impl Target for RemoteTarget {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.call(method::SYNC, &self.operands(file), &[]).map(drop)
+        self.sync_timed(file).map(drop)
+    }
+
+    fn sync_timed(&self, file: TargetFile) -> io::Result<Duration> {
+        let answer = self.call(method::SYNC, &self.operands(file), &[])?;
+        Ok(decode_time(&answer.body))
     }
 
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
@@ -164,5 +203,13 @@ impl Target for RemoteTarget {
         let (total, free, system) =
             postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
         Ok(Space { total, free, system })
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.address.to_string())
+    }
+
+    fn master(&self) -> Option<&dyn Master> {
+        Some(self)
     }
 }

@@ -1,11 +1,14 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
-use super::protocol::{FAILED, Operands, encode, encode_error, method};
+use super::master::{DISTRIBUTE, Masters};
+use super::protocol::{FAILED, Operands, encode, encode_error, encode_time, method};
+use super::report::{Counts, Looked};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 use volume::target::{Disk, Target, TargetFile};
 use wire::{Payload, Reply, Request, Service};
@@ -18,16 +21,19 @@ const QUEUE: usize = 256;
 const MAX_READ: u64 = 16 << 20;
 
 /// A directory that is, or can be, a target.
-struct Place {
+pub(super) struct Place {
     path: PathBuf,
     target: Mutex<Option<Arc<dyn Target>>>,
     depth: Arc<Semaphore>,
     queue: Semaphore,
+    pub(super) looked: Arc<Looked>,
 }
 
 /// A storage server: some directories.
 pub struct Store {
-    places: BTreeMap<String, Place>,
+    pub(super) places: BTreeMap<String, Place>,
+    pub(super) counts: Counts,
+    pub(super) masters: Masters,
 }
 
 impl Store {
@@ -53,6 +59,7 @@ impl Store {
                 target: Mutex::new(target),
                 depth: Arc::new(Semaphore::new(DEPTH)),
                 queue: Semaphore::new(QUEUE),
+                looked: Arc::default(),
             };
             if places.insert(name.clone(), place).is_some() {
                 return Err(fs::Error::Invalid(format!(
@@ -60,7 +67,12 @@ impl Store {
                 )));
             }
         }
-        Ok(Self { places })
+        Ok(Self { places, counts: Counts::default(), masters: Masters::default() })
+    }
+
+    /// Whether none of its directories is a target yet.
+    pub fn is_blank(&self) -> bool {
+        self.places.values().all(|place| place.target().is_err())
     }
 
     /// What the targets are called.
@@ -76,7 +88,12 @@ fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
 }
 
 impl Place {
-    fn target(&self) -> io::Result<Arc<dyn Target>> {
+    /// Operations that it does, and that wait for it.
+    pub(super) fn queued(&self) -> usize {
+        QUEUE - self.queue.available_permits()
+    }
+
+    pub(super) fn target(&self) -> io::Result<Arc<dyn Target>> {
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
     }
@@ -130,7 +147,14 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
 
 impl Store {
     async fn answer(&self, request: Request) -> io::Result<Reply> {
+        let begun = Instant::now();
+        if request.method == method::REPORT {
+            return Ok(Reply::ok(encode(&self.report())));
+        }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
+        if request.method == DISTRIBUTE {
+            return self.masters.answer(request, |target| self.places.get(target)?.target().ok()).await;
+        }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
         let place = self.places.get(operands.target);
@@ -140,6 +164,7 @@ impl Store {
         if request.method == method::READ && operands.length > MAX_READ {
             return Err(bad("a read of more than 16 MiB"));
         }
+        place.looked.access(request.method);
         let Ok(_waiting) = place.queue.try_acquire() else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
@@ -162,12 +187,20 @@ impl Store {
             let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
             operate(&*target, method, &operands, &payload)
         });
-        operation.await.map_err(io::Error::other)?
+        let mut reply = operation.await.map_err(io::Error::other)??;
+        if matches!(method, method::WRITE | method::SYNC) {
+            reply.body = encode_time(begun.elapsed());
+        }
+        Ok(reply)
     }
 }
 
 impl Service for Store {
     async fn call(&self, request: Request) -> Reply {
-        self.answer(request).await.unwrap_or_else(|error| Reply::error(FAILED, encode_error(&error)))
+        let (begun, method, received) = (Instant::now(), request.method, request.payload.len());
+        let answer = self.answer(request).await;
+        let sent = answer.as_ref().map_or(0, |reply| reply.payload.iter().map(Bytes::len).sum());
+        self.counts.note(method, begun.elapsed(), received, sent, answer.is_ok());
+        answer.unwrap_or_else(|error| Reply::error(FAILED, encode_error(&error)))
     }
 }

@@ -1,13 +1,13 @@
 //! What one client asks.
 
 use super::locks::Lock;
-use super::{Recall, Sessions};
+use super::{Recall, Request, Sessions};
 use crate::mutex::lock;
 use crate::sets::Placed;
 use meta::port::{Beat, FileLock, Port, Session, Welcome};
 use meta::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Put, Removed, Rename, Resize, Result,
-    Seq, SetRecord, Time, Totals, Whole,
+    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Once, Put, Removed, Rename, Resize,
+    Result, Seq, SetRecord, Time, Totals, Whole,
 };
 use plan::{Extent, Place, TargetId};
 use std::ops::Range;
@@ -26,8 +26,7 @@ pub(super) struct Handle {
     pub sessions: Arc<Sessions>,
     pub session: u64,
     pub recall: Recall,
-    /// The request may have been carried out before, by a server that was killed before its answer arrived.
-    pub again: bool,
+    pub request: Request,
 }
 
 /// What an error of the file system is to a client.
@@ -67,8 +66,22 @@ impl Handle {
     /// The result of a request that failed because it was carried out before, if `proof` says so.
     fn or_done<T>(&self, result: Result<T>, proof: impl FnOnce(&Meta) -> Option<T>) -> Result<T> {
         match result {
-            Err(error @ (Error::Exists | Error::NotFound)) if self.again => proof(self.meta()?).ok_or(error),
+            Err(error @ (Error::Exists | Error::NotFound)) if self.request.again => proof(self.meta()?).ok_or(error),
             result => result,
+        }
+    }
+
+    /// What a transaction notes that must not be carried out twice.
+    fn once(&self) -> Option<Once> {
+        let Request { number, answered, .. } = self.request;
+        (number > 0).then_some(Once { session: self.session, request: number, answered })
+    }
+
+    /// Whether a transaction that notes it was carried out before.
+    fn was_done(&self) -> Result<bool> {
+        match self.once().filter(|_| self.request.again) {
+            Some(once) => self.meta()?.was_done(&once),
+            None => Ok(false),
         }
     }
 
@@ -232,17 +245,29 @@ impl Port for Handle {
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        self.may_name(extents_of(edit))?;
-        let (attributes, dead, seq) = self.changing(&[ino], || self.meta()?.change_content(ino, edit))?;
+        if self.was_done()? {
+            return Ok((self.meta()?.attributes(ino)?, Vec::new(), Seq::MAX));
+        }
+        let (attributes, dead, seq) = self.changing(&[ino], || {
+            let _its_sets_stay = self.sessions.fs.leases.naming();
+            self.may_name(extents_of(edit))?;
+            self.meta()?.change_content_once(ino, edit, self.once().as_ref())
+        })?;
         self.follow(ino, edit);
         self.freed(dead, seq);
         Ok((attributes, Vec::new(), seq))
     }
 
     fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        if self.was_done()? {
+            return Ok((Vec::new(), Seq::MAX));
+        }
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
-        edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
-        let (dead, seq) = self.changing(&inos, || self.meta()?.change_contents(edits))?;
+        let (dead, seq) = self.changing(&inos, || {
+            let _its_sets_stay = self.sessions.fs.leases.naming();
+            edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
+            self.meta()?.change_contents_once(edits, self.once().as_ref())
+        })?;
         edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
         self.freed(dead, seq);
         Ok((Vec::new(), seq))
@@ -282,7 +307,9 @@ impl Port for Handle {
     }
 
     fn put_files(&self, files: &[Whole]) -> Result<Put> {
+        let _its_sets_stay = self.sessions.fs.leases.naming();
         files.iter().try_for_each(|file| self.may_name(&file.extents))?;
+        // Needs no proof of whether it was done: a file that is there under its number is not made again.
         self.meta()?.put_files(files)
     }
 
@@ -295,14 +322,14 @@ impl Port for Handle {
 impl Session for Handle {
     fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
         let fs = &self.sessions.fs;
-        let (session, fresh) = {
+        let (session, fresh, kept) = {
             let mut table = fs.leases.table();
             let (session, fresh) = table.begin(session, &name, Instant::now());
-            // At once: whatever else the client asks may come before its next word. Later its sets may be somebody else's, or given up.
-            if fs.leases.is_settling() {
+            // At once: whatever else the client asks may come before its next word. The sets of others were given up.
+            if fs.leases.is_settling() && lock(&fs.leases.before).contains(&session) {
                 table.hold(session, sets);
             }
-            (session, fresh)
+            (session, fresh, table.sets(session))
         };
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
         if fresh {
@@ -314,6 +341,7 @@ impl Session for Handle {
             label: fs.volume.label().to_json(),
             first_stripe: crate::open::first_stripe_of(session),
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
+            kept,
         })
     }
 
@@ -329,12 +357,15 @@ impl Session for Handle {
     }
 
     fn end(&self) -> Result<()> {
-        self.sessions.leave(self.session);
+        self.sessions.leave(self.session, |table| Some(table.end(self.session)));
         Ok(())
     }
 
-    fn new_sets(&self, count: u32, avoid: &[TargetId]) -> Result<Vec<(u64, SetRecord)>> {
+    fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[u64]) -> Result<Vec<(u64, SetRecord)>> {
         let fs = &self.sessions.fs;
+        let mut unknown = fs.leases.table().sets(self.session);
+        unknown.retain(|set| !known.contains(set));
+        self.release_sets(&unknown)?;
         let placed = Placed(fs.engine().map_err(told)?.meta.clone());
         let mut new = Vec::new();
         for _ in 0..count.clamp(1, MOST_SETS) {
@@ -424,6 +455,11 @@ impl Session for Handle {
             // Those of other machines have no number here.
             process: if found.owner.0 == self.session { found.process } else { 0 },
         }))
+    }
+
+    fn told(&self) -> Result<()> {
+        lock(&self.sessions.fs.leases.before).remove(&self.session);
+        Ok(())
     }
 
     fn label(&self) -> Result<String> {

@@ -12,9 +12,9 @@ use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use handle::Handle;
 use meta::port;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 use table::{Left, Table};
 
@@ -29,8 +29,8 @@ pub(crate) const BEFORE_OTHERS: Duration = Duration::from_secs(1);
 /// Ticks that are farther apart say that this process was stopped.
 const STALL: Duration = Duration::from_secs(3);
 
-/// Whether there are clients, as the metadata has it: after a crash they may come back.
-pub(crate) const CLIENTS: &str = "clients";
+/// The sessions that there are, as the metadata has it: after a crash they may come back, and others may not.
+pub(crate) const SESSIONS: &str = "sessions";
 
 /// Tells a client that others want to see what it wrote to these files.
 pub type Recall = Arc<dyn Fn(&[u64]) + Send + Sync>;
@@ -43,6 +43,12 @@ pub(crate) struct Leases {
     unlocked: Condvar,
     /// The sessions of before a restart may still be taken up: nothing is given back meanwhile.
     settling: AtomicBool,
+    /// Those that were there then, did not end and did not say what they have. What others had was given up before.
+    before: Mutex<BTreeSet<u64>>,
+    /// Held for reading by who names stripes of a session's sets in a transaction, for writing by who ends a session: what is given up is named no more.
+    naming: RwLock<()>,
+    /// Held by the one that notes which sessions there are.
+    noting: Mutex<()>,
 }
 
 impl Default for Leases {
@@ -53,15 +59,32 @@ impl Default for Leases {
             locks: Mutex::default(),
             unlocked: Condvar::new(),
             settling: AtomicBool::new(false),
+            before: Mutex::default(),
+            naming: RwLock::default(),
+            noting: Mutex::default(),
         }
     }
 }
 
 impl Leases {
-    /// Begins with an opening of the volume, the how manieth that is; with `serve`, sessions of before may be taken up.
-    pub fn begin(&self, opening: u64, serve: bool) {
+    /// Begins with an opening of the volume, the how manieth that is. These sessions of before may be taken up.
+    pub fn begin(&self, opening: u64, before: BTreeSet<u64>) {
         *self.table() = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
-        self.settling.store(serve, Ordering::Relaxed);
+        self.settling.store(!before.is_empty(), Ordering::Relaxed);
+        *lock(&self.before) = before;
+    }
+
+    /// Sessions of before are not taken up any more.
+    fn settle(&self) {
+        // Whoever takes one up has the table.
+        let _table = self.table();
+        self.settling.store(false, Ordering::Relaxed);
+        lock(&self.before).clear();
+    }
+
+    /// Naming stripes of a session's sets in a transaction: no session ends meanwhile.
+    fn naming(&self) -> RwLockReadGuard<'_, ()> {
+        self.naming.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -104,9 +127,20 @@ pub enum Answer {
     Unknown,
 }
 
+/// Which request something is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request {
+    /// Its number in its session; 0 for one that does not come again.
+    pub number: u64,
+    /// All below were answered.
+    pub answered: u64,
+    /// It may have been carried out before the server was killed, and is not carried out twice then.
+    pub again: bool,
+}
+
 impl Sessions {
     /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). Sessions of before may be taken up for the time of a
-    /// lease; only then is taken away what nobody has.
+    /// lease; only then, or when all of them are, is taken away what nobody has.
     pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
@@ -131,19 +165,19 @@ impl Sessions {
 
     /// Carries out what a client asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
-        self.answer_again(session, recall, operation, arguments, false)
+        self.answer_request(session, recall, operation, arguments, Request::default())
     }
 
-    /// As `answer`; with `again`, the request may have been carried out before the server was killed, and is not carried out twice then.
-    pub fn answer_again(
+    /// As `answer`, of a request that may come again.
+    pub fn answer_request(
         self: &Arc<Self>,
         session: Option<u64>,
         recall: &Recall,
         operation: u16,
         arguments: &[u8],
-        again: bool,
+        request: Request,
     ) -> Answer {
-        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone(), again };
+        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone(), request };
         let begins = operation == port::BEGIN;
         if !begins && !session.is_some_and(|session| self.fs.leases.table().hear(session, Instant::now())) {
             return Answer::NoSession;
@@ -165,38 +199,40 @@ impl Sessions {
                 self.fs.leases.table().hear_all(now);
                 ticks.settled += since;
             }
-            now > ticks.settled
+            now > ticks.settled || lock(&self.fs.leases.before).is_empty()
         };
         if self.fs.leases.is_settling() && settled {
-            self.fs.leases.settling.store(false, Ordering::Relaxed);
-            if let Err(error) = self.fs.clean_up() {
+            self.fs.leases.settle();
+            if let Err(error) = self.note_sessions(true).and_then(|()| self.fs.clean_up()) {
                 self.fs.volume.warn(&format!("cannot take away what clients of before left: {error}"));
             }
         }
         self.fs.look_for_returns();
         let overdue = self.fs.leases.table().overdue(now);
         for session in overdue {
-            let left = self.leave(session);
-            self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
+            if let Some(left) = self.leave(session, |table| table.end_overdue(session, now)) {
+                self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
+            }
         }
     }
 
-    /// Has the metadata say whether there are clients.
-    fn note_clients(&self) {
-        let there = self.fs.leases.table().count() > 0;
-        let noted = self.fs.engine().and_then(|engine| {
-            let seq = engine.meta.put_setting(CLIENTS, &there)?;
-            Ok(engine.meta.sync(seq)?)
-        });
-        if let Err(error) = noted {
-            self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
-        }
+    /// Has the metadata say which sessions there are; with `durable`, waits until that survives a crash.
+    fn note_sessions(&self, durable: bool) -> Result<()> {
+        let engine = self.fs.engine()?;
+        let seq = {
+            let _one_at_a_time = lock(&self.fs.leases.noting);
+            let mut there = lock(&self.fs.leases.before).clone();
+            there.extend(self.fs.leases.table().names().into_iter().map(|(session, _)| session));
+            engine.meta.put_setting(SESSIONS, &there)?
+        };
+        if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }
     }
 
     /// A client joins. One that was alone until now hears of it, and is left the time in which it believes what it knew.
     fn join(&self, session: u64) {
-        if self.fs.leases.table().count() == 1 {
-            self.note_clients();
+        // Durable no later than the first sets that it gets.
+        if let Err(error) = self.note_sessions(false) {
+            self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
         }
         let others: Vec<Recall> = {
             let recalls = lock(&self.recalls);
@@ -208,9 +244,13 @@ impl Sessions {
         }
     }
 
-    /// Ends a session and takes care of what it leaves.
-    fn leave(&self, session: u64) -> Left {
-        let left = self.fs.leases.table().end(session);
+    /// Ends a session, if `end` does, and takes care of what it leaves.
+    fn leave(&self, session: u64, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
+        let left = {
+            let _nobody_names = self.fs.leases.naming.write().unwrap_or_else(PoisonError::into_inner);
+            end(&mut self.fs.leases.table())?
+        };
+        lock(&self.fs.leases.before).remove(&session);
         self.fs.leases.changed.notify_all();
         lock(&self.fs.leases.locks).end(session);
         self.fs.leases.unlocked.notify_all();
@@ -218,13 +258,12 @@ impl Sessions {
         for &ino in &left.closed {
             self.closed(ino);
         }
-        if let Err(error) = self.take_back(&left.sets) {
+        // It must not come back after a crash, and find what it wrote, before anything of that is taken away.
+        let noted = self.note_sessions(!left.sets.is_empty());
+        if let Err(error) = noted.and_then(|()| self.take_back(&left.sets)) {
             self.fs.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
         }
-        if self.fs.leases.table().count() == 0 && !self.fs.leases.is_settling() {
-            self.note_clients();
-        }
-        left
+        Some(left)
     }
 
     /// Nobody has a file open any more. One without a name goes.

@@ -90,6 +90,11 @@ impl Table {
         self.clients.iter().filter(|(_, client)| late(client)).map(|(&session, _)| session).collect()
     }
 
+    /// Ends a session that was not heard of for too long, if it still was not.
+    pub fn end_overdue(&mut self, session: u64, now: Instant) -> Option<Left> {
+        self.overdue(now).contains(&session).then(|| self.end(session))
+    }
+
     /// Ends a session.
     pub fn end(&mut self, session: u64) -> Left {
         let Some(client) = self.clients.remove(&session) else { return Left::default() };
@@ -113,6 +118,11 @@ impl Table {
         if let Some(client) = self.clients.get_mut(&session) {
             client.sets.extend(sets);
         }
+    }
+
+    /// The sets of a session.
+    pub fn sets(&self, session: u64) -> Vec<u64> {
+        self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
     }
 
     /// A session gives sets back. Returns those that were its own.

@@ -33,6 +33,7 @@ impl Lab {
             code: code.into(),
             chunk_bytes: CHUNK,
             durability: shape.k + usize::from(shape.m > 0),
+            coding: fs::Coding::Client,
             generation: 1,
             target: None,
             targets: (0..targets).map(member).collect(),

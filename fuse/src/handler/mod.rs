@@ -292,7 +292,9 @@ impl<F: Files> Filesystem for Handler<F> {
     fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         if self.shared {
             // Closing any descriptor of a file gives up all locks that the process has on it.
-            let done = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner.0, 0, u64::MAX));
+            let done = self.caller.call("unlocking", ino.0, |files| {
+                files.unlock(ino.0, owner.0, 0, u64::MAX).and(files.told_at_close(ino.0))
+            });
             return answer!(reply, done, () => reply.ok());
         }
         // There is nothing to do on close(2): the kernel has written its pages by now. It understands this as "never ask again".

@@ -3,6 +3,7 @@
 use super::copies::Copy;
 use super::frame::{END_BYTES, Epoch, Frame, HEAD_BYTES, Kind, VolumeId};
 use super::options::Place;
+use plan::late::patience;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -64,6 +65,16 @@ fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Re
 
 /// [`take`] of all targets at the same time. One that takes longer than the deadline has failed.
 pub(super) fn take_all(places: &[Place], volume: &VolumeId, deadline: Duration) -> Vec<io::Result<Vec<Found>>> {
+    take_most(places, usize::MAX, volume, deadline)
+}
+
+/// As `take_all`; once `enough` targets have answered, one that is late has failed.
+pub(super) fn take_most(
+    places: &[Place],
+    enough: usize,
+    volume: &VolumeId,
+    deadline: Duration,
+) -> Vec<io::Result<Vec<Found>>> {
     let (sender, receiver) = channel();
     let mut all = Vec::new();
     for (number, (_, target)) in places.iter().enumerate() {
@@ -75,8 +86,12 @@ pub(super) fn take_all(places: &[Place], volume: &VolumeId, deadline: Duration) 
         all.push(Err(started.err().unwrap_or_else(|| io::ErrorKind::TimedOut.into())));
     }
     drop(sender);
-    let end = Instant::now() + deadline;
-    while let Ok((number, found)) = receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+    let (begun, mut took) = (Instant::now(), Vec::new());
+    let left = |took: &[Duration]| patience(took, enough, enough, deadline).saturating_sub(begun.elapsed());
+    while let Ok((number, found)) = receiver.recv_timeout(left(&took)) {
+        if found.is_ok() {
+            took.push(begun.elapsed());
+        }
         all[number] = found;
     }
     all

@@ -1,5 +1,6 @@
 //! A thread per target, so that targets work at the same time and one that hangs holds nobody up for longer than the deadline.
 
+use plan::late::patience;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -47,11 +48,21 @@ fn serve(target: &dyn Target, jobs: &Receiver<(Job, usize, Sender<Answer>)>) {
 /// Does a job on each worker at the same time. One that takes longer than the deadline has failed, whatever becomes of it later.
 pub(super) fn all<'a>(
     workers: impl Iterator<Item = &'a Worker>,
+    job: impl FnMut(usize) -> Job,
+    deadline: Duration,
+) -> Vec<io::Result<()>> {
+    most(workers, job, usize::MAX, deadline)
+}
+
+/// As `all`; once `least` have done it, and better all but one, one that is late has failed.
+pub(super) fn most<'a>(
+    workers: impl Iterator<Item = &'a Worker>,
     mut job: impl FnMut(usize) -> Job,
+    least: usize,
     deadline: Duration,
 ) -> Vec<io::Result<()>> {
     let (sender, receiver) = channel();
-    let end = Instant::now() + deadline;
+    let begun = Instant::now();
     let mut results = Vec::new();
     for (number, worker) in workers.enumerate() {
         results.push(Err(io::Error::from(io::ErrorKind::TimedOut)));
@@ -59,9 +70,16 @@ pub(super) fn all<'a>(
         let _ = worker.jobs.send((job(number), number, sender.clone()));
     }
     drop(sender);
+    let (mut took, wanted) = (Vec::new(), results.len().saturating_sub(1).max(least.saturating_add(1)));
     for _ in 0..results.len() {
-        match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok((number, result)) => results[number] = result,
+        let left = patience(&took, least, wanted, deadline).saturating_sub(begun.elapsed());
+        match receiver.recv_timeout(left) {
+            Ok((number, result)) => {
+                if result.is_ok() {
+                    took.push(begun.elapsed());
+                }
+                results[number] = result;
+            }
             Err(_) => break,
         }
     }

@@ -2,10 +2,10 @@
 
 use super::files::{Failed, same};
 use super::frame::{Frame, HEAD_BYTES, Kind};
-use super::inventory::{Found, Owner, take_all};
+use super::inventory::{Found, Owner, take_all, take_most};
 use super::options::{Place, is_full, unavailable};
 use super::shared::Shared;
-use super::worker::{Job, Worker, all};
+use super::worker::{Job, Worker, all, most};
 use crate::kv::{KvError, Seq};
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -212,7 +212,8 @@ impl Writer {
                 target.sync(file)
             })
         };
-        let results = all(self.mirrors.iter().map(|(_, worker)| worker), job, self.shared.limits.deadline);
+        // Another target takes the place of one that is late.
+        let results = most(self.mirrors.iter().map(|(_, worker)| worker), job, 1, self.shared.limits.deadline);
         self.segment = Some((file, at + bytes));
         {
             let (mut files, TargetFile::Journal { first }) = (self.shared.files(), file) else { unreachable!() };
@@ -320,14 +321,24 @@ impl Writer {
             let files = self.shared.files();
             (self.mirrors.len(), files.places.clone(), files.need(&self.shared.limits))
         };
-        for place in &places {
-            let stays = |mirror: &Place| places.iter().any(|place| same(place, mirror));
-            if self.mirrors.iter().filter(|(mirror, _)| stays(mirror)).count() >= self.shared.wanted {
+        let stays = |mirror: &Place| places.iter().any(|place| same(place, mirror));
+        let free = |place: &&Place| {
+            !self.shared.files().has_failed(place) && self.mirrors.iter().all(|((id, _), _)| *id != place.0)
+        };
+        let free: Vec<Place> = places.iter().filter(free).cloned().collect();
+        // More than are lacking are asked at the same time: who needs one now does not wait for one that hangs.
+        for some in free.chunks(2 * self.shared.wanted) {
+            let there = self.mirrors.iter().filter(|(mirror, _)| stays(mirror)).count();
+            let lacking = self.shared.wanted.saturating_sub(there).min(some.len());
+            if lacking == 0 {
                 break;
             }
-            let failed = self.shared.files().has_failed(place);
-            if !failed && self.mirrors.iter().all(|((id, _), _)| *id != place.0) {
-                self.add(place, room);
+            let looked = take_most(some, lacking, &self.shared.volume, self.shared.limits.deadline);
+            let full = self.mirrors.len() + lacking;
+            for (place, looked) in some.iter().zip(looked) {
+                if self.mirrors.len() < full {
+                    self.join(place, looked, room);
+                }
             }
         }
         self.mirrors.len() > before
@@ -349,6 +360,11 @@ impl Writer {
     /// Makes a target a mirror, and returns what is on it. One that holds the journal of another volume, or has less than `room`, has failed.
     fn add(&mut self, place: &Place, room: u64) -> Option<Vec<Found>> {
         let looked = take_all(std::slice::from_ref(place), &self.shared.volume, self.shared.limits.deadline).remove(0);
+        self.join(place, looked, room)
+    }
+
+    /// As `add`, with what was found on it.
+    fn join(&mut self, place: &Place, looked: io::Result<Vec<Found>>, room: u64) -> Option<Vec<Found>> {
         let begun = looked.and_then(|found| match found.iter().any(|found| found.owner == Owner::Foreign) {
             true => Err(io::Error::other("it holds the journal of another volume")),
             false => Ok((found, Worker::start(place.1.clone())?)),

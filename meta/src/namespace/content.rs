@@ -6,7 +6,7 @@ use super::{Attributes, MAX_SIZE};
 use crate::record::{Content, Dinode, Kind, Time, decode, encode};
 use crate::sets::DeadStripe;
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Result, Seq, keys};
+use crate::{Error, Meta, Once, Result, Seq, keys};
 use plan::extent::{Edit, edit};
 use plan::{Extent, Place};
 use std::ops::Range;
@@ -251,7 +251,23 @@ impl Meta {
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Invalid`, `TooLarge`.
     pub fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        let (dinode, committed) = run(&*self.kv, |t| change(t, ino, edit))?;
+        self.change_content_once(ino, edit, None)
+    }
+
+    /// As `change_content`, as a request that `was_done` knows from then on.
+    ///
+    /// # Errors
+    /// As `change_content`.
+    pub fn change_content_once(
+        &self,
+        ino: u64,
+        edit: &ContentEdit,
+        once: Option<&Once>,
+    ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+        let (dinode, committed) = run(&*self.kv, |t| {
+            once.map_or(Ok(()), |once| once.note(t))?;
+            change(t, ino, edit)
+        })?;
         Ok((Attributes::new(&dinode, None), committed.dead, committed.seq))
     }
 
@@ -260,7 +276,20 @@ impl Meta {
     /// # Errors
     /// As `change_content`.
     pub fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        self.change_contents_once(edits, None)
+    }
+
+    /// As `change_contents`, as a request that `was_done` knows from then on.
+    ///
+    /// # Errors
+    /// As `change_content`.
+    pub fn change_contents_once(
+        &self,
+        edits: &[(u64, ContentEdit)],
+        once: Option<&Once>,
+    ) -> Result<(Vec<DeadStripe>, Seq)> {
         let ((), committed) = run(&*self.kv, |t| {
+            once.map_or(Ok(()), |once| once.note(t))?;
             for (ino, edit) in edits {
                 match change(t, *ino, edit) {
                     Err(Error::NotFound) => {}

@@ -67,7 +67,7 @@ macro_rules! port {
 
 port! { operations
     /// What the file system asks of the metadata. Each operation is described at the function of the same name of [`Meta`].
-    Port, answer
+    Port, answer, PORT_NAMES
 }
 port! { inherent Meta, Port }
 
@@ -84,6 +84,8 @@ pub struct Welcome {
     pub first_stripe: u64,
     /// How long the session lives without a beat, in milliseconds.
     pub lease_ms: u32,
+    /// The sets that it may write to. Others, which it had before, were given up with what no transaction names of them.
+    pub kept: Vec<u64>,
 }
 
 /// What a client hears now and then.
@@ -133,8 +135,10 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
     ///
-    /// - `begin` opens a session, or takes one up that writes to these sets; `beat` keeps it alive; `end` closes it.
-    /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`; `release_sets` gives them back when nothing uncommitted refers to them.
+    /// - `begin` opens a session, or takes one up that writes to these sets; then `told` says that a server that was restarted knows everything of it: nothing is
+    ///   given to others, or given up, before all have said so or the time of a lease is over. `beat` keeps it alive; `end` closes it.
+    /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`. Sets of the session that it does not know of, since an answer was
+    ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.
     /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
     ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
     ///   that was written before that number; what came after it is not meant, even when it overtook it.
@@ -142,11 +146,11 @@ operations! {
     ///   `conflicting_lock` is the one that is in the way, of whatever client.
     /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
     ///   a client has such ranges.
-    Session, answer_session;
+    Session, answer_session, SESSION_NAMES;
     64 begin(session: Option<u64>, name: String, sets: Vec<u64>) -> Welcome;
     65 beat() -> Beat;
     66 end() -> ();
-    67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId]) -> Vec<(u64, SetRecord)>;
+    67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId], known: Vec<u64> as &[u64]) -> Vec<(u64, SetRecord)>;
     68 release_sets(sets: Vec<u64> as &[u64]) -> ();
     69 open(ino: u64, writes: u64) -> Attributes;
     70 close(ino: u64, wrote: u64) -> ();
@@ -157,4 +161,5 @@ operations! {
     75 unlock(ino: u64, owner: u64, first: u64, last: u64) -> ();
     77 reserved(ino: u64, end: u64) -> ();
     76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
+    78 told() -> ();
 }

@@ -20,9 +20,9 @@ macro_rules! asked {
     };
 }
 
-/// The trait, its implementation by [`Remote`](super::Remote), and the function that carries out what one asked.
+/// The trait, its implementation by [`Remote`](super::Remote), the function that carries out what one asked, and what the operations are called.
 macro_rules! operations {
-    ($(#[$about:meta])* $trait:ident, $answer:ident;
+    ($(#[$about:meta])* $trait:ident, $answer:ident, $names:ident;
      $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
         $(#[$about])*
         #[allow(missing_docs, clippy::missing_errors_doc, reason = "each is described at the function of the same name")]
@@ -48,6 +48,9 @@ macro_rules! operations {
                 _ => return None,
             })
         }
+
+        /// The operations by number, and what they are called.
+        pub const $names: &[(u16, &str)] = &[$(($number, stringify!($name))),*];
     };
 }
 

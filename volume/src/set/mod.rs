@@ -3,6 +3,7 @@
 //! A stripe is written to all its chunks at the same offset, its record; so where a stripe is, is one number.
 
 mod headers;
+mod master;
 mod pages;
 mod reader;
 mod rebuild;
@@ -10,6 +11,7 @@ mod verify;
 mod writer;
 
 pub(crate) use headers::{Headers, Key};
+pub use master::{Distributed, Master, NoMaster, Order};
 pub use reader::{ReadReport, read, read_manifest};
 pub use rebuild::{RebuildReport, rebuild};
 pub use verify::{BlockState, Scanned, StripeReport, scan, verify_stripe};

@@ -387,6 +387,10 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         if layout.code.systematic() {
             missing = stripe.direct(missing, &mut bad, out);
         }
+        // Where every block is coded, decoding is nothing special.
+        if !missing.is_empty() && layout.code.systematic() {
+            targets.reads().add_degraded();
+        }
         let done = if missing.is_empty() { Ok(()) } else { stripe.decode(&missing, &mut bad, out) };
         (done, bad)
     };
@@ -395,7 +399,11 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         // There are not enough others: what is late is waited for.
         (done, bad) = attempt(false);
     }
+    targets.reads().add_refused(bad.values().filter(|why| matches!(why, BlockState::Corrupt(_))).count());
     done?;
+    if bad.values().any(|why| *why == BlockState::Late) {
+        targets.reads().add_hedged();
+    }
     bad.retain(|_, why| *why != BlockState::Late);
     Ok(ReadReport { bad: bad.into_iter().map(|(position, why)| (position, why.to_string())).collect() })
 }

@@ -70,10 +70,9 @@ fn make(
         control.check()?;
         let stripe = StripeAt { targets, layout, record, block, fresh: true, hedged: false };
         let blocks = blocks(&stripe, wanted, &mut report)?;
-        for (_, bytes) in &blocks {
-            report.bytes += bytes.len() as u64;
-            control.advance(bytes.len());
-        }
+        let made: usize = blocks.iter().map(|(_, bytes)| bytes.len()).sum();
+        report.bytes += made as u64;
+        control.advance(made);
         let blocks: BTreeMap<usize, (StripeHeader, Vec<u8>)> =
             wanted.iter().map(|&(position, _)| position).zip(blocks).collect();
         on_each(targets, wanted, "write", move |position, target| {
@@ -83,6 +82,7 @@ fn make(
             let parts = [&header[..], bytes, &padding].map(IoSlice::new);
             target.write(new_chunk(set, position), u64::from(record), &parts)
         })?;
+        control.pace(made)?;
     }
     on_each(targets, wanted, "sync", move |position, target| target.sync(new_chunk(set, position)))?;
     on_each(targets, wanted, "rename", move |position, target| {

@@ -1,22 +1,31 @@
 //! Writing stripes: coded and checksummed in one pass, sent to all targets at once.
 
+use super::master::{NoMaster, Order};
 use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
+use crate::steps::{Cost, Step};
 use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use ec::Code;
 use plan::TargetId;
+use plan::coding::Coder;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
 const SLACK: usize = 64 << 10;
-/// Shorter blocks are written by one thread, one after the other; longer ones by all targets at the same time.
+/// Shorter blocks are written by one thread, one after the other, where all targets are of this machine; longer ones by all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
+/// A Master that was silent for so long is not asked for its own block, either.
+const HANGS: Duration = Duration::from_secs(1);
+/// How long Masters are waited for, from when they are quick to when all are slow: longer than a Master waits for a store that is late.
+const MASTER_IS_LATE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(10);
 
 /// Room for a stripe: the user data first, then what is made of it.
 #[derive(Debug)]
@@ -96,6 +105,11 @@ impl BufferPool {
         Self { free: Mutex::default(), capacity: stripe, data: data + SLACK, coded, keep }
     }
 
+    /// Bytes of user data and manifest that a buffer has room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// An empty buffer.
     pub fn take(&self) -> StripeBuffer {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -126,7 +140,14 @@ pub struct Appended {
     pub block: u32,
     /// Positions that do not have it and had the stripes before.
     pub missing: Vec<usize>,
+    /// Who coded it.
+    pub by: Coder,
+    /// What it took where it was coded.
+    pub cost: Cost,
 }
+
+/// What became of the blocks of a stripe, by position, and how long those took that were written.
+type Outcomes = Vec<(usize, TargetId, io::Result<Duration>)>;
 
 /// A chunk set that is written to. Several threads may append at the same time.
 #[derive(Debug)]
@@ -135,7 +156,10 @@ pub struct SetWriter {
     pool: Arc<BufferPool>,
     layout: SetLayout,
     chunk_bytes: u32,
+    /// When the set was begun, as the headers of its chunks say.
+    created: Timestamp,
     need: usize,
+    remote: bool,
     next: Mutex<u32>,
     failed: Mutex<BTreeSet<usize>>,
     /// Stripes that were written, and those of them that are durable.
@@ -151,6 +175,15 @@ struct Encoded {
     headers: Pages,
     header_bytes: usize,
     first: bool,
+    /// How long coding took.
+    parity: Duration,
+}
+
+/// Which positions failed just now, and how long it took: all of it, and the slowest target itself.
+struct Sent {
+    missing: Vec<usize>,
+    took: Duration,
+    slave: Duration,
 }
 
 impl Encoded {
@@ -169,13 +202,13 @@ impl Encoded {
         target: &dyn Target,
         file: TargetFile,
         record: u32,
-    ) -> io::Result<()> {
+    ) -> io::Result<Duration> {
         const ZEROES: [u8; RECORD_ALIGNMENT] = [0; RECORD_ALIGNMENT];
         let block = self.block(position, first_coded);
         let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
         let header = &self.headers[position * self.header_bytes..(position + 1) * self.header_bytes];
         let offset = if self.first { 0 } else { u64::from(record) };
-        target.write(file, offset, &[header, block, padding].map(IoSlice::new))
+        target.write_timed(file, offset, &[header, block, padding].map(IoSlice::new))
     }
 }
 
@@ -190,12 +223,15 @@ impl SetWriter {
     ) -> Self {
         let there = |position: &usize| layout.places[*position].is_none();
         let failed: BTreeSet<usize> = (0..layout.blocks()).filter(there).collect();
+        let is_remote = |id: &TargetId| targets.get(*id).is_some_and(|target| target.is_remote());
         Self {
+            remote: layout.places.iter().flatten().any(is_remote),
             need: layout.code.shape().k + spare,
             targets,
             pool,
             layout,
             chunk_bytes,
+            created: Timestamp::now(),
             next: Mutex::new(CHUNK_HEADER_BYTES as u32),
             failed: Mutex::new(failed),
             appended: AtomicU64::new(0),
@@ -215,6 +251,11 @@ impl SetWriter {
         let mut writer = Self::create(targets, pool, layout, chunk_bytes, spare);
         writer.next = Mutex::new(next_record.max(CHUNK_HEADER_BYTES as u32).next_multiple_of(RECORD_ALIGNMENT as u32));
         writer
+    }
+
+    /// The same for a set that was begun then.
+    pub(super) fn created(self, created: Timestamp) -> Self {
+        Self { created, ..self }
     }
 
     /// Where its chunks are.
@@ -239,6 +280,16 @@ impl SetWriter {
         *self.synced.lock().unwrap_or_else(PoisonError::into_inner) < self.appended.load(Ordering::Acquire)
     }
 
+    /// With so many blocks of a stripe the others can be lost, whichever they are.
+    fn enough(&self) -> usize {
+        self.layout.blocks() - self.layout.code.tolerates()
+    }
+
+    /// Positions that do not have every stripe.
+    pub fn missing(&self) -> Vec<usize> {
+        self.failed().iter().copied().collect()
+    }
+
     fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -250,10 +301,26 @@ impl SetWriter {
     #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
     pub fn append(
         &self,
+        buffer: StripeBuffer,
+        sequence: u64,
+        manifest: &[u8],
+    ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
+        self.append_by(Coder::Here, buffer, sequence, manifest)
+    }
+
+    /// As `append`, and says who is to code it. What a Master does not do is done here.
+    ///
+    /// # Errors
+    /// As `append`.
+    #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
+    pub fn append_by(
+        &self,
+        by: Coder,
         mut buffer: StripeBuffer,
         sequence: u64,
         manifest: &[u8],
     ) -> std::result::Result<Appended, (Error, StripeBuffer)> {
+        let mut begun = Instant::now();
         let code = &*self.layout.code;
         let total = buffer.length + manifest.len();
         let block = geometry(code).block_bytes(total);
@@ -269,9 +336,28 @@ impl SetWriter {
             begin as u32
         };
         buffer.data[buffer.length..total].copy_from_slice(manifest);
+        let known = self.failed().clone();
+        if by == Coder::Master
+            && let Some((outcomes, cost)) = self.have_coded(&buffer.data[..total], record, sequence, manifest.len())
+        {
+            return match self.settle(&known, outcomes, StripeHeader::encoded_bytes(block) + block, false) {
+                Ok((missing, _)) => {
+                    self.appended.fetch_add(1, Ordering::Release);
+                    self.pool.give(buffer);
+                    Ok(Appended { record, block: block as u32, missing, by, cost })
+                }
+                Err(error) => Err((error, buffer)),
+            };
+        }
+        if by == Coder::Master {
+            // Waiting for one that did nothing is no work of whoever codes.
+            self.targets.steps().extend(Step::Transfer, begun.elapsed());
+            begun = Instant::now();
+        }
         buffer.data[total..block * code.shape().k].fill(0);
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
-        let result = self.write(&encoded, record);
+        let parity = encoded.parity;
+        let result = self.write(&encoded, record, &known);
         // A target that does not answer may still have it; then the data is copied.
         let mut buffer = match Arc::try_unwrap(encoded) {
             Ok(encoded) => encoded.buffer,
@@ -284,10 +370,12 @@ impl SetWriter {
             Err(_) => self.pool.take(),
         };
         match result {
-            Ok(missing) => {
+            Ok(Sent { missing, took, slave }) => {
                 self.appended.fetch_add(1, Ordering::Release);
                 self.pool.give(buffer);
-                Ok(Appended { record, block: block as u32, missing })
+                let cost = Cost::of(begun.elapsed(), parity, took, slave);
+                self.targets.steps().add_stripe(&cost);
+                Ok(Appended { record, block: block as u32, missing, by: Coder::Here, cost })
             }
             Err(error) => {
                 buffer.length = total - manifest.len();
@@ -301,10 +389,12 @@ impl SetWriter {
         let (k, coded) = (code.shape().k, code.coded());
         let data: Vec<&[u8]> = buffer.data[..k * block].chunks_exact(block).collect();
         let mut made: Vec<&mut [u8]> = buffer.coded[..coded.len() * block].chunks_exact_mut(block).collect();
+        let begun = Instant::now();
         let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
+        let parity = begun.elapsed();
         // The first stripe brings the headers of the chunks along.
         let first = record as usize == CHUNK_HEADER_BYTES;
-        let chunks = if first { chunk_headers(&self.layout, Timestamp::now()) } else { Vec::new() };
+        let chunks = if first { chunk_headers(&self.layout, self.created) } else { Vec::new() };
         let before = if first { CHUNK_HEADER_BYTES } else { 0 };
         let header_bytes = before + StripeHeader::encoded_bytes(block);
         let mut headers = Pages::new(header_bytes * sums.len());
@@ -325,19 +415,80 @@ impl SetWriter {
             }
             into[before..].copy_from_slice(&header.encode());
         }
-        Encoded { headers, header_bytes, first, buffer, block }
+        Encoded { headers, header_bytes, first, buffer, block, parity }
     }
 
-    /// Writes to all positions; returns those that failed just now.
-    fn write(&self, encoded: &Arc<Encoded>, record: u32) -> Result<Vec<usize>> {
+    /// Has the Master of the set code a stripe and write it. None when it has none, or that does not: then the stripe is coded here, to the same bytes at the
+    /// same place.
+    fn have_coded(&self, data: &[u8], record: u32, sequence: u64, manifest: usize) -> Option<(Outcomes, Cost)> {
+        let mut layout = self.layout.clone();
+        self.failed().iter().for_each(|&position| layout.places[position] = None);
+        let sound = |id: &TargetId| self.targets.error(*id).is_none();
+        let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
+        let position = plan::coding::master(layout.set, &willing)?;
+        let target = self.targets.get(willing[position]?)?;
+        let master = target.master()?;
+        let addresses: Vec<Option<String>> =
+            layout.places.iter().map(|id| self.targets.get((*id)?)?.address()).collect();
+        // A target that only this process reaches.
+        if layout.places.iter().zip(&addresses).any(|(id, address)| id.is_some() && address.is_none()) {
+            return None;
+        }
+        let order = Order {
+            layout: &layout,
+            created: self.created,
+            record,
+            sequence,
+            data,
+            manifest_bytes: manifest,
+            checksum: gf::checksum::crc64(data),
+            spare: self.need - layout.code.shape().k,
+        };
+        let begun = Instant::now();
+        let answer = master.distribute(&order, &addresses, self.targets.masters.patience_within(MASTER_IS_LATE));
+        let took = begun.elapsed();
+        self.targets.masters.note(took);
+        let mut done = match answer {
+            Ok(done) => done,
+            Err(NoMaster::Silent(why)) if took > HANGS => {
+                self.targets.failed(willing[position]?, &why);
+                self.failed().insert(position);
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let there = layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
+        let outcomes: Outcomes = there
+            .map(|(position, id)| {
+                let failed = done.failed.iter().position(|(failed, _)| *failed == position);
+                (position, id, failed.map_or(Ok(Duration::ZERO), |at| Err(done.failed.swap_remove(at).1)))
+            })
+            .collect();
+        // One that reaches too few others says nothing of them.
+        if outcomes.iter().filter(|(.., result)| result.is_ok()).count() < self.need {
+            return None;
+        }
+        for (_, id, result) in &outcomes {
+            if let Err(error) = result {
+                self.targets.failed(*id, error);
+            }
+        }
+        self.targets.steps().add_stripe(&done.cost);
+        self.targets.steps().add(Step::Transfer, took.saturating_sub(done.cost.total()));
+        Some((outcomes, done.cost))
+    }
+
+    /// Writes to all positions; those that failed and were not `known` to are missing.
+    fn write(&self, encoded: &Arc<Encoded>, record: u32, known: &BTreeSet<usize>) -> Result<Sent> {
+        let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
-        let known = self.failed().clone();
-        let mut missing = known.clone();
+        let missing = self.failed().clone();
         let layout = &self.layout;
         let there =
             |position: usize| Some((position, layout.places[position].filter(|_| !missing.contains(&position))?));
         let places: Vec<(usize, TargetId)> = (0..layout.blocks()).filter_map(there).collect();
-        let done = if encoded.block <= SMALL_BLOCK {
+        let in_turn = encoded.block <= SMALL_BLOCK && !self.remote;
+        let done = if in_turn {
             let (encoded, set) = (encoded.clone(), layout.set);
             let write = move |position, target: &dyn Target| {
                 encoded.write(
@@ -357,23 +508,46 @@ impl SetWriter {
                     encoded.write(position, first_coded, target, file, record)
                 });
             }
-            batch.wait(&self.targets)
+            // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
+            batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
-        let mut full = false;
-        for (position, id, result) in done {
-            if result.is_ok() {
-                self.targets.count_written(id, encoded.header_bytes + encoded.block);
-            }
-            if let Err(error) = result {
-                full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-                missing.insert(position);
+        let took = begun.elapsed();
+        let (missing, slave) = self.settle(known, done, encoded.header_bytes + encoded.block, in_turn)?;
+        Ok(Sent { missing, took, slave })
+    }
+
+    /// Takes notice of what became of the blocks, each of so many bytes with its header; returns the positions that failed and were not `known` to, and what
+    /// the slowest target took itself, or all of them that were written to one after the other.
+    fn settle(
+        &self,
+        known: &BTreeSet<usize>,
+        outcomes: Outcomes,
+        bytes: usize,
+        in_turn: bool,
+    ) -> Result<(Vec<usize>, Duration)> {
+        let mut missing = self.failed().clone();
+        let (mut slave, mut full) = (Duration::ZERO, false);
+        for (position, id, result) in outcomes {
+            match result {
+                Ok(itself) => {
+                    // What is done in turn is waited for in turn.
+                    slave = if in_turn { slave + itself } else { slave.max(itself) };
+                    self.targets.count_written(id, bytes);
+                }
+                Err(error) => {
+                    full |= matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+                    missing.insert(position);
+                }
             }
         }
         let have = self.layout.blocks() - missing.len();
         if !missing.is_empty() {
             self.failed().extend(&missing);
         }
-        if have < self.need { Err(self.too_few(have, full)) } else { Ok(missing.difference(&known).copied().collect()) }
+        if have < self.need {
+            return Err(self.too_few(have, full));
+        }
+        Ok((missing.difference(known).copied().collect(), slave))
     }
 
     fn too_few(&self, have: usize, full: bool) -> Error {
@@ -398,13 +572,19 @@ impl SetWriter {
         let wanted = self.appended.load(Ordering::Acquire);
         let mut missing = self.failed().clone();
         let known = missing.clone();
+        let begun = Instant::now();
         let mut batch = Batch::new();
         for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
             let Some(target) = self.layout.places[position] else { continue };
             let file = self.layout.file(position);
-            batch.run(&self.targets, position, target, move |target| target.sync(file));
+            batch.run(&self.targets, position, target, move |target| target.sync_timed(file));
         }
-        let done = batch.wait(&self.targets);
+        let done = batch.wait_for_most(&self.targets, self.enough(), self.need);
+        let took = begun.elapsed();
+        let slave = done.iter().filter_map(|(_, _, result)| result.as_ref().ok()).max().copied().unwrap_or_default();
+        let Cost { distribution, slave, .. } = Cost::of(took, Duration::ZERO, took, slave);
+        self.targets.steps().add(Step::Distribution, distribution);
+        self.targets.steps().add(Step::Slave, slave);
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);

@@ -88,6 +88,10 @@ impl Target for Faulty {
         if faulty { None } else { self.inner.read_cached(file, offset, into) }
     }
 
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
     fn sync(&self, file: TargetFile) -> io::Result<()> {
         if self.pass()?.unsynced {
             return Err(Errno::IO.into());

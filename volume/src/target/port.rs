@@ -1,9 +1,11 @@
 //! The port behind which targets stand: a flat set of files that are written once, from front to back in the main,
 //! read anywhere, synced, punched and removed.
 
+use crate::set::Master;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// A place for files. Every operation is safe from several threads; none gives up by itself, so a caller that must not wait for a
 /// hanging disk calls it on a thread of its own.
@@ -13,6 +15,15 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// # Errors
     /// When not all of it was written; how much was is unknown.
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()>;
+
+    /// As `write`; returns how long the target itself took for it, without the way to it and back.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn write_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
+        let begun = Instant::now();
+        self.write(file, offset, parts).map(|()| begun.elapsed())
+    }
 
     /// Fills `into` from `offset` on, and returns how many bytes there were: fewer only where the file ends.
     ///
@@ -26,6 +37,11 @@ pub trait Target: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether its operations wait for another machine, however short they are.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Says that a range will be read soon, so that it can be fetched meanwhile.
     fn prefetch(&self, _file: TargetFile, _range: Range<u64>) {}
 
@@ -34,6 +50,15 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// # Errors
     /// When that is not sure. What was written before must then count as lost.
     fn sync(&self, file: TargetFile) -> io::Result<()>;
+
+    /// As `sync`; returns how long the target itself took for it, without the way to it and back.
+    ///
+    /// # Errors
+    /// As `sync`.
+    fn sync_timed(&self, file: TargetFile) -> io::Result<Duration> {
+        let begun = Instant::now();
+        self.sync(file).map(|()| begun.elapsed())
+    }
 
     /// Sets room aside for the first `bytes` of the file, so that writes to them need not allocate. Its length stays. Does nothing
     /// where the file system cannot.
@@ -79,6 +104,16 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// # Errors
     /// When it cannot be told.
     fn space(&self) -> io::Result<Space>;
+
+    /// How other processes reach it, where they can.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    /// The process that has it, where that codes stripes for others.
+    fn master(&self) -> Option<&dyn Master> {
+        None
+    }
 }
 
 /// The name of a file on a target.

@@ -101,6 +101,10 @@ impl Target for Traced {
         self.inner.prefetch(file, range);
     }
 
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
     fn sync(&self, file: TargetFile) -> io::Result<()> {
         let begun = Instant::now();
         self.count(|trace| &mut trace.sync, begun, 0, self.inner.sync(file))

@@ -1,6 +1,11 @@
 //! `weft status`: how a volume is.
 
-use super::open_own;
+mod cost;
+mod mount;
+mod repairs;
+mod stores;
+
+use super::{open_own, places, served};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -17,9 +22,13 @@ use volume::Shown;
 #[command(after_help = "Examples:
   weft status /srv/films
   weft status /srv/films --at-risk
-  weft status /srv/films --json")]
+  weft status /srv/films --json
+  weft status weft://127.0.0.1:7600/films
+  weft status /mnt
+
+Of a mount point it shows the volume; where a server has that, what the mount knows: its connection, and where the time of its writes goes.")]
 pub struct Arguments {
-    /// The volume
+    /// The volume, or where it is mounted
     volume: PathBuf,
     /// List the files that can lose fewer targets than they should
     #[arg(long)]
@@ -27,7 +36,17 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    // The mount itself must not look into its own files.
+    if served().is_none()
+        && let Some(home) = super::mount::home_of(&arguments.volume)
+    {
+        return Err(Failure::Busy(home, "the process of the mount does not answer".into()));
+    }
     let volume = open_own(&arguments.volume, true)?;
+    if volume.is_client() {
+        let place = served().map_or("open", |served| &served.place);
+        return mount::run(&volume, place.split(';').next().unwrap_or(place), as_json);
+    }
     if arguments.at_risk {
         let mut files = Vec::new();
         volume.at_risk(|file| files.push(file))?;
@@ -35,10 +54,16 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         return list(&files, as_json);
     }
     let status = volume.status()?;
+    let reports = places().stores().reports.all();
     if as_json {
-        show::json(&document(&status))?
+        let mut document = document(&status);
+        document["stores"] = stores::document(&reports);
+        show::json(&document)?
     } else {
-        print(&status, &arguments.volume)?
+        print(&status, &arguments.volume)?;
+        stores::print(&reports)?;
+        cost::print(&status.write_cost)?;
+        show::text(if status.is_healthy() { "healthy" } else { "needs attention" })?
     }
     if status.is_healthy() { Ok(()) } else { Err(Failure::Found) }
 }
@@ -114,7 +139,7 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             Shown(volume)
         ))?;
     }
-    show::text(if status.is_healthy() { "healthy" } else { "needs attention" })
+    repairs::print(status)
 }
 
 fn document(status: &Status) -> Value {
@@ -145,5 +170,8 @@ fn document(status: &Status) -> Value {
         "metadata_mirrors": status.mirrors.0,
         "metadata_mirrors_wanted": status.mirrors.1,
         "metadata_error": status.metadata_error,
+        "repairs": repairs::document(&status.repairs),
+        "repair_limit": status.repair_limit,
+        "write_cost": cost::document(&status.write_cost),
     })
 }

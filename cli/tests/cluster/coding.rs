@@ -1,0 +1,218 @@
+//! Stripes that the stores code: what is on the disks is the same, and a Master that is killed or stopped costs nobody his data.
+
+use crate::lab::{Cluster, Mount, possible};
+use crate::scratch::{Scratch, noise, run, weft};
+use crate::stores::{SLOWEST, all_there, write_synced};
+use plan::TargetId;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+use volume::format::{CHUNK_HEADER_BYTES, StripeHeader};
+
+/// The chunk files on a disk: set, position, and the file.
+fn chunks(disk: PathBuf) -> Vec<(u64, usize, PathBuf)> {
+    let list = |place: PathBuf| fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
+    let chunk = |path: PathBuf| {
+        let (set, position) = path.file_name()?.to_str()?.strip_suffix(".chunk")?.split_once('.')?;
+        Some((u64::from_str_radix(set, 16).ok()?, position.parse().ok()?, path))
+    };
+    list(disk.join("chunks")).flat_map(list).filter_map(chunk).collect()
+}
+
+/// The store that is the Master of the set that was written to last. Store n has target n.
+fn current_master(cluster: &Cluster) -> usize {
+    let mut sets: BTreeMap<u64, (SystemTime, Vec<Option<TargetId>>)> = BTreeMap::new();
+    for store in 0..cluster.stores.len() {
+        for (set, position, file) in chunks(cluster.scratch.path.join(format!("disk{store}"))) {
+            let Ok(modified) = file.metadata().and_then(|found| found.modified()) else { continue };
+            let (newest, places) = sets.entry(set).or_insert((modified, vec![None; 6]));
+            *newest = modified.max(*newest);
+            places[position] = Some(TargetId(store as u16));
+        }
+    }
+    let (set, (_, places)) = sets.into_iter().max_by_key(|(_, (modified, _))| *modified).expect("a set");
+    let position = plan::coding::master(set, &places).expect("a Master");
+    places[position].map(|id| usize::from(id.0)).expect("it has a place")
+}
+
+/// Bytes that a process has written, to its connections above all.
+fn bytes_out(mount: &Mount) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/io", mount.id().unwrap())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("a count of written bytes");
+    line.parse().unwrap()
+}
+
+/// The user data of stripes, and a block of each, in any order.
+type Blocks = Vec<(u32, Vec<u8>)>;
+
+/// The blocks in the chunks of the set with the most data, by position.
+fn blocks(cluster: &Cluster) -> BTreeMap<usize, Blocks> {
+    let mut all: BTreeMap<u64, BTreeMap<usize, PathBuf>> = BTreeMap::new();
+    for store in 0..cluster.stores.len() {
+        for (set, position, file) in chunks(cluster.scratch.path.join(format!("disk{store}"))) {
+            all.entry(set).or_default().insert(position, file);
+        }
+    }
+    let length =
+        |files: &BTreeMap<usize, PathBuf>| files.values().map(|file| file.metadata().unwrap().len()).sum::<u64>();
+    let (_, files) = all.into_iter().max_by_key(|(_, files)| length(files)).expect("a set");
+    let of = |file: PathBuf| {
+        let (bytes, mut at, mut found) = (fs::read(file).unwrap(), CHUNK_HEADER_BYTES, Vec::new());
+        while at + 64 <= bytes.len() {
+            // Records begin at multiples of 64.
+            let Ok(header) = StripeHeader::decode(&bytes[at..]) else {
+                at += 64;
+                continue;
+            };
+            let block = at + StripeHeader::encoded_bytes(header.block_bytes as usize);
+            let end = block + header.block_bytes as usize;
+            found.push((header.data_bytes, bytes[block..end].to_vec()));
+            at = end.next_multiple_of(64);
+        }
+        // Several threads write at a time: which stripe is where differs from run to run.
+        found.sort();
+        found
+    };
+    files.into_iter().map(|(position, file)| (position, of(file))).collect()
+}
+
+#[test]
+fn the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less() {
+    if !possible("the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less") {
+        return;
+    }
+    const LENGTH: usize = 24_000_000;
+    let mut found = Vec::new();
+    for coding in ["client", "server"] {
+        let cluster = Cluster::new("rs:4+2", 6);
+        let mount = cluster.mount_with("a", &["--coding", coding]);
+        let before = bytes_out(&mount);
+        let mut file = File::create(mount.at("f")).unwrap();
+        file.write_all(&noise(LENGTH)).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        let sent = (bytes_out(&mount) - before) as f64 / LENGTH as f64;
+        mount.unmount();
+        cluster.is_healthy();
+        let reader = cluster.mount_with("b", &["-o", "ro"]);
+        assert!(fs::read(reader.at("f")).unwrap() == noise(LENGTH));
+        reader.unmount();
+        found.push((sent, blocks(&cluster)));
+    }
+    let [(by_client, here), (by_server, there)] = &found[..] else { unreachable!() };
+    eprintln!("a byte written is {by_client:.2} bytes sent with client coding, {by_server:.2} with server coding");
+    assert!(*by_client > 1.45 && *by_server < 1.1, "{by_client} and {by_server}");
+    assert_eq!((here.len(), there.len()), (6, 6));
+    for (position, stripes) in here {
+        let lengths = |blocks: &Blocks| blocks.iter().map(|(data, block)| (*data, block.len())).collect::<Vec<_>>();
+        assert!(!stripes.is_empty());
+        assert_eq!(lengths(stripes), lengths(&there[position]), "position {position}");
+        // The last data block has the manifest, in which there are times, and parity has everything: verification read those, and the tests of `cluster`
+        // compare them.
+        assert!(*position >= 3 || stripes == &there[position], "position {position}");
+    }
+}
+
+/// Writes with server coding while something happens to the Master of the moment; returns what was written.
+fn written_while(cluster: &Cluster, happens: impl FnOnce(usize)) -> Vec<(String, usize)> {
+    let mount = cluster.mount_with("writer", &["-o", "coding=server"]);
+    let (mut files, _) = write_synced(&mount.point, "old", &AtomicBool::new(true));
+    files.push(("big".into(), 20_000_000));
+    fs::write(mount.at("big"), noise(20_000_000)).unwrap();
+    let stop = AtomicBool::new(false);
+    let (new, wrote) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_synced(&mount.point, "new", &stop));
+        let happened = catch_unwind(AssertUnwindSafe(|| {
+            sleep(Duration::from_millis(700));
+            happens(current_master(cluster));
+        }));
+        stop.store(true, Ordering::SeqCst);
+        let written = writer.join();
+        happened.unwrap();
+        written.unwrap()
+    });
+    eprintln!("{} files written; one took {wrote:.2?} at most", new.len());
+    files.extend(new);
+    assert!(wrote < SLOWEST, "a write took {wrote:?}");
+    all_there(&mount.point, &files);
+    mount.unmount();
+    files
+}
+
+#[test]
+fn the_master_is_killed_during_writes_and_nothing_fails() {
+    if !possible("the_master_is_killed_during_writes_and_nothing_fails") {
+        return;
+    }
+    let cluster = Cluster::new("rs:4+2", 7);
+    let mut killed = Vec::new();
+    let files = written_while(&cluster, |master| {
+        cluster.stores[master].kill();
+        killed.push(master);
+        sleep(Duration::from_millis(1500));
+        // Another one has its turn now.
+        let next = current_master(&cluster);
+        assert_ne!(next, master);
+        cluster.stores[next].kill();
+        killed.push(next);
+        sleep(Duration::from_millis(1500));
+    });
+    // With two stores away it is decided for each stripe.
+    let fresh = cluster.mount_with("fresh", &["--coding", "auto"]);
+    all_there(&fresh.point, &files);
+    fs::write(fresh.at("more"), noise(9_000_000)).unwrap();
+    fresh.unmount();
+    killed.iter().for_each(|&store| cluster.stores[store].start());
+    cluster.heal();
+    cluster.is_healthy();
+    cluster.stores[(killed[0] + 1) % 7].kill();
+    let fresher = cluster.mount("fresher");
+    all_there(&fresher.point, &files);
+    assert!(fs::read(fresher.at("more")).unwrap() == noise(9_000_000));
+}
+
+#[test]
+fn the_master_is_stopped_and_what_it_does_later_harms_nothing() {
+    if !possible("the_master_is_stopped_and_what_it_does_later_harms_nothing") {
+        return;
+    }
+    let cluster = Cluster::new("rs:4+2", 7);
+    let files = written_while(&cluster, |master| {
+        cluster.stores[master].stop();
+        sleep(Duration::from_secs(12));
+        cluster.stores[master].go_on();
+        sleep(Duration::from_secs(1));
+    });
+    cluster.heal();
+    cluster.is_healthy();
+    all_there(&cluster.mount("fresh").point, &files);
+}
+
+#[test]
+fn who_codes_can_be_said_of_a_volume_and_of_a_mount() {
+    let scratch = Scratch::new(6);
+    let volume = scratch.path.join("vol");
+    let create = || {
+        let mut command = weft();
+        command.arg("create").arg(&volume).args(&scratch.disks);
+        command
+    };
+    let error = run(create().args(["--coding", "server"])).failed(2);
+    assert!(error.contains("only storage servers can code"), "{error}");
+    assert!(!volume.exists());
+    let error = run(create().args(["--coding", "both"])).errors;
+    assert!(error.contains("client, server and auto"), "{error}");
+    run(create().args(["--coding", "auto"])).good();
+    let label = fs::read_to_string(volume.join("volume.json")).unwrap();
+    assert!(label.contains(r#""coding": "auto""#), "{label}");
+    let point = scratch.path.join("point");
+    for option in [["-o", "coding=server"], ["--coding", "server"]] {
+        let error = run(weft().arg("mount").arg(&volume).arg(&point).args(option)).failed(2);
+        assert!(error.contains("only storage servers can code"), "{error}");
+    }
+}

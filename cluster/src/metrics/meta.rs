@@ -1,0 +1,60 @@
+//! A metadata server's numbers: its own requests, its volume's, and what its stores tell of themselves.
+
+use super::http::Subject;
+use super::text::Page;
+use super::{process, store, volume};
+use crate::meta_server::MetaServer;
+use crate::store::{Seen, Stores};
+use std::sync::Arc;
+
+/// Tells of a metadata server.
+pub struct MetaMetrics {
+    /// The server.
+    pub meta: Arc<MetaServer>,
+    /// Its connections.
+    pub server: Box<dyn Fn() -> wire::ServerLoad + Send + Sync>,
+    /// The stores of its volume.
+    pub stores: Arc<Stores>,
+}
+
+impl Subject for MetaMetrics {
+    fn write(&self, page: &mut Page) {
+        let open = self.meta.volume();
+        process::write(page);
+        let operations: Vec<_> = self.meta.operations().collect();
+        let mut requests = page.counter("weft_meta_requests_total", "Requests that were answered.");
+        operations.iter().for_each(|(name, o)| _ = requests.count(&[("operation", name)], o.time.now().count()));
+        let mut failures = page.counter("weft_meta_request_failures_total", "Requests that were not carried out.");
+        operations.iter().for_each(|(name, o)| _ = failures.count(&[("operation", name)], o.failures()));
+        let mut times = page.histogram("weft_meta_request_seconds", "From the end of a request to its answer.");
+        operations.iter().for_each(|(name, o)| _ = times.times(&[("operation", name)], &o.time.now()));
+        page.gauge("weft_meta_clients", "Clients with a session.").count(&[], self.meta.clients() as u64);
+        store::server(page, (self.server)());
+        volume::reads(page, open);
+        volume::write_cost(page, &open.write_cost());
+        volume::targets(page, open);
+        volume::repairs(page, open);
+        stores(page, &self.stores.reports.all().into_iter().collect::<Vec<_>>());
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        volume::usable(self.meta.volume())
+    }
+}
+
+/// What stores told of themselves; what one told before it became silent is left out.
+fn stores(page: &mut Page, all: &[(String, Seen)]) {
+    let mut up = page.gauge("weft_meta_store_up", "Whether a store answers.");
+    all.iter().for_each(|(store, seen)| _ = up.count(&[("store", store)], seen.silent.is_none().into()));
+    let loads =
+        || all.iter().filter(|(_, seen)| seen.silent.is_none()).filter_map(|(s, seen)| Some((s, seen.load.as_ref()?)));
+    let mut idle = page
+        .gauge("weft_meta_store_processor_idle_ratio", "The idle share of a store's processors in the last second.");
+    loads().for_each(|(store, load)| _ = idle.value(&[("store", store)], load.processor_idle));
+    let mut network =
+        page.gauge("weft_meta_store_network_bytes_per_second", "Data to and from a store in the last second.");
+    loads().for_each(|(store, load)| _ = network.value(&[("store", store)], load.network_bytes_per_second));
+    let mut accesses =
+        page.gauge("weft_meta_store_accesses", "Reads and writes of a store's targets in the last second.");
+    loads().for_each(|(store, load)| _ = accesses.count(&[("store", store)], load.all_accesses()));
+}

@@ -1,0 +1,149 @@
+//! The text format of Prometheus (0.0.4): families of samples with labels. Pure; a number is written as it was given.
+
+use std::fmt::Write;
+use std::time::Duration;
+use volume::counts::{BOUNDS, Distribution};
+
+/// What scrapers are told that it is.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a label is called, and what it says.
+pub type Label<'a> = (&'a str, &'a str);
+
+/// A page of metrics that is being written.
+#[derive(Debug, Default)]
+pub struct Page(String);
+
+/// The samples of one name.
+pub struct Family<'a> {
+    page: &'a mut String,
+    name: &'a str,
+}
+
+impl Page {
+    /// What only grows. The name ends in `_total`.
+    pub fn counter<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
+        debug_assert!(name.ends_with("_total"), "{name}");
+        self.family(name, help, "counter")
+    }
+
+    /// What goes up and down.
+    pub fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
+        debug_assert!(!name.ends_with("_total"), "{name}");
+        self.family(name, help, "gauge")
+    }
+
+    /// Times. The name ends in `_seconds`.
+    pub fn histogram<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
+        debug_assert!(name.ends_with("_seconds"), "{name}");
+        self.family(name, help, "histogram")
+    }
+
+    fn family<'a>(&'a mut self, name: &'a str, help: &str, kind: &str) -> Family<'a> {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Family { page: &mut self.0, name }
+    }
+
+    /// The text.
+    pub fn finish(self) -> String {
+        self.0
+    }
+}
+
+impl Family<'_> {
+    /// One number.
+    pub fn count(&mut self, labels: &[Label<'_>], value: u64) -> &mut Self {
+        self.sample("", labels, None, value)
+    }
+
+    /// One number that need not be whole.
+    pub fn value(&mut self, labels: &[Label<'_>], value: f64) -> &mut Self {
+        self.sample("", labels, None, value)
+    }
+
+    /// A time in seconds.
+    pub fn seconds(&mut self, labels: &[Label<'_>], time: Duration) -> &mut Self {
+        self.value(labels, time.as_secs_f64())
+    }
+
+    /// Times, by how long they are.
+    pub fn times(&mut self, labels: &[Label<'_>], times: &Distribution) -> &mut Self {
+        let mut below = 0;
+        for (bound, count) in BOUNDS.iter().zip(times.buckets) {
+            below += count;
+            self.sample("_bucket", labels, Some(&bound.as_secs_f64().to_string()), below);
+        }
+        self.sample("_bucket", labels, Some("+Inf"), times.count());
+        self.sample("_sum", labels, None, times.sum.as_secs_f64());
+        self.sample("_count", labels, None, times.count())
+    }
+
+    fn sample(
+        &mut self,
+        ending: &str,
+        labels: &[Label<'_>],
+        bound: Option<&str>,
+        value: impl std::fmt::Display,
+    ) -> &mut Self {
+        let page = &mut *self.page;
+        page.push_str(self.name);
+        page.push_str(ending);
+        let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
+        for (number, (name, value)) in all.enumerate() {
+            page.push(if number == 0 { '{' } else { ',' });
+            let _ = write!(page, "{name}=\"");
+            for c in value.chars() {
+                match c {
+                    '\\' => page.push_str(r"\\"),
+                    '"' => page.push_str("\\\""),
+                    '\n' => page.push_str("\\n"),
+                    c => page.push(c),
+                }
+            }
+            page.push('"');
+        }
+        if !labels.is_empty() || bound.is_some() {
+            page.push('}');
+        }
+        let _ = writeln!(page, " {value}");
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use volume::counts::Histogram;
+
+    #[test]
+    fn a_page_is_what_prometheus_reads() {
+        let mut page = Page::default();
+        page.counter("weft_x_total", "Xs.").count(&[], 3).count(&[("kind", "a\"b\\c\nd")], u64::MAX);
+        page.gauge("weft_y_bytes", "Ys.").value(&[("a", "1"), ("b", "2")], 0.25);
+        let expected = "# HELP weft_x_total Xs.\n# TYPE weft_x_total counter\nweft_x_total 3\n\
+            weft_x_total{kind=\"a\\\"b\\\\c\\nd\"} 18446744073709551615\n\
+            # HELP weft_y_bytes Ys.\n# TYPE weft_y_bytes gauge\nweft_y_bytes{a=\"1\",b=\"2\"} 0.25\n";
+        assert_eq!(page.finish(), expected);
+    }
+
+    #[test]
+    fn buckets_of_a_histogram_count_all_below() {
+        let histogram = Histogram::default();
+        for micros in [10, 10, 60, 400, 60_000_000] {
+            histogram.note(Duration::from_micros(micros));
+        }
+        let mut page = Page::default();
+        page.histogram("weft_z_seconds", "Zs.").times(&[("of", "z")], &histogram.now());
+        let text = page.finish();
+        for line in [
+            "weft_z_seconds_bucket{of=\"z\",le=\"0.00005\"} 2\n",
+            "weft_z_seconds_bucket{of=\"z\",le=\"0.0001\"} 3\n",
+            "weft_z_seconds_bucket{of=\"z\",le=\"0.0005\"} 4\n",
+            "weft_z_seconds_bucket{of=\"z\",le=\"30\"} 4\n",
+            "weft_z_seconds_bucket{of=\"z\",le=\"+Inf\"} 5\n",
+            "weft_z_seconds_count{of=\"z\"} 5\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The numbers of a volume that is open in this process: a mount's, and most of a metadata server's.
+
+use super::http::Subject;
+use super::process;
+use super::text::Page;
+use ::volume::counts::Operation;
+use ::volume::steps::{Step, StepTotals};
+use ::volume::{Health, TargetHealth};
+use fs::FileSystem;
+use std::sync::Arc;
+
+/// Tells of a mount.
+pub struct MountMetrics(pub Arc<FileSystem>);
+
+impl Subject for MountMetrics {
+    fn write(&self, page: &mut Page) {
+        process::write(page);
+        files(page, &self.0);
+        write_cost(page, &self.0.write_cost());
+        coding(page, &self.0);
+        reads(page, &self.0);
+        targets(page, &self.0);
+        repairs(page, &self.0);
+    }
+
+    /// The volume is open and its server, if it has one, was heard of not long ago.
+    fn ready(&self) -> Result<(), String> {
+        usable(&self.0)
+    }
+}
+
+/// Whether files can be read: the volume is open, and enough targets answer.
+pub(super) fn usable(volume: &FileSystem) -> Result<(), String> {
+    if volume.is_closed() {
+        return Err("the volume is closed".into());
+    }
+    if !volume.is_connected() {
+        return Err("the metadata server does not answer".into());
+    }
+    let there = volume.known_health().iter().filter(|target| !matches!(target.health, Health::Gone(_))).count();
+    let needed = volume.needed_targets();
+    if there < needed { Err(format!("{there} targets answer and {needed} are needed")) } else { Ok(()) }
+}
+
+fn files(page: &mut Page, volume: &FileSystem) {
+    let counts = volume.counts();
+    let operations: [(&str, &Operation); 3] =
+        [("read", &counts.reads), ("write", &counts.writes), ("sync", &counts.syncs)];
+    let mut requests = page.counter("weft_file_operations_total", "Reads, writes and syncs of files.");
+    operations.iter().for_each(|(name, o)| _ = requests.count(&[("operation", name)], o.time.now().count()));
+    let mut failures = page.counter("weft_file_operation_failures_total", "Those that failed.");
+    operations.iter().for_each(|(name, o)| _ = failures.count(&[("operation", name)], o.failures()));
+    let mut bytes = page.counter("weft_file_bytes_total", "Data that was read and written.");
+    operations[..2].iter().for_each(|(name, o)| _ = bytes.count(&[("operation", name)], o.bytes()));
+    let mut times = page.histogram("weft_file_operation_seconds", "How long they took.");
+    operations.iter().for_each(|(name, o)| _ = times.times(&[("operation", name)], &o.time.now()));
+    page.gauge("weft_dirty_bytes", "Data that was written and is in memory.").count(&[], volume.dirty_bytes());
+}
+
+pub(super) fn write_cost(page: &mut Page, cost: &StepTotals) {
+    let mut times = page.counter(
+        "weft_write_step_seconds_total",
+        "Where the time of writes went, by the steps of the write-cost model.",
+    );
+    Step::ALL.iter().for_each(|&step| _ = times.seconds(&[("step", step.name())], cost.of(step).time));
+    let mut counts = page.counter("weft_write_steps_total", "How often each step was taken.");
+    Step::ALL.iter().for_each(|&step| _ = counts.count(&[("step", step.name())], cost.of(step).count));
+}
+
+fn coding(page: &mut Page, volume: &FileSystem) {
+    let (here, masters) = volume.coded_stripes();
+    let mut stripes = page.counter("weft_stripes_coded_total", "Stripes that were written, by who coded them.");
+    stripes.count(&[("by", "client")], here);
+    stripes.count(&[("by", "master")], masters);
+}
+
+pub(super) fn reads(page: &mut Page, volume: &FileSystem) {
+    let reads = volume.read_counts();
+    page.counter("weft_reads_degraded_total", "Reads that were decoded from other blocks.")
+        .count(&[], reads.degraded());
+    page.counter("weft_reads_hedged_total", "Reads that did not wait for a late block.").count(&[], reads.hedged());
+    let refused = "Blocks whose checksum did not fit.";
+    page.counter("weft_blocks_refused_total", refused).count(&[], reads.refused());
+}
+
+pub(super) fn targets(page: &mut Page, volume: &FileSystem) {
+    let targets: Vec<(String, TargetHealth)> =
+        volume.known_health().into_iter().map(|target| (target.id.0.to_string(), target)).collect();
+    let mut up = page.gauge("weft_target_up", "Whether a target answers and nothing fails on it.");
+    targets.iter().for_each(|(id, t)| _ = up.count(&[("target", id)], (t.health == Health::Healthy).into()));
+    let mut queue = page.gauge("weft_target_queue_operations", "Operations that a target does, and that wait for it.");
+    targets.iter().for_each(|(id, t)| _ = queue.count(&[("target", id)], t.queued as u64));
+    let mut failures = page.counter("weft_target_failures_total", "Operations on a target that failed.");
+    targets.iter().for_each(|(id, t)| _ = failures.count(&[("target", id)], t.errors));
+    let mut read = page.counter("weft_target_read_bytes_total", "Blocks that were read from a target.");
+    targets.iter().for_each(|(id, t)| _ = read.count(&[("target", id)], t.read_bytes));
+    let mut written = page.counter("weft_target_written_bytes_total", "Records that were written to a target.");
+    targets.iter().for_each(|(id, t)| _ = written.count(&[("target", id)], t.written_bytes));
+    let known = || targets.iter().filter_map(|(id, target)| Some((id, target.space?)));
+    let mut size = page.gauge("weft_target_size_bytes", "Room on the file system of a target.");
+    known().for_each(|(id, space)| _ = size.count(&[("target", id)], space.total));
+    let mut free = page.gauge("weft_target_free_bytes", "Free room on the file system of a target.");
+    known().for_each(|(id, space)| _ = free.count(&[("target", id)], space.free));
+}
+
+pub(super) fn repairs(page: &mut Page, volume: &FileSystem) {
+    let repairs = &volume.counts().repairs;
+    page.counter("weft_repair_sets_total", "Chunk sets that were made whole.").count(&[], repairs.sets());
+    page.counter("weft_repair_stripes_total", "Stripes of them.").count(&[], repairs.stripes());
+    page.counter("weft_repair_bytes_total", "Bytes of blocks that were made again.").count(&[], repairs.bytes());
+    let failures = "Chunk sets that could not be made whole.";
+    page.counter("weft_repair_failures_total", failures).count(&[], repairs.failures());
+    let running = repairs.running();
+    page.gauge("weft_repairs_running", "Repairs that go on.").count(&[], running.len() as u64);
+    let left = running.iter().map(|repair| repair.bytes.saturating_sub(repair.bytes_done)).sum();
+    page.gauge("weft_repair_left_bytes", "Bytes of blocks that they have still to make, about.").count(&[], left);
+}

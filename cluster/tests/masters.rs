@@ -1,0 +1,202 @@
+//! Masters over a network: storage servers of this process, whose requests are counted.
+
+use cluster::{ClusterPlaces, Store};
+use fs::Places;
+use plan::coding::Coder;
+use plan::{Span, TargetId};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use volume::format::{CHUNK_HEADER_BYTES, VolumeId};
+use volume::{Appended, BufferPool, SetLayout, SetWriter, Targets, read};
+use wire::{Client, ClientOptions, Reply, Request, Server, ServerOptions, Service};
+
+const WRITE: u16 = 1;
+const DISTRIBUTE: u16 = 64;
+
+/// A store that counts what it is asked.
+struct Counted {
+    store: Store,
+    methods: Arc<Mutex<Vec<u16>>>,
+}
+
+impl Service for Counted {
+    async fn call(&self, request: Request) -> Reply {
+        self.methods.lock().unwrap().push(request.method);
+        self.store.call(request).await
+    }
+}
+
+/// Stores with so many disks each, and a set on all of them.
+struct Lab {
+    path: PathBuf,
+    servers: Vec<String>,
+    methods: Arc<Mutex<Vec<u16>>>,
+    targets: Arc<Targets>,
+    pool: Arc<BufferPool>,
+    writer: SetWriter,
+}
+
+impl Lab {
+    fn new(code: &str, stores: usize, disks: usize) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weft-masters-{}-{number}", std::process::id()));
+        let (places, methods) = (ClusterPlaces::default(), Arc::<Mutex<Vec<u16>>>::default());
+        let (targets, mut servers) = (Arc::new(Targets::new()), Vec::new());
+        for store in 0..stores {
+            let all: Vec<PathBuf> = (0..disks).map(|disk| path.join(format!("{store}/disk{disk}"))).collect();
+            all.iter().for_each(|disk| std::fs::create_dir_all(disk).unwrap());
+            let service = Counted { store: Store::open(&all).unwrap(), methods: methods.clone() };
+            let server = Server::new(Arc::new(service), ServerOptions::default());
+            let listener = cluster::runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+            servers.push(listener.local_addr().unwrap().to_string());
+            cluster::runtime().spawn(async move { server.serve(listener, std::future::pending()).await });
+            for disk in 0..disks {
+                let place = format!("store://{}/disk{disk}", servers[store]).into();
+                targets.add(TargetId((store * disks + disk) as u16), places.format(&place as &PathBuf).unwrap());
+            }
+        }
+        let code = ec::parse(code).unwrap();
+        let all = (0..code.shape().blocks()).map(|number| Some(TargetId(number as u16))).collect();
+        let pool = Arc::new(BufferPool::new(&*code, fs::full_stripe_bytes(code.shape().k), 4));
+        let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places: all };
+        let writer = SetWriter::create(targets.clone(), pool.clone(), layout, 64 << 20, 1);
+        methods.lock().unwrap().clear();
+        Self { path, servers, methods, targets, pool, writer }
+    }
+
+    fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
+        let mut buffer = self.pool.take();
+        buffer.extend_from_slice(&pattern(length, sequence));
+        self.writer.append_by(by, buffer, sequence, b"a manifest").map_err(|(error, _)| error).unwrap()
+    }
+
+    /// How often stores were asked for something since the last call.
+    fn asked(&self, method: u16) -> usize {
+        self.methods.lock().unwrap().iter().filter(|&&asked| asked == method).count()
+    }
+
+    /// What is in the chunk of a position behind its header, on its disk.
+    fn chunk(&self, position: usize, disks: usize) -> Vec<u8> {
+        let disk = self.path.join(format!("{}/disk{}", position / disks, position % disks));
+        let mut found = Vec::new();
+        let mut left = vec![disk];
+        while let Some(place) = left.pop() {
+            for entry in std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()) {
+                match entry.is_dir() {
+                    true => left.push(entry),
+                    false => found.push(entry),
+                }
+            }
+        }
+        let chunks: Vec<Vec<u8>> = found.iter().map(|file| std::fs::read(file).unwrap()).collect();
+        let chunk = chunks.into_iter().find(|bytes| bytes.starts_with(b"\x89WFTC")).expect("a chunk");
+        chunk[CHUNK_HEADER_BYTES..].to_vec()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn pattern(length: usize, sequence: u64) -> Vec<u8> {
+    (0..length).map(|at| (at as u64 * 31 + sequence * 7 + (at as u64 >> 8)) as u8).collect()
+}
+
+#[test]
+fn a_small_write_is_one_request_of_the_client_and_the_bytes_are_the_same() {
+    let (here, there) = (Lab::new("rs:4+2", 6, 1), Lab::new("rs:4+2", 6, 1));
+    let small = here.append(Coder::Here, 4096, 0);
+    assert_eq!((here.asked(WRITE), here.asked(DISTRIBUTE), small.by), (6, 0, Coder::Here));
+    let small = there.append(Coder::Master, 4096, 0);
+    // The Master has a disk itself.
+    assert_eq!((there.asked(DISTRIBUTE), there.asked(WRITE), small.by), (1, 5, Coder::Master));
+    for (sequence, length) in [(1, 1), (2, 70_000), (3, (4 << 20) - 100), (4, 9000)] {
+        let (a, b) = (here.append(Coder::Here, length, sequence), there.append(Coder::Master, length, sequence));
+        assert_eq!((a.record, a.block, a.missing), (b.record, b.block, b.missing));
+        assert_eq!(b.by, Coder::Master);
+        let mut out = vec![0; length];
+        let span = Span { set: 3, record: b.record, block: b.block, start: 0 };
+        read(&there.targets, there.writer.layout(), span, &mut out).unwrap();
+        assert!(out == pattern(length, sequence));
+    }
+    assert_eq!((here.writer.sync().unwrap(), there.writer.sync().unwrap()), (vec![], vec![]));
+    for position in 0..6 {
+        assert!(here.chunk(position, 1) == there.chunk(position, 1), "position {position}");
+    }
+}
+
+#[test]
+fn a_store_with_several_disks_sends_itself_nothing() {
+    let (here, there) = (Lab::new("rs:4+2", 2, 3), Lab::new("rs:4+2", 2, 3));
+    for (sequence, length) in [(0, 100_000), (1, 300)] {
+        here.append(Coder::Here, length, sequence);
+        there.append(Coder::Master, length, sequence);
+    }
+    assert_eq!((there.asked(DISTRIBUTE), there.asked(WRITE)), (2, 6));
+    for position in 0..6 {
+        assert!(here.chunk(position, 3) == there.chunk(position, 3), "position {position}");
+    }
+}
+
+#[test]
+fn more_than_a_master_takes_at_a_time_is_written_all_the_same() {
+    let lab = Lab::new("rs:4+2", 6, 1);
+    let done: Vec<(u64, Appended)> = std::thread::scope(|scope| {
+        let append = |thread| (0..2).map(move |n| 2 * thread + n);
+        let lab = &lab;
+        let threads: Vec<_> = (0..24u64)
+            .map(|thread| {
+                scope.spawn(move || {
+                    append(thread).map(|n| (n, lab.append(Coder::Master, 1 << 20, n))).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!((done.len(), lab.writer.missing()), (48, vec![]));
+    for (sequence, stripe) in done {
+        let mut out = vec![0; 1 << 20];
+        let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+        read(&lab.targets, lab.writer.layout(), span, &mut out).unwrap();
+        assert!(out == pattern(1 << 20, sequence), "stripe {sequence}");
+    }
+}
+
+#[test]
+fn what_is_no_stripe_is_refused_and_harms_nobody() {
+    let lab = Lab::new("rs:4+2", 6, 1);
+    let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
+    // As a client writes it: volume, set, code, time, record, sequence, manifest, spare, checksum, server, places.
+    type Stripe<'a> = ([u8; 16], u64, &'a str, (i64, u32), u32, u64, u32, u16, u64, &'a str, Vec<&'a str>);
+    let good = gf::checksum::crc64(b"data");
+    let stripe = |code, record, checksum, places| -> Stripe<'_> {
+        ([1; 16], 1, code, (0, 0), record, 1, 0, 1, checksum, "127.0.0.1:1", places)
+    };
+    let own = format!("store://{}/disk0", lab.servers[0]);
+    let cases = [
+        (stripe("rs:4+2", 4096, good + 1, vec![own.as_str(); 6]), "changed on the way"),
+        (stripe("rs:4+2", 4096, good, vec![own.as_str(); 5]), "5 places for 6 blocks"),
+        (stripe("rs:4+2", 4097, good, vec![own.as_str(); 6]), "no record can begin at 4097"),
+        (stripe("rs:4+2", u32::MAX, good, vec![own.as_str(); 6]), "no record can begin"),
+        (stripe("magic:4+2", 4096, good, vec![own.as_str(); 6]), "magic"),
+        (stripe("rs:4+2", 4096, good, vec!["/etc/passwd"; 6]), "is not an address"),
+    ];
+    for (stripe, why) in cases {
+        let body = postcard::to_stdvec(&stripe).unwrap();
+        let parts = [std::io::IoSlice::new(b"data")];
+        let error = client.call_blocking(DISTRIBUTE, &body, &parts, Duration::from_secs(20)).unwrap_err();
+        let wire::Error::Remote { body, .. } = &error else { panic!("{error}") };
+        assert!(String::from_utf8_lossy(body).contains(why), "{error}: not {why}");
+    }
+    for garbage in [&[][..], &[0xff; 40], &[0; 3]] {
+        let error = client.call_blocking(DISTRIBUTE, garbage, &[], Duration::from_secs(20)).unwrap_err();
+        assert!(matches!(error, wire::Error::Remote { .. }), "{error}");
+    }
+    assert_eq!(lab.append(Coder::Master, 5000, 0).by, Coder::Master);
+}

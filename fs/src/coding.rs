@@ -1,0 +1,153 @@
+//! Who codes the stripes of this process: itself, or their Masters. What was asked for, and the measurements that `auto` decides by.
+
+use crate::mutex::lock;
+use ec::Shape;
+use plan::coding::{Auto, Coder, Coding, Stripe, Took};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use volume::Cost;
+
+/// How often it is looked how busy the processors are.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Decides for each stripe.
+pub(crate) struct Coders {
+    coding: Coding,
+    shape: Shape,
+    begun: Instant,
+    /// User data of stripes that are being written.
+    queued: AtomicU64,
+    /// Stripes that were coded here, and by Masters.
+    coded: [AtomicU64; 2],
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    auto: Auto,
+    looked: Option<Instant>,
+    /// Processor time of the machine until then: idle, and all of it.
+    spent: (u64, u64),
+}
+
+/// A stripe that is being written.
+pub(crate) struct Turn<'a> {
+    coders: &'a Coders,
+    /// Who is to code it.
+    pub by: Coder,
+    stripe: Stripe,
+    begun: Instant,
+}
+
+impl Coders {
+    pub fn new(coding: Coding, shape: Shape) -> Self {
+        Self {
+            coding,
+            shape,
+            begun: Instant::now(),
+            queued: AtomicU64::new(0),
+            coded: Default::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// A stripe of so many bytes is about to be written.
+    pub fn turn(&self, bytes: usize) -> Turn<'_> {
+        let stripe = Stripe { bytes, k: self.shape.k, m: self.shape.m };
+        let queued = self.queued.fetch_add(bytes as u64, Ordering::Relaxed);
+        let by = match self.coding {
+            Coding::Client => Coder::Here,
+            Coding::Server => Coder::Master,
+            Coding::Auto => self.choose(&stripe, queued),
+        };
+        Turn { coders: self, by, stripe, begun: Instant::now() }
+    }
+
+    /// Stripes that were coded here so far, and those that Masters coded.
+    pub fn coded(&self) -> (u64, u64) {
+        let [here, masters] = &self.coded;
+        (here.load(Ordering::Relaxed), masters.load(Ordering::Relaxed))
+    }
+
+    fn choose(&self, stripe: &Stripe, queued: u64) -> Coder {
+        let mut state = lock(&self.state);
+        if state.looked.is_none_or(|when| when.elapsed() >= LOOK) {
+            state.looked = Some(Instant::now());
+            if let Some(spent) = processor_time() {
+                let (idle, all) = (spent.0.saturating_sub(state.spent.0), spent.1.saturating_sub(state.spent.1));
+                state.spent = spent;
+                state.auto.note_idle(idle as f64 / all.max(1) as f64);
+            }
+        }
+        state.auto.choose(stripe, queued, self.begun.elapsed())
+    }
+}
+
+impl Turn<'_> {
+    /// It was written, and coded by that one.
+    pub fn done(&self, by: Coder, cost: &Cost) {
+        self.coders.coded[usize::from(by == Coder::Master)].fetch_add(1, Ordering::Relaxed);
+        if self.coders.coding != Coding::Auto {
+            return;
+        }
+        let now = self.coders.begun.elapsed();
+        if self.by == Coder::Master && by == Coder::Here {
+            return lock(&self.coders.state).auto.note_no_master(now);
+        }
+        let took = Took {
+            coding: cost.master + cost.parity,
+            sending: cost.distribution + cost.slave,
+            total: self.begun.elapsed(),
+        };
+        lock(&self.coders.state).auto.note(by, &self.stripe, &took, now);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.coders.queued.fetch_sub(self.stripe.bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// The processor time of this machine since it was started, in the system's units: idle, and all of it.
+fn processor_time() -> Option<(u64, u64)> {
+    times_of(&std::fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// The same in the text of `/proc/stat`. Waiting for a disk is being idle.
+fn times_of(stat: &str) -> Option<(u64, u64)> {
+    let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().map(|word| word.parse().ok());
+    // What guests used is in that of users.
+    let numbers: Vec<u64> = numbers.take(8).collect::<Option<_>>()?;
+    let idle = numbers.get(3)? + numbers.get(4).unwrap_or(&0);
+    Some((idle, numbers.iter().sum()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_times_are_read() {
+        let stat = "cpu  10 2 8 70 5 1 4 0 3 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
+        assert_eq!(times_of(stat), Some((75, 100)));
+        for bad in ["", "intr 1 2", "cpu  1 2", "cpu  1 x 3 4 5"] {
+            assert_eq!(times_of(bad), None, "{bad:?}");
+        }
+        assert!(processor_time().is_some_and(|(idle, all)| idle <= all && all > 0));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_done() {
+        let shape = ec::parse("rs:4+2").unwrap().shape();
+        for (coding, by) in [(Coding::Client, Coder::Here), (Coding::Server, Coder::Master)] {
+            let coders = Coders::new(coding, shape);
+            let turns = [coders.turn(100), coders.turn(1 << 20)];
+            assert!(turns.iter().all(|turn| turn.by == by));
+            assert_eq!(coders.queued.load(Ordering::Relaxed), 100 + (1 << 20));
+            drop(turns);
+            assert_eq!(coders.queued.load(Ordering::Relaxed), 0);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Finding the targets that a label names: all at the same time, so that those that do not answer keep nobody from the others.
+
+use crate::label::{Label, Member};
+use crate::places::Places;
+use crate::{Error, Result};
+use plan::TargetId;
+use plan::late::patience;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use volume::target::Target;
+
+/// Nobody is waited for longer.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// The targets of a volume that were found, and those that were not, with the reason.
+pub(crate) struct Found {
+    pub label: Label,
+    pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
+    pub missing: Vec<(TargetId, String)>,
+}
+
+/// Opens the targets that a label names.
+pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
+    // So many may be missing; with more, those that are late are needed.
+    let spare = ec::parse(&pointer.code).map_or(0, |code| code.shape().m);
+    let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
+    let mut missing = HashMap::new();
+    let mut newest = pointer.clone();
+    let members: Vec<Member> = pointer.members().cloned().collect();
+    for (member, opened) in members.iter().zip(open_all(places, &members, &pointer.volume, spare)) {
+        match opened {
+            Ok((disk, label)) => {
+                if label.generation > newest.generation {
+                    newest = label;
+                }
+                disks.insert(member.id, disk);
+            }
+            // Somebody else works on it: going on without it would harm it.
+            Err(error @ (Error::Conflict(_) | Error::Volume(volume::Error::Conflict { .. }))) => return Err(error),
+            Err(error) => _ = missing.insert(member.id, error.to_string()),
+        }
+    }
+    // A newer label may name targets that the pointer does not know.
+    if newest.generation > pointer.generation {
+        let others: Vec<Member> = newest.members().filter(|member| !disks.contains_key(&member.id)).cloned().collect();
+        for (member, opened) in others.iter().zip(open_all(places, &others, &newest.volume, spare)) {
+            if let Ok((disk, _)) = opened {
+                missing.remove(&member.id);
+                disks.insert(member.id, disk);
+            }
+        }
+    }
+    let members: Vec<TargetId> = newest.members().map(|member| member.id).collect();
+    disks.retain(|id, _| members.contains(id));
+    let missing = members.into_iter().filter(|id| !disks.contains_key(id)).map(|id| {
+        let why = missing.remove(&id).unwrap_or_else(|| "it was not found".into());
+        (id, why)
+    });
+    Ok(Found { missing: missing.collect(), label: newest, disks })
+}
+
+/// [`open_target`] of all of them at the same time. When no more than `spare` are lacking, one that is late is not there.
+fn open_all(
+    places: &Arc<dyn Places>,
+    members: &[Member],
+    volume: &str,
+    spare: usize,
+) -> Vec<Result<(Arc<dyn Target>, Label)>> {
+    let (sender, receiver) = channel();
+    for (number, member) in members.iter().cloned().enumerate() {
+        let (sender, places, volume) = (sender.clone(), places.clone(), volume.to_string());
+        std::thread::spawn(move || {
+            let opened = open_target(&*places, &member.path, &volume, Some(member.id));
+            // Nobody may listen any more; then it is closed again.
+            let _ = sender.send((number, opened));
+        });
+    }
+    drop(sender);
+    let late = || Err(Error::NotFound("it does not answer".into()));
+    let mut all: Vec<_> = members.iter().map(|_| late()).collect();
+    let (begun, mut took) = (Instant::now(), Vec::new());
+    let least = members.len().saturating_sub(spare);
+    let left = |took: &[Duration]| patience(took, least, usize::MAX, DEADLINE).saturating_sub(begun.elapsed());
+    while let Ok((number, opened)) = receiver.recv_timeout(left(&took)) {
+        if opened.is_ok() {
+            took.push(begun.elapsed());
+        }
+        all[number] = opened;
+    }
+    all
+}
+
+/// Opens a directory that is a target of a volume.
+pub(crate) fn open_target(
+    places: &dyn Places,
+    path: &Path,
+    volume: &str,
+    id: Option<TargetId>,
+) -> Result<(Arc<dyn Target>, Label)> {
+    let shown = volume::Shown(path).to_string();
+    let target = places.open(path)?;
+    let label =
+        Label::read(&*target, &shown)?.ok_or_else(|| Error::Invalid(format!("{shown} is no target of a volume")))?;
+    if label.volume != volume || id.is_some() && label.target != id {
+        return Err(Error::Invalid(format!("{shown} is a target of another volume, or another target of this one")));
+    }
+    Ok((target, label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::Role;
+    use std::path::PathBuf;
+    use volume::target::{Faults, Faulty, Memory};
+
+    /// Targets that have labels, some of which do not answer.
+    #[derive(Debug)]
+    struct Known(Vec<Arc<Faulty>>);
+
+    impl Places for Known {
+        fn format(&self, _: &Path) -> Result<Arc<dyn Target>> {
+            unreachable!("nobody makes any")
+        }
+
+        fn open(&self, place: &Path) -> Result<Arc<dyn Target>> {
+            let number: usize = place.to_str().and_then(|text| text.parse().ok()).expect("a number");
+            Ok(self.0[number].clone())
+        }
+
+        fn full(&self, place: &Path) -> Result<PathBuf> {
+            Ok(place.into())
+        }
+    }
+
+    #[test]
+    fn targets_that_do_not_answer_are_waited_for_together_and_not_for_long() {
+        let member =
+            |number: u16| Member { id: TargetId(number), path: PathBuf::from(number.to_string()), role: Role::Active };
+        let label = Label {
+            format: 1,
+            volume: format!("{:032x}", 0x7e57),
+            name: "test".into(),
+            code: "rs:4+2".into(),
+            chunk_bytes: 6 << 20,
+            durability: 5,
+            coding: Default::default(),
+            generation: 1,
+            target: None,
+            targets: (0..6).map(member).collect(),
+        };
+        let disks: Vec<Arc<Faulty>> = (0..6).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
+        for (disk, member) in disks.iter().zip(&label.targets) {
+            label.write(&**disk, member.id).unwrap();
+        }
+        for number in [1, 4] {
+            disks[number].set(Faults { delay: Duration::from_secs(30), ..Faults::default() });
+        }
+        let places: Arc<dyn Places> = Arc::new(Known(disks));
+        let begun = Instant::now();
+        let found = find(&places, label).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        let missing: Vec<u16> = found.missing.iter().map(|(id, _)| id.0).collect();
+        assert_eq!((found.disks.len(), &missing[..]), (4, &[1, 4][..]));
+    }
+}

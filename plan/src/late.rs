@@ -1,0 +1,50 @@
+//! When one of several who do the same is late: measured by the others, so that load, which slows all of them down, makes nobody late.
+
+use std::time::Duration;
+
+/// Nobody is late before, so that a moment's load is not taken for a hanging disk.
+const SOONEST: Duration = Duration::from_secs(1);
+/// Who is late takes so many times as long as the others.
+const TIMES: u32 = 4;
+
+/// How long all together are waited for. `took` says how long those took that are done, in order; with `least` of them one can go on when the others
+/// are lost, with `wanted` one likes to. Without `least` everybody is waited for until the deadline.
+pub fn patience(took: &[Duration], least: usize, wanted: usize, deadline: Duration) -> Duration {
+    let after = |enough: usize, times: u32| {
+        let enough = enough.checked_sub(1).map_or(Duration::ZERO, |last| took[last]);
+        (enough * TIMES).max(SOONEST) * times
+    };
+    let patience = match took.len() {
+        done if done >= wanted.max(least) => after(wanted.max(least), 1),
+        done if done >= least => after(least, 2),
+        _ => deadline,
+    };
+    patience.min(deadline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_late_is_measured_by_the_others() {
+        let ms = Duration::from_millis;
+        let deadline = ms(15_000);
+        let late = |took: &[u64]| {
+            let took: Vec<Duration> = took.iter().map(|&took| ms(took)).collect();
+            patience(&took, 4, 5, deadline)
+        };
+        // Too few to go on with.
+        assert_eq!(late(&[]), deadline);
+        assert_eq!(late(&[1, 2, 3]), deadline);
+        // Just enough, and as many as one likes.
+        assert_eq!(late(&[1, 2, 3, 4]), ms(2000));
+        assert_eq!(late(&[1, 2, 3, 4, 5]), ms(1000));
+        // Where all are slow, nobody is late.
+        assert_eq!(late(&[600, 700, 800, 900, 1000]), ms(4000));
+        assert_eq!(late(&[600, 700, 800, 900]), ms(7200));
+        assert_eq!(late(&[9000, 9000, 9000, 9000, 9000]), deadline);
+        // The one who is done last is not waited for any longer.
+        assert_eq!(late(&[1, 2, 3, 4, 5, 900]), ms(1000));
+    }
+}

@@ -1,0 +1,141 @@
+//! What a storage server tells of itself every second, and what two such reports say of the time between them.
+//!
+//! A report has counters that only grow, and no rates: so several may ask one server, at any times, a report that gets lost is no loss, and the server needs no
+//! memory of who asked when.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A storage server, looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// When: how long it runs.
+    pub uptime: Duration,
+    /// What its machine's processors did since that began.
+    pub processor: Ticks,
+    /// Bytes of data that came to it.
+    pub received_bytes: u64,
+    /// Bytes of data that it sent.
+    pub sent_bytes: u64,
+    /// Connections to it.
+    pub connections: u32,
+    /// Bytes of requests that it has in memory.
+    pub request_bytes: u64,
+    /// Its targets.
+    pub targets: Vec<TargetReport>,
+}
+
+/// Time of processors, in a unit that does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticks {
+    /// In which they had nothing to do.
+    pub idle: u64,
+    /// All of it.
+    pub all: u64,
+}
+
+/// A target of a storage server, looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetReport {
+    /// What the server calls it.
+    pub name: String,
+    /// Bytes in all and bytes that are free, as last said; None when it does not answer.
+    pub space: Option<(u64, u64)>,
+    /// Reads and writes of it so far.
+    pub accesses: u64,
+    /// Operations that it does, and that wait for it.
+    pub queued: u32,
+}
+
+/// How busy a storage server was between two reports.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load {
+    /// The share of the time in which its processors had nothing to do: 0 to 1.
+    pub processor_idle: f64,
+    /// Bytes of data in a second, both ways.
+    pub network_bytes_per_second: f64,
+    /// Reads and writes of each target, in the order of the later report.
+    pub accesses: Vec<u64>,
+}
+
+impl Load {
+    /// What happened between two reports of one server; None when it was started anew between them, or they are one and the same.
+    pub fn between(earlier: &Report, later: &Report) -> Option<Self> {
+        let time = later.uptime.checked_sub(earlier.uptime).filter(|time| !time.is_zero())?;
+        let received = later.received_bytes.checked_sub(earlier.received_bytes)?;
+        let sent = later.sent_bytes.checked_sub(earlier.sent_bytes)?;
+        let idle = later.processor.idle.saturating_sub(earlier.processor.idle);
+        let all = later.processor.all.saturating_sub(earlier.processor.all);
+        let before: BTreeMap<&str, u64> = earlier.targets.iter().map(|t| (&t.name[..], t.accesses)).collect();
+        let since = |t: &TargetReport| t.accesses.saturating_sub(before.get(&t.name[..]).copied().unwrap_or(0));
+        Some(Self {
+            // Processors of which nothing is known are taken for idle.
+            processor_idle: if all == 0 { 1.0 } else { (idle as f64 / all as f64).min(1.0) },
+            network_bytes_per_second: (received as f64 + sent as f64) / time.as_secs_f64(),
+            accesses: later.targets.iter().map(since).collect(),
+        })
+    }
+
+    /// Reads and writes of all targets.
+    pub fn all_accesses(&self) -> u64 {
+        self.accesses.iter().fold(0, |sum, accesses| sum.saturating_add(*accesses))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(seconds: u64, bytes: u64, ticks: (u64, u64), accesses: &[(&str, u64)]) -> Report {
+        let target =
+            |&(name, accesses): &(&str, u64)| TargetReport { name: name.into(), accesses, ..Default::default() };
+        Report {
+            uptime: Duration::from_secs(seconds),
+            processor: Ticks { idle: ticks.0, all: ticks.1 },
+            received_bytes: bytes,
+            sent_bytes: 2 * bytes,
+            targets: accesses.iter().map(target).collect(),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn two_reports_tell_what_was_between_them() {
+        let earlier = report(10, 1000, (50, 100), &[("a", 5), ("b", 7)]);
+        let later = report(12, 3000, (200, 300), &[("b", 9), ("new", 4), ("a", 5)]);
+        let load = Load::between(&earlier, &later).unwrap();
+        assert_eq!((load.processor_idle, load.network_bytes_per_second), (0.75, 3000.0));
+        assert_eq!((&load.accesses[..], load.all_accesses()), (&[2, 4, 0][..], 6));
+    }
+
+    #[test]
+    fn a_server_that_was_started_anew_has_no_before() {
+        let (old, new) = (report(10, 1000, (50, 100), &[]), report(1, 10, (60, 120), &[]));
+        assert_eq!(Load::between(&old, &new), None);
+        assert_eq!(Load::between(&old, &old), None);
+        // Also when it has been up for longer than the old one was.
+        assert_eq!(Load::between(&old, &report(20, 10, (60, 120), &[])), None);
+    }
+
+    #[test]
+    fn whatever_is_told_is_taken() {
+        let odd = |accesses| Report {
+            processor: Ticks { idle: u64::MAX, all: 3 },
+            targets: ["a", "a", "b"]
+                .map(|name| TargetReport { name: name.into(), accesses, ..Default::default() })
+                .into(),
+            ..report(1, u64::MAX / 2, (0, 0), &[])
+        };
+        let load = Load::between(&report(0, 0, (0, 0), &[]), &odd(u64::MAX)).unwrap();
+        assert_eq!((load.all_accesses(), load.processor_idle), (u64::MAX, 1.0));
+        let later = Report { uptime: Duration::MAX, ..odd(0) };
+        assert_eq!(Load::between(&odd(7), &later).unwrap().accesses, [0, 0, 0]);
+    }
+
+    #[test]
+    fn processors_that_tell_nothing_are_idle() {
+        let load = Load::between(&report(1, 0, (0, 0), &[]), &report(2, 0, (0, 0), &[])).unwrap();
+        assert_eq!(load.processor_idle, 1.0);
+    }
+}

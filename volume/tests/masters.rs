@@ -1,0 +1,342 @@
+//! Stripes that a Master codes: the same bytes as the client's, and nothing is lost whatever becomes of the Master.
+
+use plan::TargetId;
+use plan::coding::Coder;
+use proptest::prelude::*;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, Timestamp, VolumeId};
+use volume::target::{Faults, Faulty, Memory, Space, Target, TargetFile};
+use volume::{Appended, BufferPool, Distributed, Master, NoMaster, Order, SetLayout, SetWriter, Targets, read, scan};
+
+const STRIPE: usize = 96 << 10;
+const CHUNK: u32 = 1 << 20;
+const CODES: &[&str] = &["rs:4+2", "gluster:4+2", "crs:4+2", "lrc:4+2+2", "none:4", "rs:10+4", "liberation:5+2"];
+
+/// How a Master behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Works,
+    /// Writes everything, and its answer gets lost.
+    Mute,
+    /// Does nothing, and says nothing for so long.
+    Hangs(Duration),
+    Refuses,
+}
+
+/// What all Masters of a test share: their way to the disks, which is not the client's.
+struct Staff {
+    targets: Arc<Targets>,
+    disks: Vec<Arc<Faulty>>,
+    pool: Arc<BufferPool>,
+    manner: Mutex<Manner>,
+    orders: Vec<AtomicUsize>,
+}
+
+/// A disk whose store can be a Master.
+struct Served {
+    disk: Arc<Faulty>,
+    number: usize,
+    staff: Arc<Staff>,
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Served({})", self.number)
+    }
+}
+
+impl Target for Served {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.disk.write(file, offset, parts)
+    }
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.disk.read(file, offset, into)
+    }
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.disk.sync(file)
+    }
+    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        self.disk.reserve(file, bytes)
+    }
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.disk.punch(file, range)
+    }
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.disk.remove(file)
+    }
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.disk.list()
+    }
+    fn space(&self) -> io::Result<Space> {
+        self.disk.space()
+    }
+    fn address(&self) -> Option<String> {
+        Some(self.number.to_string())
+    }
+    fn master(&self) -> Option<&dyn Master> {
+        Some(self)
+    }
+}
+
+impl Master for Served {
+    fn distribute(
+        &self,
+        order: &Order<'_>,
+        addresses: &[Option<String>],
+        _patience: Duration,
+    ) -> Result<Distributed, NoMaster> {
+        self.staff.orders[self.number].fetch_add(1, Ordering::SeqCst);
+        let manner = *self.staff.manner.lock().unwrap();
+        match manner {
+            Manner::Works | Manner::Mute => {}
+            Manner::Hangs(time) => {
+                std::thread::sleep(time);
+                return Err(NoMaster::Silent(io::ErrorKind::TimedOut.into()));
+            }
+            Manner::Refuses => return Err(NoMaster::Unwilling("it does not want to".into())),
+        }
+        // As over a network: by addresses.
+        let id = |address: &Option<String>| address.as_ref().map(|address| TargetId(address.parse().unwrap()));
+        let layout = SetLayout { places: addresses.iter().map(id).collect(), ..order.layout.clone() };
+        let order = Order { layout: &layout, ..*order };
+        let (missing, cost) = order.carry_out(&self.staff.targets, &self.staff.pool).unwrap();
+        if manner == Manner::Mute {
+            return Err(NoMaster::Silent(io::ErrorKind::NotConnected.into()));
+        }
+        let failed = missing.into_iter().map(|position| (position, io::Error::other("it fails")));
+        Ok(Distributed { failed: failed.collect(), cost })
+    }
+}
+
+struct Lab {
+    staff: Arc<Staff>,
+    targets: Arc<Targets>,
+    disks: Vec<Arc<Faulty>>,
+    pool: Arc<BufferPool>,
+    writer: SetWriter,
+}
+
+fn layout(code: &str) -> SetLayout {
+    let code = ec::parse(code).unwrap();
+    let places = (0..code.shape().blocks()).map(|number| Some(TargetId(number as u16))).collect();
+    SetLayout { volume: VolumeId([9; 16]), set: 3, code, places }
+}
+
+impl Lab {
+    fn new(code: &str) -> Self {
+        let layout = layout(code);
+        let memory: Vec<Arc<dyn Target>> =
+            layout.places.iter().map(|_| Arc::new(Memory::default()) as Arc<dyn Target>).collect();
+        let faulty = || memory.iter().map(|disk| Arc::new(Faulty::new(disk.clone()))).collect::<Vec<_>>();
+        let pool = Arc::new(BufferPool::new(&*layout.code, STRIPE, 2));
+        let (theirs, targets, disks) = (Arc::new(Targets::new()), Arc::new(Targets::new()), faulty());
+        let staff = Arc::new(Staff {
+            targets: theirs.clone(),
+            disks: faulty(),
+            pool: pool.clone(),
+            manner: Mutex::new(Manner::Works),
+            orders: memory.iter().map(|_| AtomicUsize::new(0)).collect(),
+        });
+        for (number, disk) in disks.iter().enumerate() {
+            theirs.add(TargetId(number as u16), staff.disks[number].clone());
+            targets.add(TargetId(number as u16), Arc::new(Served { disk: disk.clone(), number, staff: staff.clone() }));
+        }
+        let spare = usize::from(layout.code.shape().m > 0);
+        let writer = SetWriter::create(targets.clone(), pool.clone(), layout, CHUNK, spare);
+        Self { staff, targets, disks, pool, writer }
+    }
+
+    fn behave(&self, manner: Manner) {
+        *self.staff.manner.lock().unwrap() = manner;
+    }
+
+    fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
+        let mut buffer = self.pool.take();
+        buffer.extend_from_slice(&pattern(length, sequence));
+        self.writer.append_by(by, buffer, sequence, b"a manifest").map_err(|(error, _)| error).unwrap()
+    }
+
+    /// Everything in the chunk of a position; the header without the time when the set was begun.
+    fn chunk(&self, position: usize) -> (Option<ChunkHeader>, Vec<u8>) {
+        let mut bytes = vec![0; 2 * CHUNK as usize];
+        let file = self.writer.layout().file(position);
+        let length = self.disks[position].inner().read(file, 0, &mut bytes).unwrap_or(0);
+        bytes.truncate(length);
+        let records = bytes.split_off(CHUNK_HEADER_BYTES.min(length));
+        let created = Timestamp { seconds: 0, nanoseconds: 0 };
+        (ChunkHeader::decode(&bytes).ok().map(|header| ChunkHeader { created, ..header }), records)
+    }
+
+    #[track_caller]
+    fn same_as(&self, other: &Self) {
+        for position in 0..self.disks.len() {
+            let (own, others) = (self.chunk(position), other.chunk(position));
+            assert!(own.0.is_some() && own == others, "position {position}");
+        }
+    }
+
+    #[track_caller]
+    fn has(&self, stripe: &Appended, length: usize, sequence: u64) {
+        let mut out = vec![0; length];
+        let span = plan::Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+        read(&self.targets, self.writer.layout(), span, &mut out).unwrap();
+        assert!(out == pattern(length, sequence));
+    }
+
+    fn orders(&self) -> Vec<usize> {
+        self.staff.orders.iter().map(|orders| orders.load(Ordering::SeqCst)).collect()
+    }
+
+    /// The position whose target was asked first.
+    fn master(&self) -> usize {
+        plan::coding::master(3, &self.writer.layout().places).unwrap()
+    }
+}
+
+fn pattern(length: usize, sequence: u64) -> Vec<u8> {
+    (0..length).map(|at| (at as u64 * 31 + sequence * 7 + (at as u64 >> 8)) as u8).collect()
+}
+
+fn dead() -> Faults {
+    Faults { dead: true, ..Faults::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+
+    #[test]
+    fn the_bytes_are_the_same_whoever_codes(
+        code in 0..CODES.len(), lengths in prop::collection::vec((1usize..STRIPE - 100, any::<u8>()), 1..5),
+    ) {
+        let [here, master, both] = [(); 3].map(|()| Lab::new(CODES[code]));
+        for (number, &(length, coin)) in lengths.iter().enumerate() {
+            let (length, number) = (if coin % 3 == 0 { length % 600 + 1 } else { length }, number as u64);
+            let a = here.append(Coder::Here, length, number);
+            let b = master.append(Coder::Master, length, number);
+            both.append(if coin % 2 == 0 { Coder::Here } else { Coder::Master }, length, number);
+            prop_assert_eq!((a.record, a.block, a.by), (b.record, b.block, Coder::Here));
+            prop_assert_eq!((b.by, &b.missing), (Coder::Master, &a.missing));
+            master.has(&b, length, number);
+        }
+        master.same_as(&here);
+        both.same_as(&here);
+    }
+
+    #[test]
+    fn no_order_does_harm(
+        record: u32, aligned: bool, length in 0usize..STRIPE + 9, manifest_bytes: usize, few in 0usize..20, checksum: u64,
+    ) {
+        let lab = Lab::new("rs:4+2");
+        let (mut layout, data) = (layout("rs:4+2"), vec![7; length]);
+        layout.places.resize(few % 9, Some(TargetId(1)));
+        let record = if aligned { record / 4096 * 4096 } else { record };
+        let manifest_bytes = if few % 2 == 0 { manifest_bytes } else { manifest_bytes % (length + 1) };
+        let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
+        let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
+        let order = Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
+        if order.carry_out(&lab.staff.targets, &lab.pool).is_err() {
+            prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
+        }
+    }
+}
+
+#[test]
+fn a_stripe_whose_data_changed_on_the_way_is_not_coded() {
+    let lab = Lab::new("rs:4+2");
+    let mut data = pattern(50_000, 1);
+    let checksum = gf::checksum::crc64(&data);
+    data[49_999] ^= 1;
+    let layout = lab.writer.layout();
+    let created = Timestamp::now();
+    let order =
+        Order { layout, created, record: 4096, sequence: 1, data: &data, manifest_bytes: 9, checksum, spare: 1 };
+    let error = order.carry_out(&lab.staff.targets, &lab.pool).unwrap_err().to_string();
+    assert!(error.contains("changed on the way"), "{error}");
+    assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
+}
+
+#[test]
+fn a_stripe_that_was_coded_twice_is_there_once() {
+    let (here, lab) = (Lab::new("rs:4+2"), Lab::new("rs:4+2"));
+    lab.behave(Manner::Mute);
+    for sequence in 0..3 {
+        here.append(Coder::Here, 70_000, sequence);
+        let done = lab.append(Coder::Master, 70_000, sequence);
+        assert_eq!((done.by, done.missing), (Coder::Here, vec![]));
+    }
+    assert_eq!(lab.orders().iter().sum::<usize>(), 3);
+    lab.same_as(&here);
+    assert_eq!(scan(&*lab.disks[0], lab.writer.layout().file(0)).unwrap().records.len(), 3);
+}
+
+#[test]
+fn a_master_that_hangs_is_waited_for_once_and_its_block_is_missing() {
+    let lab = Lab::new("rs:4+2");
+    let (first, before) = (lab.master(), lab.append(Coder::Master, 50_000, 0));
+    lab.behave(Manner::Hangs(Duration::from_millis(1100)));
+    let done = lab.append(Coder::Master, 50_000, 1);
+    assert_eq!((done.by, &done.missing), (Coder::Here, &vec![first]));
+    lab.behave(Manner::Works);
+    let after = lab.append(Coder::Master, 50_000, 2);
+    assert_eq!((after.by, &after.missing), (Coder::Master, &vec![]), "the next one goes to another Master");
+    assert_eq!((lab.orders()[first], lab.orders().iter().sum::<usize>()), (2, 3));
+    assert_eq!(lab.writer.missing(), [first]);
+    for (sequence, stripe) in [before, done, after].iter().enumerate() {
+        lab.has(stripe, 50_000, sequence as u64);
+    }
+}
+
+#[test]
+fn a_master_that_refuses_is_no_failure() {
+    let lab = Lab::new("rs:4+2");
+    lab.behave(Manner::Refuses);
+    let done = lab.append(Coder::Master, 50_000, 0);
+    assert_eq!((done.by, done.missing), (Coder::Here, vec![]));
+    assert!(lab.targets.ids().into_iter().all(|id| lab.targets.error(id).is_none()));
+}
+
+#[test]
+fn what_a_master_could_not_write_is_missing() {
+    let lab = Lab::new("rs:4+2");
+    let slave = (lab.master() + 1) % 6;
+    lab.staff.disks[slave].set(dead());
+    let done = lab.append(Coder::Master, 50_000, 0);
+    assert_eq!((done.by, &done.missing), (Coder::Master, &vec![slave]));
+    assert!(lab.targets.error(TargetId(slave as u16)).is_some());
+    lab.has(&done, 50_000, 0);
+    assert_eq!(lab.writer.sync().unwrap(), Vec::<usize>::new());
+}
+
+#[test]
+fn a_master_that_reaches_too_few_others_says_nothing_of_them() {
+    let (here, lab) = (Lab::new("rs:4+2"), Lab::new("rs:4+2"));
+    let master = lab.master();
+    (0..6).filter(|number| *number != master).for_each(|number| lab.staff.disks[number].set(dead()));
+    here.append(Coder::Here, 50_000, 0);
+    let done = lab.append(Coder::Master, 50_000, 0);
+    assert_eq!((done.by, done.missing), (Coder::Here, vec![]));
+    lab.same_as(&here);
+    // What nobody reaches is too little, and the data comes back.
+    lab.disks.iter().for_each(|disk| disk.set(dead()));
+    let mut buffer = lab.pool.take();
+    buffer.extend_from_slice(&pattern(1000, 1));
+    let (_, back) = lab.writer.append_by(Coder::Master, buffer, 1, b"").unwrap_err();
+    assert_eq!(back.len(), 1000);
+}
+
+#[test]
+fn without_a_master_it_is_coded_here() {
+    let lab = Lab::new("rs:4+2");
+    // A target that only this process reaches.
+    lab.targets.add(TargetId(2), lab.disks[2].clone());
+    let done = lab.append(Coder::Master, 50_000, 0);
+    assert_eq!((done.by, done.missing), (Coder::Here, vec![]));
+    assert_eq!(lab.orders().iter().sum::<usize>(), 0);
+}
