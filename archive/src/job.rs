@@ -284,8 +284,11 @@ impl Job {
         Ok((facts, broken))
     }
 
-    /// Notes how fast it was, for the estimates of later dry runs.
-    fn keep_pace(&self, facts: &Facts) -> Result<(), Broken> {
+    /// Notes how fast it was, for the estimates of later dry runs. `run` does that itself.
+    ///
+    /// # Errors
+    /// When the volume cannot be written to.
+    pub fn keep_pace(&self, facts: &Facts) -> Result<(), Broken> {
         if facts.files == 0 || facts.wall_seconds <= 0.0 {
             return Ok(());
         }
@@ -295,8 +298,11 @@ impl Job {
         Ok(self.encoding.volume.set_attribute(self.directory, PACE, &pace, None)?)
     }
 
-    /// Removes what only the job needed, once nothing is left to do.
-    fn clean_up(&self) -> Result<(), Broken> {
+    /// Removes what only the job needed, once nothing is left to do. `run` does that itself.
+    ///
+    /// # Errors
+    /// When the volume cannot be written to.
+    pub fn clean_up(&self) -> Result<(), Broken> {
         let volume = &self.encoding.volume;
         loop {
             let listed = volume.list(self.encoding.hidden, 0, 1000)?;
