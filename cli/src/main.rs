@@ -12,6 +12,7 @@ mod energy;
 mod failure;
 mod inspect;
 mod interrupt;
+mod log;
 mod progress;
 mod repair;
 mod show;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
     if let Err(error) = gf::select::chosen() {
         return Failure::Usage(error.to_string()).report(arguments.json).into();
     }
+    log::begin();
     let json = arguments.json;
     match carry_out(arguments) {
         Ok(()) => ExitCode::SUCCESS,

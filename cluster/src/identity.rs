@@ -1,11 +1,12 @@
 //! Who this process is to others: a certificate of the cluster's authority. Files, beside each other: `authority.pem`, `NAME.pem` and `NAME.key`,
-//! the key for its owner alone.
+//! the key for its owner alone. Servers also have `cluster.key` there, with which capabilities are signed.
 
+use crate::capability::{ClusterKey, KEY_FILE};
 use fs::Error;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use wire::certificates::{new_authority, new_node};
 use wire::{ClientTls, ServerTls};
 
@@ -18,6 +19,7 @@ pub struct Identity {
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
+    cluster_key: PathBuf,
 }
 
 impl Identity {
@@ -29,7 +31,22 @@ impl Identity {
             PathBuf::from(path)
         };
         let authority = place.with_file_name(format!("{AUTHORITY}.pem"));
-        Self { authority, certificate: ending(".pem"), key: ending(".key") }
+        let cluster_key = place.with_file_name(KEY_FILE);
+        Self { authority, certificate: ending(".pem"), key: ending(".key"), cluster_key }
+    }
+
+    /// The cluster's key, which a server needs.
+    ///
+    /// # Errors
+    /// When it is not there, is no key, or others can read it.
+    pub fn cluster_key(&self) -> fs::Result<Arc<ClusterKey>> {
+        let found = ClusterKey::read(&self.cluster_key)?;
+        found.map(Arc::new).ok_or_else(|| {
+            Error::NotFound(format!(
+                "{} is not there, or not yours to read: a server needs it; weft cluster init makes it, and again for a cluster that has none",
+                self.cluster_key.display()
+            ))
+        })
     }
 
     /// What a server needs.
@@ -54,14 +71,23 @@ fn refused(error: wire::Error) -> Error {
 }
 
 static CLIENT: OnceLock<ClientTls> = OnceLock::new();
+static KEY: OnceLock<Arc<ClusterKey>> = OnceLock::new();
 
-/// Has all connections that this process makes use its identity. To be called before the first.
+/// Has all connections that this process makes use its identity, and what is for servers alone the cluster's key if it is there. To be called before the first.
 ///
 /// # Errors
 /// When the identity cannot be used.
 pub fn use_identity(identity: &Identity) -> fs::Result<()> {
     let _ = CLIENT.set(identity.client()?);
+    if let Some(key) = ClusterKey::read(&identity.cluster_key)? {
+        let _ = KEY.set(Arc::new(key));
+    }
     Ok(())
+}
+
+/// The cluster's key, if this process may use it.
+pub(crate) fn own_key() -> Option<Arc<ClusterKey>> {
+    KEY.get().cloned()
 }
 
 /// TLS for connections that this process makes; None is for servers that nobody else can reach.
@@ -69,8 +95,8 @@ pub(crate) fn client_tls() -> Option<ClientTls> {
     CLIENT.get().cloned()
 }
 
-/// Makes certificates in a directory: an authority if there is none, and one for each name with the addresses under which it is reached. What is there stays.
-/// Returns the names that are new.
+/// Makes certificates in a directory: an authority and a cluster key if there are none, and a certificate for each name with the addresses under which it is
+/// reached. What is there stays. Returns the names that are new.
 ///
 /// # Errors
 /// When a name cannot be used, or something cannot be written.
@@ -92,14 +118,19 @@ pub fn make_identities(directory: &Path, members: &[(String, Vec<String>)]) -> f
         write(AUTHORITY, "pem", 0o644, &authority.certificate)?;
         write(AUTHORITY, "key", 0o600, &authority.key)?;
     }
+    let cluster_key = directory.join(KEY_FILE);
+    if ClusterKey::read(&cluster_key)?.is_none() {
+        ClusterKey::create(&cluster_key)?;
+    }
     let authority =
         std::fs::read_to_string(&key).map_err(|why| Error::Invalid(format!("cannot read {}: {why}", key.display())))?;
     let mut made = Vec::new();
     for (name, addresses) in members {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || name == AUTHORITY || name.starts_with('.') || !name.chars().all(plain) {
+        let taken = name == AUTHORITY || format!("{name}.key") == KEY_FILE;
+        if name.is_empty() || taken || name.starts_with('.') || !name.chars().all(plain) {
             return Err(Error::Invalid(format!(
-                "{name:?} cannot be the name of a member: letters, digits, '-', '_' and '.'"
+                "{name:?} cannot be the name of a member: letters, digits, '-', '_' and '.', and neither authority nor cluster"
             )));
         }
         if directory.join(format!("{name}.key")).exists() {
@@ -126,12 +157,13 @@ mod tests {
         assert_eq!(make_identities(&place, &[member("meta"), member("store2")]).unwrap(), ["store2"]);
         let identity = Identity::at(&place.join("store2"));
         assert!(identity.server().is_ok() && identity.client().is_ok());
-        for key in ["authority.key", "store2.key"] {
+        assert!(identity.cluster_key().is_ok());
+        for key in ["authority.key", "store2.key", KEY_FILE] {
             assert_eq!(std::fs::metadata(place.join(key)).unwrap().permissions().mode() & 0o777, 0o600);
         }
         std::fs::set_permissions(place.join("store2.key"), PermissionsExt::from_mode(0o644)).unwrap();
         assert!(identity.server().unwrap_err().to_string().contains("store2.key"));
-        for bad in ["", "a/b", "authority", ".x"] {
+        for bad in ["", "a/b", "authority", "cluster", ".x"] {
             assert!(make_identities(&place, &[member(bad)]).is_err(), "{bad}");
         }
         std::fs::remove_dir_all(&place).unwrap();

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod capability;
 mod identity;
 pub mod meta_server;
 pub mod metrics;
@@ -15,6 +16,7 @@ mod places;
 pub mod store;
 
 pub use address::{StoreAddress, VolumeAddress};
+pub use capability::ClusterKey;
 pub use identity::{Identity, make_identities, use_identity};
 pub use meta_server::{MetaServer, command, connect, keep};
 pub use places::ClusterPlaces;

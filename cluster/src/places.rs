@@ -1,8 +1,10 @@
 //! Targets of storage servers and directories of this machine, by their addresses.
 
 use crate::address::StoreAddress;
+use crate::capability::Credentials;
 use crate::store::{RemoteTarget, Stores};
 use fs::{Directories, Error, Places, Result};
+use plan::Domain;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::target::Target;
@@ -14,6 +16,11 @@ pub struct ClusterPlaces {
 }
 
 impl ClusterPlaces {
+    /// Those of a client: what stores are shown is what the metadata server gave it.
+    pub(crate) fn of_client(credentials: Arc<dyn Credentials>) -> Self {
+        Self { stores: Arc::new(Stores::new(crate::identity::client_tls(), Some(credentials))) }
+    }
+
     /// The storage servers that targets were opened on.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.stores
@@ -46,6 +53,11 @@ impl Places for ClusterPlaces {
         // Nor is it asked anything: one that is down may come back.
         let Some(remote) = self.remote(place)? else { return Directories.open(place) };
         Ok(Arc::new(remote))
+    }
+
+    fn domain(&self, place: &Path) -> Result<Option<Domain>> {
+        let Some(remote) = self.remote(place)? else { return Directories.domain(place) };
+        remote.domain().map_err(|why| failed(place, "ask", &why))
     }
 
     fn full(&self, place: &Path) -> Result<PathBuf> {

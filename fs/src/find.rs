@@ -113,7 +113,6 @@ pub(crate) fn open_target(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label::Role;
     use std::path::PathBuf;
     use volume::target::{Faults, Faulty, Memory};
 
@@ -138,14 +137,14 @@ mod tests {
 
     #[test]
     fn targets_that_do_not_answer_are_waited_for_together_and_not_for_long() {
-        let member =
-            |number: u16| Member { id: TargetId(number), path: PathBuf::from(number.to_string()), role: Role::Active };
+        let member = |number: u16| Member::new(TargetId(number), PathBuf::from(number.to_string()));
         let label = Label {
             format: 1,
             volume: format!("{:032x}", 0x7e57),
             name: "test".into(),
             code: "rs:4+2".into(),
             chunk_bytes: 6 << 20,
+            placement: plan::placement::Placement::default(),
             durability: 5,
             coding: Default::default(),
             generation: 1,

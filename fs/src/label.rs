@@ -2,8 +2,9 @@
 //! with the highest generation counts.
 
 use crate::{Error, Result};
-use plan::TargetId;
 use plan::coding::Coding;
+use plan::placement::Placement;
+use plan::{Domain, TargetId};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,9 @@ pub struct Label {
     /// Who codes stripes where clients do not say otherwise.
     #[serde(default)]
     pub coding: Coding,
+    /// How new chunk sets are placed.
+    #[serde(default)]
+    pub placement: Placement,
     /// Grows with every change.
     pub generation: u64,
     /// The target that has this label; None in the pointer.
@@ -51,6 +55,16 @@ pub struct Member {
     pub path: PathBuf,
     /// What it may be used for.
     pub role: Role,
+    /// What it fails together with; a target without one is on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<Domain>,
+}
+
+impl Member {
+    /// A target for everything, which is on its own.
+    pub fn new(id: TargetId, path: PathBuf) -> Self {
+        Self { id, path, role: Role::Active, domain: None }
+    }
 }
 
 /// What a target may be used for.
@@ -181,6 +195,19 @@ mod tests {
             let error = Label::parse(bad.as_bytes(), "a label").unwrap_err().to_string();
             assert!(error.starts_with("a label ") && !error.contains('\n'), "{error}");
         }
+    }
+
+    /// Labels of before there were domains.
+    #[test]
+    fn what_is_not_said_is_the_default() {
+        let member = r#"{"id":0,"path":"/d0","role":"active"}"#;
+        let text = format!(
+            r#"{{"format":1,"volume":"00","name":"v","code":"rs:2+1","chunk_bytes":1,"durability":2,"generation":1,"target":null,"targets":[{member}]}}"#
+        );
+        let label = Label::from_json(&text).unwrap();
+        assert_eq!((label.placement, &label.targets[0].domain), (Placement::default(), &None));
+        let domain = label.to_json().replace(r#""role": "active""#, r#""role": "active", "domain": "rack 1""#);
+        assert!(Label::from_json(&domain).unwrap_err().to_string().contains("rack1/host3"), "{domain}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod label;
 mod limits;
 mod locks;
 pub mod manifest;
+mod members;
 mod mutex;
 mod names;
 mod open;
@@ -45,6 +46,7 @@ mod strays;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod topology;
 mod verify;
 mod warnings;
 mod write;
@@ -54,16 +56,21 @@ pub use counts::{Counts, RepairProgress, Repairs};
 pub use error::Error;
 pub use fsck::{Checked, Rebuilt, rebuild};
 pub use ingest::{Ingest, Ingested};
+pub use members::Seen;
 pub use meta::port::FileLock;
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole};
 pub use names::SetAttributes;
 pub use open::{Create, OpenOptions, Warn};
 pub use places::{Directories, Places};
+pub use plan::Domain;
 pub use plan::coding::Coding;
+pub use plan::membership::State;
+pub use plan::placement::{Placement, PolicyName};
+pub use probe::PROBE_SET;
 pub use read::Seek;
 pub use repair::Repaired;
-pub use sessions::{Answer, Recall, Request, Sessions};
-pub use status::{AtRisk, Status, TargetStatus, Written};
+pub use sessions::{Answer, Grant, Recall, Request, Sessions};
+pub use status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
 pub use store::full_stripe_bytes;
 pub use targets::{reopen, wait_until_closed};
 pub use verify::{Problem, Verified};
@@ -100,6 +107,7 @@ pub struct FileSystem {
     pub(crate) compactor: compact::Compactor,
     pub(crate) strays: strays::Strays,
     pub(crate) returns: returns::Returns,
+    pub(crate) members: members::Members,
     pub(crate) background: background::Background,
     pub(crate) volume: open::Opened,
     pub(crate) leases: sessions::Leases,
@@ -122,6 +130,14 @@ impl FileSystem {
     /// What its owner calls it.
     pub fn name(&self) -> String {
         self.volume.label().name
+    }
+
+    /// Its id.
+    ///
+    /// # Errors
+    /// When its label is damaged.
+    pub fn id(&self) -> Result<[u8; 16]> {
+        self.volume.label().id()
     }
 
     /// Whether it was opened for reading only.

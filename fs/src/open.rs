@@ -13,8 +13,9 @@ use crate::{
 };
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex};
-use plan::TargetId;
 use plan::coding::Coding;
+use plan::placement::Placement;
+use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,10 @@ pub struct Create {
     pub coding: Coding,
     /// Where the targets are to be, at least as many as the code has blocks.
     pub targets: Vec<PathBuf>,
+    /// What some of them fail together with. A storage server's targets are in the domain that it says; others are on their own.
+    pub domains: Vec<(PathBuf, Domain)>,
+    /// How chunk sets are placed.
+    pub placement: Placement,
     /// Knows what is at these places.
     pub places: Arc<dyn Places>,
 }
@@ -202,11 +207,8 @@ impl Create {
             coding: self.coding,
             generation: 1,
             target: None,
-            targets: targets
-                .iter()
-                .enumerate()
-                .map(|(number, path)| Member { id: TargetId(number as u16), path: path.clone(), role: Role::Active })
-                .collect(),
+            placement: self.placement,
+            targets: self.members(&targets)?,
         };
         // Tried before anything is changed elsewhere.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -220,6 +222,26 @@ impl Create {
         let disks = disks.into_iter().zip(&label.targets).map(|(disk, member)| (member.id, disk));
         begin(&label, disks.collect())?;
         label.write_pointer(directory).map_err(|why| cannot_write(directory, &why))
+    }
+}
+
+impl Create {
+    /// The targets with their domains.
+    fn members(&self, targets: &[PathBuf]) -> Result<Vec<Member>> {
+        let mut given = BTreeMap::new();
+        for (path, domain) in &self.domains {
+            let full = self.places.full(path)?;
+            if !targets.contains(&full) {
+                let shown = volume::Shown(path);
+                return Err(Error::Invalid(format!("a domain is given for {shown}, which is not among the targets")));
+            }
+            given.insert(full, domain.clone());
+        }
+        let member = |(number, path): (usize, &PathBuf)| {
+            let domain = given.remove(path).map_or_else(|| self.places.domain(path), |domain| Ok(Some(domain)))?;
+            Ok(Member { domain, ..Member::new(TargetId(number as u16), path.clone()) })
+        };
+        targets.iter().enumerate().map(member).collect()
     }
 }
 
@@ -349,6 +371,7 @@ impl FileSystem {
         let history = History::new(meta.setting(history::SETTING)?.unwrap_or_default());
         let first = (opening + 1) * STRIPES_PER_OPENING;
         let store = Store::new(targets, meta.clone(), sets, store_options, history, first);
+        store.set_topology(&label);
         for member in label.members().filter(|member| member.role != Role::Active) {
             store.close_target(member.id, true);
         }
@@ -414,6 +437,7 @@ impl FileSystem {
             compactor: compact::Compactor::default(),
             strays: strays::Strays::default(),
             returns: crate::returns::Returns::default(),
+            members: crate::members::Members::default(),
             background: background::Background::new(),
             leases: sessions::Leases::default(),
             counts: crate::Counts::default(),

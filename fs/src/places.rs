@@ -1,6 +1,7 @@
 //! Where targets are: directories of this machine, or what somebody else knows how to reach.
 
 use crate::{Error, Result};
+use plan::Domain;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,14 @@ pub trait Places: fmt::Debug + Send + Sync {
     /// # Errors
     /// When it cannot be written down.
     fn full(&self, place: &Path) -> Result<PathBuf>;
+
+    /// What a target at a place fails together with, where that is known there.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    fn domain(&self, _place: &Path) -> Result<Option<Domain>> {
+        Ok(None)
+    }
 }
 
 /// Directories of this machine.

@@ -9,6 +9,9 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 use volume::target::{Target, TargetFile};
 
+/// No chunk set has this number: files of it are tries whether something can be written.
+pub const PROBE_SET: u64 = 0;
+
 const TICK: Duration = Duration::from_millis(200);
 /// A target that failed is tried after this time, and after twice as long each time that it fails again soon.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -69,8 +72,8 @@ pub(crate) fn probe(fs: &Weak<FileSystem>) {
 impl FileSystem {
     /// Whether something can be written to a target, durably.
     fn works(&self, id: TargetId) -> bool {
-        // No chunk set has this number, and two who try at the same time have different files.
-        let file = TargetFile::NewChunk { set: 0, position: fastrand::u16(..) };
+        // Two who try at the same time have different files.
+        let file = TargetFile::NewChunk { set: PROBE_SET, position: fastrand::u16(..) };
         let done = self.store.targets.each([(0, id)], move |_, target: &dyn Target| {
             let written = target.write(file, 0, &[IoSlice::new(b"does it work?")]).and_then(|()| target.sync(file));
             let removed = target.remove(file);

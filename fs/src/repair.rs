@@ -124,7 +124,10 @@ impl FileSystem {
         stripes.extend(self.engine()?.meta.stripes(set)?.iter().map(|(record, stripe)| (*record, stripe.block)));
         let stripes: Vec<(u32, u32)> = stripes.into_iter().collect();
         let need = stripes.last().map_or(0, |&(record, block)| volume::record_range(record, block).end);
-        let destinations = destinations(degraded, &self.store.candidates(), need);
+        let topology = self.store.topology();
+        let (candidates, policy) = (self.store.candidates(), topology.policy());
+        let rules = topology.rules(self.store.layout(set)?.code.shape(), need);
+        let destinations = destinations(degraded, &*policy, &candidates, &rules, |id| topology.domain(id));
         let (mut wanted, mut homeless) = (Vec::new(), 0);
         for (&position, destination) in degraded.lost.iter().zip(destinations) {
             match destination {

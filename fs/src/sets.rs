@@ -44,7 +44,9 @@ impl Placed {
             candidates.retain(|candidate| !avoid.contains(&candidate.id));
         }
         let need = u64::from(store.options.chunk_bytes).min(1 << 20);
-        let places = place(&candidates, blocks, set, need);
+        let topology = store.topology();
+        let rules = topology.rules(store.options.code.shape(), need);
+        let places = place(&*topology.policy(), &candidates, &rules, set);
         let found = places.iter().flatten().count();
         if found < k {
             let why = format!("{found} targets can take data and {k} are needed");

@@ -4,9 +4,12 @@ use crate::label::Role;
 use crate::mutex::lock;
 use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
-use plan::TargetId;
-use std::collections::BTreeSet;
+use plan::membership::State;
+use plan::placement::Placement;
+use plan::{Domain, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 use volume::StepTotals;
 
 /// A volume, looked at.
@@ -22,6 +25,10 @@ pub struct Status {
     pub bytes: u64,
     /// Its targets.
     pub targets: Vec<TargetStatus>,
+    /// How chunk sets are placed.
+    pub placement: Placement,
+    /// What the loss of each domain would do, if there are any.
+    pub domains: Vec<DomainStatus>,
     /// Chunk sets.
     pub sets: usize,
     /// Chunk sets by how many more targets they can lose: the first number is that of sets that survive none. Sets whose data is lost are in `lost`.
@@ -51,12 +58,27 @@ pub struct TargetStatus {
     pub path: PathBuf,
     /// What it is used for.
     pub role: Role,
+    /// What it fails together with.
+    pub domain: Option<Domain>,
+    /// How it is and for how long, where somebody looks after that.
+    pub state: Option<(State, Duration)>,
     /// What is wrong with it; None when nothing is.
     pub problem: Option<String>,
     /// Room on its file system, and how much of it is free.
     pub room: Option<(u64, u64)>,
     /// Chunks that should be on it.
     pub chunks: usize,
+}
+
+/// A failure domain, looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainStatus {
+    /// Its path, as far as the volume's level says.
+    pub name: String,
+    /// Targets in it.
+    pub targets: usize,
+    /// Chunk sets of which too little is left when all of it is lost.
+    pub would_lose: usize,
 }
 
 impl Status {
@@ -170,12 +192,22 @@ impl FileSystem {
         let tolerates = self.store.options.code.tolerates();
         let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
-        let mut chunks = std::collections::BTreeMap::<TargetId, usize>::new();
+        let mut chunks = BTreeMap::<TargetId, usize>::new();
+        let topology = self.store.topology();
+        let mut would_lose = BTreeMap::<String, usize>::new();
         self.each_set(|set, record| {
             sets += 1;
             record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += 1);
             let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
             to_repair += usize::from(!gone.is_empty());
+            let survivable = self.store.layout_of(set, record)?.code.tolerates();
+            for domain in topology.domains_of(&record.places) {
+                let with_it = topology.lost_with(&domain, &record.places, &gone);
+                // Of more than that, some can be survived and some not.
+                if with_it.len() > survivable.max(gone.len()) && self.survives(record, &with_it)?.is_none() {
+                    *would_lose.entry(domain).or_default() += 1;
+                }
+            }
             match self.survives(record, &gone)? {
                 Some(more) => survive[more.min(tolerates)] += 1,
                 None => lost += 1,
@@ -186,10 +218,17 @@ impl FileSystem {
             id: member.id,
             path: member.path.clone(),
             role: member.role,
+            domain: member.domain.clone(),
+            state: self.members.state(member.id),
             problem: self.problem(member.id),
             room: self.store.targets.space(member.id).ok().map(|space| (space.total, space.free)),
             chunks: chunks.get(&member.id).copied().unwrap_or(0),
         });
+        let domains = topology.domains().into_iter().map(|(name, targets)| {
+            let would_lose = would_lose.get(&name).copied().unwrap_or(0);
+            DomainStatus { name, targets, would_lose }
+        });
+        let domains = domains.collect();
         let journal = self.engine()?.journal.status();
         Ok(Status {
             name: label.name.clone(),
@@ -197,6 +236,8 @@ impl FileSystem {
             usage: self.usage()?,
             bytes: u64::try_from(self.meta.totals()?.bytes).unwrap_or(0),
             targets: targets.collect(),
+            placement: label.placement,
+            domains,
             sets,
             survive,
             lost,

@@ -6,6 +6,7 @@ use crate::history::History;
 use crate::limits::balanced;
 use crate::mutex::lock;
 use crate::sets::NewSets;
+use crate::topology::Topology;
 use crate::{Error, Result};
 use ec::Code;
 use meta::SetRecord;
@@ -101,6 +102,8 @@ pub(crate) struct Store {
     codes: Mutex<HashMap<String, Arc<dyn Code>>>,
     /// Targets that new sets do not go to.
     closed: Mutex<HashSet<TargetId>>,
+    /// What fails together, and how sets are placed.
+    pub(crate) topology: Mutex<Arc<Topology>>,
     /// What the metadata needs on each of its targets, and these.
     metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
@@ -141,6 +144,7 @@ impl Store {
             layouts: RwLock::default(),
             codes: Mutex::default(),
             closed: Mutex::default(),
+            topology: Mutex::default(),
             metadata: Mutex::default(),
             sequence: AtomicU64::new(first_sequence),
             coders,
@@ -240,9 +244,10 @@ impl Store {
         let (closed, shape) = (lock(&self.closed).clone(), self.options.code.shape());
         let targets = &self.targets;
         let usable = self.room(false).into_iter().filter(|(id, _)| !closed.contains(id) && !targets.hangs(*id));
-        let all: Vec<Candidate> = usable.map(|(id, space)| Candidate { id, free: space.free }).collect();
+        let topology = self.topology();
+        let all: Vec<Candidate> = usable.map(|(id, space)| topology.candidate(id, space.free)).collect();
         let of = |which: &dyn Fn(TargetId) -> bool| -> Vec<Candidate> {
-            all.iter().copied().filter(|candidate| which(candidate.id)).collect()
+            all.iter().filter(|candidate| which(candidate.id)).cloned().collect()
         };
         let sound = of(&|id| targets.error(id).is_none());
         let roomy = of(&|id| targets.error(id).is_none() && !targets.was_full(id));

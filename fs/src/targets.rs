@@ -6,7 +6,8 @@ use crate::mutex::lock;
 use crate::places::Places;
 use crate::repair::Repaired;
 use crate::{Error, FileSystem, Result};
-use plan::TargetId;
+use plan::placement::Placement;
+use plan::{Domain, TargetId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::Control;
@@ -44,21 +45,55 @@ impl FileSystem {
             let written = new.write_pointer(directory);
             written.map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
         }
+        self.store.set_topology(&new);
         *label = new;
         Ok(())
     }
 
-    /// Adds a directory to the targets. New chunk sets use it at once.
+    /// Says what a target fails together with: None is with nothing else. What is on it stays where it is; new chunk sets and repairs heed it.
+    ///
+    /// # Errors
+    /// When it is no target of the volume, or the label cannot be written.
+    pub fn set_domain(&self, path: &Path, domain: Option<Domain>) -> Result<()> {
+        self.writable()?;
+        let member = self.member(path)?;
+        self.relabel(|label| {
+            label
+                .targets
+                .iter_mut()
+                .filter(|other| other.id == member.id)
+                .for_each(|other| other.domain.clone_from(&domain));
+        })?;
+        self.store.seal_open()
+    }
+
+    /// How new chunk sets are placed.
+    pub fn placement(&self) -> Placement {
+        self.volume.label().placement
+    }
+
+    /// Places new chunk sets in another way.
+    ///
+    /// # Errors
+    /// When the label cannot be written.
+    pub fn set_placement(&self, placement: Placement) -> Result<()> {
+        self.writable()?;
+        self.relabel(|label| label.placement = placement)?;
+        self.store.seal_open()
+    }
+
+    /// Adds a directory to the targets, in this domain or the one that its server says. New chunk sets use it at once.
     ///
     /// # Errors
     /// When it is a target already, of this volume or another, or cannot be written.
-    pub fn add_target(&self, path: &Path) -> Result<TargetId> {
+    pub fn add_target(&self, path: &Path, domain: Option<Domain>) -> Result<TargetId> {
         self.writable()?;
         let places = &*self.volume.places;
         let path: PathBuf = places.full(path)?;
         let label = self.volume.label();
         let number = label.targets.iter().map(|member| member.id.0 + 1).max().unwrap_or(0);
         let id = TargetId(number);
+        let domain = domain.map_or_else(|| places.domain(&path), |domain| Ok(Some(domain)))?;
         let disk = places.format(&path)?;
         let first = Label { generation: 0, ..label.clone() };
         first
@@ -67,7 +102,7 @@ impl FileSystem {
         drop(disk);
         let (disk, _) = open_target(places, &path, &label.volume, Some(id))?;
         self.store.targets.add(id, disk);
-        self.relabel(|label| label.targets.push(Member { id, path, role: Role::Active }))?;
+        self.relabel(|label| label.targets.push(Member { domain, ..Member::new(id, path) }))?;
         self.engine()?.journal.set_targets(self.journal_targets(None))?;
         self.store.seal_open()?;
         self.look_at_room();
@@ -96,16 +131,24 @@ impl FileSystem {
         self.leave(&member, control)
     }
 
-    /// Moves everything to a new directory and takes the old one, which may be dead, out of the volume.
+    /// Moves everything to a new directory and takes the old one, which may be dead, out of the volume. The new one is in this domain, or the one that its
+    /// server says, or that of the old one.
     ///
     /// # Errors
     /// When the new one cannot be added, or something cannot be made again.
-    pub fn replace_target(&self, old: &Path, new: &Path, control: &Control) -> Result<Repaired> {
+    pub fn replace_target(
+        &self,
+        old: &Path,
+        new: &Path,
+        domain: Option<Domain>,
+        control: &Control,
+    ) -> Result<Repaired> {
         self.writable()?;
         let member = self.member(old)?;
         // An earlier call may have been interrupted behind this.
         if self.member(new).is_err() {
-            self.add_target(new)?;
+            let known = domain.map_or_else(|| self.volume.places.domain(new), |domain| Ok(Some(domain)))?;
+            self.add_target(new, known.or(member.domain.clone()))?;
         }
         self.set_role(member.id, Role::Draining)?;
         self.store.close_target(member.id, true);

@@ -1,9 +1,10 @@
 //! Volumes in memory, for tests of what is not seen from outside.
 
-use crate::label::{Label, Member, Role};
+use crate::label::{Label, Member};
 use crate::{FileSystem, Kind, New, OpenOptions, ROOT};
 use meta::kv::MemoryIndex;
 use plan::TargetId;
+use plan::placement::Placement;
 use std::path::PathBuf;
 use std::sync::Arc;
 use volume::target::{Memory, Target};
@@ -17,7 +18,7 @@ pub(crate) struct Lab {
 impl Lab {
     pub fn new(code: &str, targets: usize) -> Self {
         let shape = ec::parse(code).unwrap().shape();
-        let member = |number: usize| Member { id: TargetId(number as u16), path: PathBuf::new(), role: Role::Active };
+        let member = |number: usize| Member::new(TargetId(number as u16), PathBuf::new());
         let label = Label {
             format: 1,
             volume: format!("{:032x}", 0x7e57),
@@ -25,6 +26,7 @@ impl Lab {
             code: code.into(),
             chunk_bytes: 6 << 20,
             durability: shape.k,
+            placement: Placement::default(),
             coding: plan::coding::Coding::Client,
             generation: 1,
             target: None,

@@ -382,7 +382,7 @@ impl Call for Asked<'_> {
         let server = lock(&self.wire.cluster.server).clone().expect("it runs");
         let session = Some(self.wire.session.load(Ordering::SeqCst));
         let recall: Recall = Arc::new(|_: &[u64]| ());
-        match server.answer_request(session, &recall, operation, arguments, self.request) {
+        match server.answer_request(session, &recall, operation, arguments, self.request).0 {
             Answer::Done(answer) => Ok(answer),
             other => panic!("{other:?}"),
         }

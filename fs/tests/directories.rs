@@ -41,6 +41,8 @@ impl Place {
             durability: None,
             coding: fs::Coding::Client,
             targets: (0..targets).map(|number| self.target(number)).collect(),
+            domains: Vec::new(),
+            placement: plan::placement::Placement::default(),
             places: std::sync::Arc::new(fs::Directories),
         };
         create.run(&self.volume()).unwrap();

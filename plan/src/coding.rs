@@ -256,6 +256,8 @@ impl Auto {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::State;
+    use crate::placement::{Candidate, Random, Rules, place};
     use std::collections::BTreeMap;
 
     const LONG: Stripe = Stripe { bytes: 4 << 20, k: 4, m: 2 };
@@ -286,11 +288,13 @@ mod tests {
 
     #[test]
     fn masters_spread_also_where_placement_chooses_the_targets() {
-        let candidates: Vec<crate::placement::Candidate> =
-            (0..12).map(|n| crate::placement::Candidate { id: TargetId(n), free: 100 }).collect();
+        let candidates: Vec<Candidate> = (0..12)
+            .map(|n| Candidate { id: TargetId(n), free: 100, domain: None, state: State::Up, load: None })
+            .collect();
+        let rules = Rules { width: 6, spare: 2, domain_level: None, need: 1 };
         let mut load = BTreeMap::new();
         for set in 0..12_000 {
-            let places = crate::placement::place(&candidates, 6, set, 1);
+            let places = place(&Random::default(), &candidates, &rules, set);
             *load.entry(places[master(set, &places).unwrap()].unwrap().0).or_insert(0) += 1;
         }
         assert!(load.len() == 12 && load.values().all(|&count| (800..1200).contains(&count)), "{load:?}");

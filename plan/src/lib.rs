@@ -3,7 +3,8 @@
 //! - [`energy`]: what a job's energy was spent on, and what it costs.
 //! - [`extent`]: where the bytes of a file are, and what a write, a truncation or a hole does to that.
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
-//! - [`placement`]: on which targets a chunk set goes.
+//! - [`domain`], [`placement`]: what fails together, and on which targets a chunk set goes.
+//! - [`membership`]: which targets are there.
 //! - [`repair`]: what is made again first, and where it goes.
 //! - [`coding`]: whether a client codes a stripe, or a store, and which.
 //! - [`late`]: when one of several who do the same is waited for no longer.
@@ -14,15 +15,18 @@
 
 pub mod bucket;
 pub mod coding;
+pub mod domain;
 pub mod energy;
 pub mod extent;
 pub mod late;
+pub mod membership;
 pub mod placement;
 pub mod repair;
 pub mod report;
 pub mod schedule;
 pub mod stripe;
 
+pub use domain::Domain;
 pub use extent::{Extent, ExtentMap, Place};
 pub use stripe::{Geometry, Span};
 

@@ -1,7 +1,7 @@
 //! What is made again first, and where it goes.
 
-use crate::TargetId;
-use crate::placement::{Candidate, place};
+use crate::placement::{Candidate, Policy, Rules, place_more};
+use crate::{Domain, TargetId};
 use std::time::Duration;
 
 /// A chunk set that lacks blocks.
@@ -20,12 +20,24 @@ pub fn order(sets: &mut [Degraded]) {
     sets.sort_by_key(|degraded| (std::cmp::Reverse(degraded.lost.len()), degraded.set));
 }
 
-/// Where each lost position goes, in the order of `lost`: back to its own target if that is a candidate, else to one that has no
-/// chunk of the set; None when there is no target left.
-pub fn destinations(degraded: &Degraded, candidates: &[Candidate], need: u64) -> Vec<Option<TargetId>> {
+/// Where each lost position goes, in the order of `lost`: back to its own target if that is a candidate, else to one that has no chunk of the set, by
+/// the policy and the rules; None when there is no target left. `domain_of` knows all targets, also those that take no data.
+pub fn destinations(
+    degraded: &Degraded,
+    policy: &dyn Policy,
+    candidates: &[Candidate],
+    rules: &Rules,
+    domain_of: impl Fn(TargetId) -> Option<Domain>,
+) -> Vec<Option<TargetId>> {
     let own = |position: usize| degraded.places[position].filter(|id| candidates.iter().any(|c| c.id == *id));
-    let free: Vec<Candidate> = candidates.iter().filter(|c| !degraded.places.contains(&Some(c.id))).copied().collect();
-    let mut spare = place(&free, free.len(), degraded.set, need).into_iter().flatten();
+    // Those that go back count like those that never left.
+    let stays = |position: &usize| !degraded.lost.contains(position) || own(*position).is_some();
+    let there = (0..degraded.places.len()).filter(stays).filter_map(|position| degraded.places[position]);
+    let there: Vec<(TargetId, Option<Domain>)> = there.map(|id| (id, domain_of(id))).collect();
+    let others: Vec<Candidate> =
+        candidates.iter().filter(|c| !degraded.places.contains(&Some(c.id))).cloned().collect();
+    let homeless = degraded.lost.iter().filter(|&&position| own(position).is_none()).count();
+    let mut spare = place_more(policy, &others, rules, degraded.set, homeless, &there).into_iter();
     degraded.lost.iter().map(|&position| own(position).or_else(|| spare.next())).collect()
 }
 
@@ -41,6 +53,18 @@ pub fn time_left(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::State;
+    use crate::placement::Random;
+
+    fn id(n: u16) -> Option<TargetId> {
+        Some(TargetId(n))
+    }
+
+    fn candidate(n: u16, domain: Option<Domain>) -> Candidate {
+        Candidate { id: TargetId(n), free: 10, domain, state: State::Up, load: None }
+    }
+
+    const RULES: Rules = Rules { width: 4, spare: 1, domain_level: None, need: 1 };
 
     #[test]
     fn the_end_is_estimated_from_what_is_done() {
@@ -54,10 +78,24 @@ mod tests {
 
     #[test]
     fn repair_goes_back_or_to_a_stranger() {
-        let id = |n: u16| Some(TargetId(n));
         let degraded = Degraded { set: 3, places: vec![id(0), id(1), id(2), None], lost: vec![1, 2, 3] };
-        let candidates = [0, 2, 5].map(|n| Candidate { id: TargetId(n), free: 10 });
-        assert_eq!(destinations(&degraded, &candidates, 1), [id(5), id(2), None]);
+        let candidates = [0, 2, 5].map(|n| candidate(n, None));
+        let found = destinations(&degraded, &Random::default(), &candidates, &RULES, |_| None);
+        assert_eq!(found, [id(5), id(2), None]);
+    }
+
+    /// Also the chunks count that are on targets which take no data any more.
+    #[test]
+    fn repair_goes_where_the_domain_has_no_other_chunk() {
+        let rack = |id: TargetId| format!("rack{}", id.0 % 5).parse::<Domain>().ok();
+        let degraded = Degraded { set: 3, places: (0..4).map(id).collect(), lost: vec![1] };
+        let candidates: Vec<Candidate> =
+            [5, 7, 8, 10, 11, 13].map(|n| candidate(n, rack(TargetId(n)))).into_iter().collect();
+        for set in 0..50 {
+            let degraded = Degraded { set, ..degraded.clone() };
+            let found = destinations(&degraded, &Random::default(), &candidates, &RULES, rack);
+            assert_eq!(found, [id(11)], "only that is in the rack of the lost one");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod error;
 pub mod format;
 mod limit;
 pub mod object;
+mod open_files;
 pub mod set;
 pub mod steps;
 pub mod target;
@@ -19,6 +20,7 @@ mod targets;
 pub use control::{Control, Progress};
 pub use error::{Error, Shown};
 pub use limit::Limit;
+pub use open_files::allow_many_open_files;
 pub use set::{
     Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildReport, Scanned,
     SetLayout, SetWriter, StripeBuffer, StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,

@@ -26,7 +26,7 @@ pub use client::{Client, ClientOptions, Items, Load, OnPush, Push, Response};
 pub use error::Error;
 pub use hello::{Role, VERSIONS};
 pub use payload::{Payload, set_pool_limit};
-pub use server::{ItemSender, Peer, Reply, Request, Server, ServerLoad, ServerOptions, Service, serve};
+pub use server::{Complaints, ItemSender, Peer, Reply, Request, Server, ServerLoad, ServerOptions, Service, serve};
 pub use stream::{Address, Connect, Connecting, Halves, TcpConnect};
 pub use tls::{ClientTls, ServerTls};
 

@@ -5,6 +5,7 @@ mod connection;
 mod peer;
 mod request;
 
+pub use complaints::Complaints;
 pub use peer::Peer;
 pub use request::{ItemSender, Reply, Request};
 
@@ -14,7 +15,6 @@ use crate::handshake::server_tls;
 use crate::hello::{Role, VERSIONS};
 use crate::stream::Halves;
 use crate::tls::ServerTls;
-use complaints::Complaints;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -36,6 +36,12 @@ pub trait Service: Send + Sync + 'static {
     /// Answers a request. Many run at the same time. The future is dropped when the client cancels or goes away and when the deadline passes, so what must not
     /// stop half-way belongs in a task of its own. When it panics the client gets `STATUS_PANICKED`.
     fn call(&self, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// How many bytes the answer gets at most, as far as the request says. So much room is waited for before the request is answered, and held until the answer has left: a
+    /// short request must not make the server hold a long answer that nobody takes.
+    fn reply_bytes(&self, _request: &Request) -> u64 {
+        0
+    }
 
     /// A client connects; each of its channels does.
     ///
@@ -70,6 +76,10 @@ pub struct ServerOptions {
     pub bytes_per_connection: u64,
     /// Bytes of all requests at the same time. A payload that does not fit is not read before there is room.
     pub bytes: u64,
+    /// Bytes of a connection's answers at the same time, as far as the service knows before how long they get.
+    pub reply_bytes_per_connection: u64,
+    /// Bytes of all answers at the same time, likewise.
+    pub reply_bytes: u64,
     /// From a connection's first byte to the end of the first messages.
     pub handshake_timeout: Duration,
     /// From a request's header to its end.
@@ -94,6 +104,8 @@ impl Default for ServerOptions {
             requests_per_connection: 256,
             bytes_per_connection: 128 << 20,
             bytes: 1 << 30,
+            reply_bytes_per_connection: 128 << 20,
+            reply_bytes: 1 << 30,
             handshake_timeout: Duration::from_secs(5),
             frame_timeout: Duration::from_secs(30),
             ping_after: Duration::from_secs(30),
@@ -145,6 +157,7 @@ struct Shared<S> {
     options: ServerOptions,
     connections: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
+    reply_bytes: Arc<Semaphore>,
     stage: watch::Sender<Stage>,
     complaints: Complaints,
     refused: AtomicU64,
@@ -163,6 +176,7 @@ impl<S: Service> Server<S> {
                 service,
                 connections: Arc::new(Semaphore::new(options.connections)),
                 bytes: Arc::new(Semaphore::new(permits(options.bytes) as usize)),
+                reply_bytes: Arc::new(Semaphore::new(permits(options.reply_bytes) as usize)),
                 stage: watch::Sender::new(Stage::Serving),
                 complaints: Complaints::default(),
                 refused: AtomicU64::new(0),

@@ -199,3 +199,41 @@ async fn limits_hold_clients_back_and_nothing_grows() {
         call.await.unwrap().unwrap();
     }
 }
+
+/// Short requests that would be answered at length are held back like long ones, for a connection and for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_answers_hold_clients_back_too() {
+    let options = ServerOptions { reply_bytes: 4 << 20, reply_bytes_per_connection: 2 << 20, ..Default::default() };
+    let (address, service, _) = serve(options).await;
+    let calls: Vec<_> = (0..12)
+        .map(|number| {
+            let client = client(&address, ClientOptions { channels: 1, ..Default::default() });
+            // Some want more than there ever is.
+            let body = vec![7; if number == 11 { 50 } else { 1 }];
+            tokio::spawn(async move { client.call(METHODS.wait, &body, &[], DEADLINE).await })
+        })
+        .collect();
+    until(|| service.waiting.load(Ordering::SeqCst) >= 3).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(service.waiting.load(Ordering::SeqCst) <= 4);
+    // What is answered briefly goes on beside them.
+    assert_well(&address).await;
+    service.go.add_permits(12);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let one = client(&address, ClientOptions { channels: 1, ..Default::default() });
+    let calls: Vec<_> = (0..6)
+        .map(|_| {
+            let one = one.clone();
+            tokio::spawn(async move { one.call(METHODS.wait, b"x", &[], DEADLINE).await })
+        })
+        .collect();
+    until(|| service.waiting.load(Ordering::SeqCst) == 2).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(service.waiting.load(Ordering::SeqCst), 2);
+    service.go.add_permits(6);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+}

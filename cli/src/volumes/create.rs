@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use cluster::StoreAddress;
-use fs::Coding;
+use fs::{Coding, Domain, Placement, PolicyName};
 use serde_json::json;
 use std::path::PathBuf;
 use volume::Shown;
@@ -15,9 +15,12 @@ use volume::Shown;
 #[command(after_help = "Examples:
   weft create /srv/films --code rs:4+2 /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
   weft mount /srv/films /mnt
+  weft create /srv/films --code rs:6+3 store://10.0.0.{1,2,3}:7701/disk{0,1,2}     # each store said its --domain
+  weft create /srv/films --code rs:2+1 /shelf1/a /shelf1/b /shelf2/c --domain /shelf1/a=shelf1 --domain /shelf1/b=shelf1
 
 Every directory should be on a disk of its own: the volume survives the loss of any m of them. More directories than the code
-has blocks are used too. /srv/films itself holds nothing that cannot be made again.")]
+has blocks are used too. /srv/films itself holds nothing that cannot be made again. What fails together is a domain: no domain gets more than m
+chunks of a set, if that can be, so that the volume survives the loss of a whole one.")]
 pub struct CreateArguments {
     /// The volume's directory, which will say where its targets are
     volume: PathBuf,
@@ -36,9 +39,25 @@ pub struct CreateArguments {
     /// Targets that must have a stripe before it is acknowledged: k to k+m; k+1 without this
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
+    /// What a target fails together with: a path from the large to the small, such as rack1/host3. A store's targets are in the one that it says, others
+    /// each in their own
+    #[arg(long = "domain", value_name = "DIR=PATH", value_parser = domain_of)]
+    domains: Vec<(PathBuf, Domain)>,
+    /// How many names of such a path make a domain; all of them without this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    domain_level: Option<u8>,
+    /// How new data is placed: random (more where there is more room) or round-robin
+    #[arg(long, default_value_t, value_name = "POLICY")]
+    placement: PolicyName,
     /// Who codes stripes where a mount does not say otherwise: client, server (the storage servers) or auto
     #[arg(long, default_value_t, value_name = "WHO")]
     coding: Coding,
+}
+
+/// A target and its domain, with the last equals sign between them: a path may have others.
+fn domain_of(text: &str) -> Result<(PathBuf, Domain), String> {
+    let (target, domain) = text.rsplit_once('=').ok_or("give it as DIR=PATH, such as /disk1=rack1/host3")?;
+    Ok((target.into(), domain.parse::<Domain>().map_err(|why| why.to_string())?))
 }
 
 pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
@@ -59,6 +78,12 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         durability: arguments.durability,
         coding: arguments.coding,
         targets,
+        domains: arguments
+            .domains
+            .iter()
+            .map(|(target, domain)| Ok((new_target(target)?, domain.clone())))
+            .collect::<Result<_, Failure>>()?,
+        placement: Placement { policy: arguments.placement, domain_level: arguments.domain_level },
         places: places(),
     }
     .run(&arguments.volume)?;

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
 use cluster::metrics::{MetaMetrics, StoreMetrics};
-use cluster::{Identity, MetaServer, Store, StoreAddress, runtime};
+use cluster::{ClusterKey, Identity, MetaServer, Store, StoreAddress, runtime};
 use fs::{FileSystem, Sessions};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -47,6 +47,9 @@ struct StoreArguments {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:7701", env = "WEFT_LISTEN")]
     listen: SocketAddr,
+    /// What it fails together with, from the large to the small, such as rack1/host3: volumes that are made on it then spread their chunks over domains
+    #[arg(long, value_name = "PATH", env = "WEFT_DOMAIN")]
+    domain: Option<fs::Domain>,
     /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
@@ -100,6 +103,8 @@ struct Behaviour {
     repair_limit: Rate,
     report_every: Duration,
     metrics: Option<SocketAddr>,
+    /// What capabilities are signed with; None where nobody else is in the network.
+    key: Option<Arc<ClusterKey>>,
 }
 
 /// Run a whole cluster in one process, to try it; or make the certificates of a real one
@@ -150,7 +155,8 @@ enum ClusterCommand {
   weft serve store /disk1 --listen 10.0.0.1:7701 --identity /etc/weft/store1
   weft mount weft://10.0.0.1:7600/films /mnt --identity /etc/weft/laptop
 
-Run it again to add members. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made.")]
+Run it again to add members. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made. Servers,
+and nobody else, also get cluster.key (mode 0600): who has it may read and write everything.")]
 struct InitArguments {
     /// The directory of the certificates
     directory: PathBuf,
@@ -189,7 +195,8 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
     let signals = Signals::new()?;
     match &arguments.what {
         What::Store(arguments) => {
-            let store = Arc::new(Store::open(&arguments.targets)?);
+            let store = guarded(Store::open(&arguments.targets)?, identity)?.in_domain(arguments.domain.clone());
+            let store = Arc::new(store);
             let names: Vec<String> = store.names().map(str::to_owned).collect();
             let options = server_options(Role::STORE, identity)?;
             let listener = listen(arguments.listen, identity)?;
@@ -213,6 +220,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
                 repair_limit: arguments.repair_limit,
                 report_every: Duration::from_secs(arguments.report_every),
                 metrics: arguments.metrics,
+                key: cluster_key(identity)?,
             };
             serve_meta(&arguments.volume, listener, options, &behaviour, signals, as_json)
         }
@@ -247,9 +255,34 @@ fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, F
     bound.map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
 }
 
+/// What capabilities are signed with. Who can be reached by others has it, so that not every member may do everything.
+fn cluster_key(identity: Option<&Path>) -> Result<Option<Arc<ClusterKey>>, Failure> {
+    Ok(identity.map(|place| Identity::at(place).cluster_key()).transpose()?)
+}
+
+fn guarded(store: Store, identity: Option<&Path>) -> Result<Store, Failure> {
+    Ok(match cluster_key(identity)? {
+        Some(key) => store.guarded_by(key),
+        None => store,
+    })
+}
+
 fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
     let tls = identity.map(|place| Identity::at(place).server()).transpose()?;
-    Ok(ServerOptions { role, tls, bytes: 128 << 20, bytes_per_connection: 64 << 20, ..ServerOptions::default() })
+    let default = ServerOptions::default();
+    // The files of targets need some of what may be open, too.
+    let open = usize::try_from(volume::allow_many_open_files()).unwrap_or(usize::MAX);
+    let connections = default.connections.min(open / 4 * 3);
+    Ok(ServerOptions {
+        role,
+        tls,
+        bytes: 128 << 20,
+        bytes_per_connection: 64 << 20,
+        reply_bytes: 128 << 20,
+        reply_bytes_per_connection: 64 << 20,
+        connections,
+        ..default
+    })
 }
 
 /// Tells whoever started it that it can be used.
@@ -289,7 +322,11 @@ fn serve_meta(
     cluster::keep(&opened, behaviour.down_out, |what| show::warning(what));
     let stores = places().stores().clone();
     cluster::store::watch(&stores, behaviour.report_every);
-    let meta = Arc::new(MetaServer::new(sessions, remote::respond));
+    let meta = MetaServer::new(sessions, remote::respond);
+    let meta = Arc::new(match &behaviour.key {
+        Some(key) => meta.signing(key.clone())?,
+        None => meta,
+    });
     let service = Server::new(meta.service(), options);
     let load = service.clone();
     let subject = || MetaMetrics { meta: meta.clone(), server: Box::new(move || load.load()), stores };
@@ -366,6 +403,8 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
             durability: None,
             coding: arguments.coding,
             targets,
+            domains: Vec::new(),
+            placement: fs::Placement::default(),
             places: places(),
         };
         create.run(&volume)?;
@@ -377,6 +416,7 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
         repair_limit: Rate::default(),
         report_every: Duration::from_secs(1),
         metrics: arguments.metrics,
+        key: None,
     };
     let outcome = serve_meta(&volume, listener, server_options(Role::META, None)?, &behaviour, signals.copy(), as_json);
     for (end, running) in draining {

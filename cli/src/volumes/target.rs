@@ -5,6 +5,7 @@ use super::{new_target, open_own, plain, verify};
 use crate::failure::Outcome;
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
+use fs::{Domain, Placement, PolicyName};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -14,8 +15,11 @@ use volume::Shown;
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft target add /srv/films /disk7
+  weft target add weft://10.0.0.1:7600/films store://10.0.0.4:7701/disk0 --domain rack2/host4
   weft target drain /srv/films /disk2
-  weft target replace /srv/films /disk3 /newdisk")]
+  weft target replace /srv/films /disk3 /newdisk
+  weft target domain /srv/films /disk3 rack1/host3
+  weft target placement /srv/films round-robin --domain-level 1")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -29,6 +33,9 @@ enum Command {
         volume: PathBuf,
         /// The new directory
         target: PathBuf,
+        /// What it fails together with, such as rack1/host3; what its store says without this
+        #[arg(long, value_name = "PATH")]
+        domain: Option<Domain>,
     },
     /// Move everything from a target to the others, and take it out of the volume
     Drain {
@@ -45,6 +52,28 @@ enum Command {
         target: PathBuf,
         /// The new directory
         new: PathBuf,
+        /// What it fails together with; what its store says, or what the old one had, without this
+        #[arg(long, value_name = "PATH")]
+        domain: Option<Domain>,
+    },
+    /// Say what a target fails together with. What is on it stays; new data and repairs heed it
+    Domain {
+        /// The volume
+        volume: PathBuf,
+        /// The target
+        target: PathBuf,
+        /// A path from the large to the small, such as rack1/host3; with nothing else without it
+        domain: Option<Domain>,
+    },
+    /// Choose how new data is placed. What is there stays where it is
+    Placement {
+        /// The volume
+        volume: PathBuf,
+        /// random (more where there is more room) or round-robin
+        policy: PolicyName,
+        /// How many names of a target's path make a domain; all of them without this
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+        domain_level: Option<u8>,
     },
 }
 
@@ -52,7 +81,11 @@ impl Arguments {
     /// The volume that it works on.
     pub fn volume(&self) -> &PathBuf {
         match &self.command {
-            Command::Add { volume, .. } | Command::Drain { volume, .. } | Command::Replace { volume, .. } => volume,
+            Command::Add { volume, .. }
+            | Command::Drain { volume, .. }
+            | Command::Replace { volume, .. }
+            | Command::Domain { volume, .. }
+            | Command::Placement { volume, .. } => volume,
         }
     }
 }
@@ -76,8 +109,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
     let begun = Instant::now();
     match &arguments.command {
-        Command::Add { target, .. } => {
-            let id = volume.add_target(&new_target(target)?)?;
+        Command::Add { target, domain, .. } => {
+            let id = volume.add_target(&new_target(target)?, domain.clone())?;
             if as_json {
                 show::json(&json!({ "target": id.0, "path": show::path(target) }))?;
             } else {
@@ -93,12 +126,32 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 show::text(format_args!("{} is empty and no target any more", Shown(target)))?;
             }
         }
-        Command::Replace { target, new, .. } => {
+        Command::Replace { target, new, domain, .. } => {
             let (old, place) = (known(arguments.volume(), target), new_target(new)?);
-            let done = progress::shown("replacing", &control, || volume.replace_target(&old, &place, &control))?;
+            let done = progress::shown("replacing", &control, || {
+                volume.replace_target(&old, &place, domain.clone(), &control)
+            })?;
             verify::print(&done, begun, as_json)?;
             if !as_json {
                 show::text(format_args!("{} has taken the place of {}", Shown(new), Shown(target)))?;
+            }
+        }
+        Command::Domain { target, domain, .. } => {
+            volume.set_domain(&known(arguments.volume(), target), domain.clone())?;
+            let name = domain.as_ref().map(ToString::to_string);
+            if as_json {
+                show::json(&json!({ "path": show::path(target), "domain": name }))?;
+            } else {
+                let what = name.map_or_else(|| "on its own".into(), |name| format!("in the domain {name}"));
+                show::text(format_args!("{} is {what}; what is on it stays", Shown(target)))?;
+            }
+        }
+        Command::Placement { policy, domain_level, .. } => {
+            volume.set_placement(Placement { policy: *policy, domain_level: *domain_level })?;
+            if as_json {
+                show::json(&json!({ "placement": policy.to_string(), "domain_level": domain_level }))?;
+            } else {
+                show::text(format_args!("new data is placed by {policy}; what is there stays"))?;
             }
         }
     }

@@ -82,6 +82,37 @@ fn garbage_and_idle_connections_harm_nobody() {
     }
 }
 
+/// Ten thousand connections that say nothing, to a store and to the metadata server: what they may hold is bounded, and others are served beside them.
+#[test]
+fn ten_thousand_idle_connections_harm_nobody() {
+    const CONNECTIONS: usize = 10_000;
+    if volume::allow_many_open_files() < CONNECTIONS as u64 + 1000 {
+        eprintln!("ten_thousand_idle_connections_harm_nobody is skipped: a process may not have so many files open");
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    let file = cluster.scratch.file("f", 1_000_000);
+    run(weft().arg("cp").arg(&file).arg(cluster.at("f"))).good();
+    let servers = [(cluster.port, cluster.meta.id().unwrap()), (cluster.ports[0], cluster.stores[0].id().unwrap())];
+    for (port, process) in servers {
+        let before = memory(process);
+        let connect = || TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_secs(20)).ok();
+        let kept: Vec<TcpStream> = (0..CONNECTIONS).filter_map(|_| connect()).collect();
+        assert!(kept.len() > CONNECTIONS * 9 / 10, "{}", kept.len());
+        let begun = Instant::now();
+        assert!(run(weft().arg("cat").arg(cluster.at("f"))).good() == noise(1_000_000));
+        run(weft().arg("cp").arg(&file).arg(cluster.at(&format!("with{port}")))).good();
+        let more = memory(process).saturating_sub(before);
+        eprintln!("port {port}: {:.2?} beside {} connections, {} KiB more", begun.elapsed(), kept.len(), more >> 10);
+        assert!(more < 128 << 20, "{more} bytes");
+        drop(kept);
+    }
+    cluster.is_healthy();
+    for process in cluster.stores.iter().chain([&cluster.meta]) {
+        assert!(process.log().lines().count() < 20, "{}", process.log());
+    }
+}
+
 #[test]
 fn what_is_given_wrongly_is_refused_in_one_line() {
     let cluster = Cluster::new("rs:4+2", 6);

@@ -54,9 +54,13 @@ impl Process {
     /// Starts a command and waits until it is ready.
     #[track_caller]
     pub fn of(name: &str, command: &mut Command, scratch: &Path) -> Self {
+        Self::started(name, command, scratch).unwrap_or_else(|why| panic!("{name} does not start: {why}"))
+    }
+
+    /// As `of`, or why it does not start.
+    pub fn started(name: &str, command: &Command, scratch: &Path) -> Result<Self, String> {
         let process = Self::new(name.into(), command.get_args().map(OsString::from).collect(), scratch);
-        process.start();
-        process
+        process.try_start().map(|()| process)
     }
 
     /// Starts it, and waits until it says that it is ready.
@@ -89,8 +93,10 @@ impl Process {
         match receiver.recv_timeout(READY) {
             Ok(line) if !line.is_empty() => Ok(()),
             _ => {
+                let ended = self.child.lock().unwrap().as_mut().and_then(|child| child.try_wait().ok().flatten());
                 self.kill();
-                Err(self.log())
+                let how = ended.map_or("it is silent".into(), |status| format!("it ended: {status}"));
+                Err(format!("{how}; {}", self.log()))
             }
         }
     }

@@ -1,10 +1,12 @@
 //! A cluster of real processes: what its users rely on, also when processes are killed, stopped and started again at any moment.
 
+mod capabilities;
 mod coding;
 mod hostile;
 mod lab;
 mod meta;
 mod metrics;
+mod placement;
 #[path = "../commands/scratch.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod scratch;

@@ -1,112 +1,101 @@
-//! Looking after a volume: what was on a store that is down for long is made again on others, and so is what writers did without.
+//! Looking after a volume: says what becomes of its targets, and has made again on others what was on one that is out, and what writers did without.
 
-use fs::FileSystem;
+use fs::{FileSystem, Repaired, State};
 use plan::TargetId;
-use std::collections::BTreeMap;
+use plan::membership::Change;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use volume::Control;
 
 /// How often targets are looked at.
 const LOOK: Duration = Duration::from_secs(2);
-/// After a repair that left something undone, the next one waits.
+/// After a repair of what is queued that left something undone, the next one waits.
 const AGAIN: Duration = Duration::from_secs(60);
 /// What is queued for repair waits so long for more of its kind: stores fail together, and come back.
 const GATHER: Duration = Duration::from_secs(30);
 
-/// Which targets are away, and since when: decides without a clock when to repair.
-#[derive(Debug)]
-struct Absences {
-    down_out: Duration,
-    away: BTreeMap<TargetId, Instant>,
-    /// Targets whose chunks were made again elsewhere.
-    out: Vec<TargetId>,
-}
-
-impl Absences {
-    fn new(down_out: Duration) -> Self {
-        Self { down_out, away: BTreeMap::new(), out: Vec::new() }
-    }
-
-    /// Takes notice of who is away now; returns those that became so long ago that they are counted out.
-    fn look(&mut self, away: &[TargetId], now: Instant) -> Vec<TargetId> {
-        self.away.retain(|id, _| away.contains(id));
-        self.out.retain(|id| away.contains(id));
-        for &id in away {
-            self.away.entry(id).or_insert(now);
-        }
-        let long = |since: &Instant| now.saturating_duration_since(*since) >= self.down_out;
-        let due = self.away.iter().filter(|(id, since)| long(since) && !self.out.contains(id));
-        due.map(|(&id, _)| id).collect()
-    }
-
-    fn repaired(&mut self, ids: &[TargetId]) {
-        self.out.extend(ids);
-    }
-}
-
-/// Repairs that are queued, and since when there are any.
+/// Repairs that are queued: since when there are any, and when they may be tried.
 #[derive(Debug, Default)]
-struct Waiting(Option<Instant>);
+struct Waiting {
+    since: Option<Instant>,
+    not_before: Option<Instant>,
+}
 
 impl Waiting {
     /// Takes notice of how many there are; returns whether it is time.
     fn look(&mut self, queued: usize, now: Instant) -> bool {
         if queued == 0 {
-            self.0 = None;
+            self.since = None;
             return false;
         }
-        now.saturating_duration_since(*self.0.get_or_insert(now)) >= GATHER
+        let gathered = now.saturating_duration_since(*self.since.get_or_insert(now)) >= GATHER;
+        gathered && self.not_before.is_none_or(|then| now >= then)
+    }
+
+    /// What was queued was repaired, or something of it could not be.
+    fn tried(&mut self, whole: bool, now: Instant) {
+        *self = Self { since: None, not_before: (!whole).then(|| now + AGAIN) };
     }
 }
 
-/// Repairs in the background, until the volume is closed.
+/// Looks after the targets in the background, until the volume is closed. Who is away for `down_out` is counted out.
 pub fn keep(volume: &Arc<FileSystem>, down_out: Duration, say: fn(&str)) {
+    volume.watch_members(down_out);
     let volume = Arc::downgrade(volume);
-    std::thread::spawn(move || work(&volume, down_out, say));
+    std::thread::spawn(move || work(&volume, say));
 }
 
-fn work(volume: &Weak<FileSystem>, down_out: Duration, say: fn(&str)) {
-    let mut absences = Absences::new(down_out);
+fn work(volume: &Weak<FileSystem>, say: fn(&str)) {
     let mut waiting = Waiting::default();
-    let mut not_before = Instant::now();
     loop {
-        std::thread::sleep(LOOK);
         let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) else { return };
-        let due = absences.look(&volume.absent_targets(), Instant::now());
+        let seen = volume.look_at_members();
+        seen.changes.iter().filter_map(told).for_each(|line| say(&line));
         let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
-        if due.is_empty() && !gathered || Instant::now() < not_before {
-            continue;
+        if !seen.to_repair.is_empty() || gathered {
+            let whole = repair(&volume, &seen.to_repair, say);
+            waiting.tried(whole, Instant::now());
         }
-        let done = if due.is_empty() {
-            volume.repair_queued(&Control::default())
-        } else {
-            let names: Vec<String> = due.iter().map(|id| id.0.to_string()).collect();
-            let names = names.join(" and ");
-            say(&format!("target {names} is away for too long: what was on it is made again on others"));
-            volume.repair(&Control::default())
-        };
-        match done {
-            Ok(done) if done.failed.is_empty() => {
-                say(&format!("repaired: {} chunks, {} bytes", done.chunks, done.bytes));
-                absences.repaired(&due);
-                waiting = Waiting::default();
-            }
-            Ok(done) => {
-                say(&format!(
-                    "repaired {} chunks; {} chunk sets could not be: {}",
-                    done.chunks,
-                    done.failed.len(),
-                    done.failed[0].1
-                ));
-                not_before = Instant::now() + AGAIN;
-            }
-            Err(error) => {
-                say(&format!("cannot repair: {error}"));
-                not_before = Instant::now() + AGAIN;
-            }
+        drop(volume);
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What an operator hears of a change. That all is as it should be is nothing to tell.
+fn told(change: &Change) -> Option<String> {
+    let (id, (was, time)) = (change.id.0, change.was);
+    match (was, change.is) {
+        (_, State::Down) => Some(format!("target {id} is down")),
+        (State::Down | State::Out, State::Up | State::Draining) => {
+            Some(format!("target {id} is there again, {} seconds later", time.as_secs()))
+        }
+        _ => None,
+    }
+}
+
+/// Repairs without those that are out, or, where nobody is, what is queued. Returns whether nothing is left undone.
+fn repair(volume: &FileSystem, out: &[TargetId], say: fn(&str)) -> bool {
+    let done = if out.is_empty() {
+        volume.repair_queued(&Control::default())
+    } else {
+        let names: Vec<String> = out.iter().map(|id| id.0.to_string()).collect();
+        say(&format!("target {} is away for too long: what was on it is made again on others", names.join(" and ")));
+        volume.repair_without(out)
+    };
+    let Repaired { chunks, bytes, failed, .. } = match done {
+        Ok(done) => done,
+        Err(error) => {
+            say(&format!("cannot repair: {error}"));
+            return false;
+        }
+    };
+    match failed.first() {
+        None => say(&format!("repaired: {chunks} chunks, {bytes} bytes")),
+        Some((_, why)) => {
+            say(&format!("repaired {chunks} chunks; {} chunk sets could not be: {why}", failed.len()));
         }
     }
+    failed.is_empty()
 }
 
 #[cfg(test)]
@@ -127,22 +116,25 @@ mod tests {
     }
 
     #[test]
-    fn who_is_away_long_enough_is_out_once() {
+    fn what_could_not_be_repaired_is_tried_again_later() {
         let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut absences = Absences::new(Duration::from_secs(300));
-        let (a, b) = (TargetId(1), TargetId(2));
-        assert!(absences.look(&[a], at(0)).is_empty());
-        assert!(absences.look(&[a, b], at(200)).is_empty());
-        assert_eq!(absences.look(&[a, b], at(300)), [a]);
-        // Tried again until it is done.
-        assert_eq!(absences.look(&[a, b], at(301)), [a]);
-        absences.repaired(&[a]);
-        assert!(absences.look(&[a, b], at(302)).is_empty());
-        assert_eq!(absences.look(&[a, b], at(500)), [b]);
-        // Who was back in between counts from the beginning.
-        assert!(absences.look(&[b], at(501)).len() == 1);
-        assert!(absences.look(&[a, b], at(502)).len() == 1);
-        assert_eq!(absences.look(&[a], at(802)), [a]);
+        let mut waiting = Waiting::default();
+        assert!(!waiting.look(1, start));
+        assert!(waiting.look(1, start + GATHER));
+        waiting.tried(false, start + GATHER);
+        assert!(!waiting.look(1, start + GATHER) && !waiting.look(1, start + GATHER + AGAIN - LOOK));
+        assert!(waiting.look(1, start + GATHER + AGAIN));
+        waiting.tried(true, start + GATHER + AGAIN);
+        assert!(!waiting.look(1, start + GATHER + AGAIN));
+        assert!(waiting.look(1, start + 2 * GATHER + AGAIN));
+    }
+
+    #[test]
+    fn an_operator_hears_who_goes_and_who_comes() {
+        let change = |was, is| Change { id: TargetId(3), was: (was, Duration::from_secs(70)), is };
+        assert_eq!(told(&change(State::Up, State::Down)).unwrap(), "target 3 is down");
+        assert_eq!(told(&change(State::Out, State::Up)).unwrap(), "target 3 is there again, 70 seconds later");
+        assert_eq!(told(&change(State::Joining, State::Up)), None);
+        assert_eq!(told(&change(State::Up, State::Draining)), None);
     }
 }

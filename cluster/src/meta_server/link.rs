@@ -2,9 +2,11 @@
 
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket};
 use crate::address::VolumeAddress;
-use fs::{FileSystem, OpenOptions, Server};
+use crate::capability::Wallet;
+use crate::places::ClusterPlaces;
+use fs::{FileSystem, OpenOptions, Places, Server};
 use meta::Error;
-use meta::port::{Call, Port, Remote, Session};
+use meta::port::{Call, EXTENTS, Port, Remote, Session};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +24,8 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 const COMMAND_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a server that is not there is waited for with a command.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(3);
+/// How long it is waited for with what a store refused to do: less than an operation on a target may take.
+const RENEWAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Before what failed is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Arguments of more bytes go beside the header.
@@ -32,6 +36,7 @@ struct State {
     client: Client,
     session: AtomicU64,
     volume: Mutex<Weak<FileSystem>>,
+    wallet: Arc<Wallet>,
     requests: Mutex<Requests>,
 }
 
@@ -49,18 +54,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Link {
     state: Arc<State>,
     takes_up: bool,
+    /// For what a store waits for.
+    hurries: bool,
 }
 
 impl Link {
+    fn new(state: &Arc<State>) -> Self {
+        Self { state: state.clone(), takes_up: false, hurries: false }
+    }
+
     /// Asks once.
     fn ask(&self, operation: u16, ticket: Ticket, arguments: &[u8]) -> Result<wire::Response, wire::Error> {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
         let client = &self.state.client;
+        let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
         if arguments.len() > LONG {
-            return client.call_blocking(operation, &body, &[IoSlice::new(arguments)], DEADLINE);
+            return client.call_blocking(operation, &body, &[IoSlice::new(arguments)], deadline);
         }
         body.extend_from_slice(arguments);
-        client.call_blocking(operation, &body, &[], DEADLINE)
+        client.call_blocking(operation, &body, &[], deadline)
     }
 
     /// Asks until there is an answer.
@@ -74,14 +86,23 @@ impl Link {
                 let requests = lock(&self.state.requests);
                 requests.open.first().copied().unwrap_or(requests.next)
             };
-            let patience = if session == 0 { FIRST_PATIENCE } else { PATIENCE };
+            let patience = match session {
+                0 => FIRST_PATIENCE,
+                _ if self.hurries => RENEWAL_PATIENCE,
+                _ => PATIENCE,
+            };
             match self.ask(operation, Ticket { session, request, answered, again }, arguments) {
-                Ok(answer) => return Ok(answer.payload.to_vec()),
+                Ok(answer) => {
+                    self.state.wallet.put(&answer.body, (operation == EXTENTS).then_some(arguments));
+                    return Ok(answer.payload.to_vec());
+                }
                 Err(wire::Error::Remote { .. }) if session == 0 => {
                     let address = self.state.client.address().as_str();
                     return Err(Error::Unavailable(format!("what listens on {address} is no metadata server")));
                 }
-                Err(wire::Error::Remote { status: NO_SESSION, .. }) if !self.takes_up => self.take_up()?,
+                Err(wire::Error::Remote { status: NO_SESSION, .. }) if !self.takes_up && !self.hurries => {
+                    self.take_up()?
+                }
                 Err(wire::Error::Remote { status: TOO_LATE, .. }) => {
                     return Err(unavailable("it carried a request out, and how that ended is not known".into()));
                 }
@@ -104,7 +125,7 @@ impl Link {
     fn take_up(&self) -> meta::Result<()> {
         let volume = lock(&self.state.volume).upgrade();
         let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
-        volume.take_up(&Remote(Link { state: self.state.clone(), takes_up: true }))
+        volume.take_up(&Remote(Link { takes_up: true, ..Link::new(&self.state) }))
     }
 }
 
@@ -120,6 +141,16 @@ impl Call for Link {
         let answer = self.insist(operation, request, arguments);
         lock(&self.state.requests).open.remove(&request);
         answer
+    }
+}
+
+/// Asks for what gave this client its tokens: they come with the answer. Without arguments for extents it is a beat.
+fn ask_again(state: &Arc<State>, extents: Option<&[u8]>) {
+    let link = Link { hurries: true, ..Link::new(state) };
+    // Without an answer the store's refusal stands.
+    match extents {
+        Some(arguments) => _ = link.call(EXTENTS, arguments),
+        None => _ = Remote(link).beat(),
     }
 }
 
@@ -153,10 +184,15 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             client: Client::new(crate::runtime().handle().clone(), &address.server, options),
             session: AtomicU64::new(0),
             volume: Mutex::default(),
+            wallet: Arc::default(),
             requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
         }
     });
-    let link = || Remote(Link { state: state.clone(), takes_up: false });
+    let weak = Arc::downgrade(&state);
+    state
+        .wallet
+        .on_refusal(Box::new(move |extents| weak.upgrade().into_iter().for_each(|state| ask_again(&state, extents))));
+    let link = || Remote(Link::new(&state));
     let session: Arc<dyn Session> = Arc::new(link());
     let port: Arc<dyn Port> = Arc::new(link());
     let welcome = session.begin(None, name.into(), Vec::new())?;
@@ -169,7 +205,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             address.server, address.volume
         )));
     }
-    let places = options.places.clone();
+    let places = ClusterPlaces::of_client(state.wallet.clone());
     let find = Box::new(move |member: &fs::label::Member| places.open(&member.path));
     let volume = FileSystem::connect(Server { port, session, welcome, find }, name, options)?;
     *lock(&state.volume) = Arc::downgrade(&volume);

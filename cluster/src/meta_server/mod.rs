@@ -1,5 +1,6 @@
 //! The metadata of a volume behind a server, and the way to it.
 
+mod grants;
 mod keeper;
 mod link;
 mod replay;

@@ -1,9 +1,11 @@
 //! The metadata server: answers what clients ask in their sessions.
 
+use super::grants::Signer;
 use super::replay::{Replay, Seen};
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
+use crate::capability::{ClusterKey, now_ms};
 use bytes::Bytes;
-use fs::{Answer, FileSystem, Recall, Sessions};
+use fs::{Answer, FileSystem, Grant, Recall, Sessions};
 use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +27,7 @@ pub struct MetaServer {
     sessions: Arc<Sessions>,
     commands: Commands,
     replays: Mutex<HashMap<u64, Arc<Replay>>>,
+    signer: Option<Signer>,
     counts: Counts,
 }
 
@@ -57,7 +60,16 @@ impl MetaServer {
                 std::thread::sleep(TICK);
             }
         });
-        Self { sessions, commands, replays: Mutex::default(), counts: Counts::default() }
+        Self { sessions, commands, replays: Mutex::default(), signer: None, counts: Counts::default() }
+    }
+
+    /// Gives clients capabilities, signed with this key, which the stores want to see.
+    ///
+    /// # Errors
+    /// When the volume's label is damaged.
+    pub fn signing(self, key: Arc<ClusterKey>) -> fs::Result<Self> {
+        let signer = Signer::new(key, self.sessions.volume().id()?, self.sessions.lease());
+        Ok(Self { signer: Some(signer), ..self })
     }
 
     /// The volume that it serves.
@@ -102,11 +114,12 @@ impl MetaServer {
         let Ticket { request: number, answered, again, .. } = ticket;
         let request = fs::Request { number, answered, again };
         let answer = |session| self.sessions.answer_request(session, &recall, operation, arguments, request);
-        if ticket.session == 0 {
-            return reply(answer(None));
-        }
-        if port::only_reads(operation) {
-            return reply(answer(Some(ticket.session)));
+        let signed = |session, grants: &[Grant]| {
+            self.signer.as_ref().map_or_else(Vec::new, |signer| signer.sign(session, grants, now_ms()))
+        };
+        if ticket.session == 0 || port::only_reads(operation) {
+            let (answer, grants) = answer(Some(ticket.session).filter(|&session| session != 0));
+            return reply(answer, signed(ticket.session, &grants));
         }
         let replay = self.replay(ticket.session);
         match replay.come(ticket.request, ticket.answered, PATIENCE) {
@@ -115,22 +128,23 @@ impl MetaServer {
             Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
         }
         match answer(Some(ticket.session)) {
-            Answer::Done(answer) => {
+            (Answer::Done(answer), grants) => {
                 let answer = Bytes::from(answer);
                 replay.done(ticket.request, Some(answer.clone()));
-                Reply::default().with_payload(answer)
+                // A client whose answer got lost hears of its capabilities with the next beat.
+                Reply::ok(signed(ticket.session, &grants)).with_payload(answer)
             }
-            other => {
+            (other, _) => {
                 replay.done(ticket.request, None);
-                reply(other)
+                reply(other, Vec::new())
             }
         }
     }
 }
 
-fn reply(answer: Answer) -> Reply {
+fn reply(answer: Answer, tokens: Vec<u8>) -> Reply {
     match answer {
-        Answer::Done(answer) => Reply::default().with_payload(answer),
+        Answer::Done(answer) => Reply::ok(tokens).with_payload(answer),
         Answer::NoSession => Reply::error(NO_SESSION, Vec::new()),
         Answer::Unknown => Reply::error(UNKNOWN, Vec::new()),
     }

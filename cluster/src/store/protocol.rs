@@ -1,12 +1,13 @@
 //! What is asked of a storage server. The number of the operation is the method of the message, the operands are its body (postcard), data is its
 //! payload.
 
+use crate::capability::Wanted;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 use volume::target::TargetFile;
 
-/// Operations: those of [`volume::target::Target`], making a target, and asking the store how it is.
+/// Operations: those of [`volume::target::Target`], making a target, and asking what all targets of the store fail together with and how the store is.
 pub mod method {
     pub const WRITE: u16 = 1;
     pub const READ: u16 = 2;
@@ -20,7 +21,29 @@ pub mod method {
     pub const SPACE: u16 = 10;
     pub const PREFETCH: u16 = 11;
     pub const FORMAT: u16 = 12;
+    pub const DOMAIN: u16 = 13;
     pub const REPORT: u16 = 32;
+}
+
+/// What an operation takes. Clients append to the chunk sets that they were given, read, and try whether a target works (with files of a set that there
+/// is not); all else is the servers' business.
+pub fn wanted(method: u16, file: TargetFile) -> Wanted {
+    match (method, file) {
+        (method::SPACE | method::DOMAIN | method::REPORT, _) => Wanted::Nothing,
+        (method::READ | method::PREFETCH, TargetFile::Chunk { set, .. }) => Wanted::Read(set),
+        (method::WRITE | method::SYNC | method::RESERVE | method::TRIM, TargetFile::Chunk { set, .. }) => {
+            Wanted::Write(set)
+        }
+        (method::WRITE | method::SYNC | method::REMOVE, TargetFile::NewChunk { set: fs::PROBE_SET, .. }) => {
+            Wanted::Write(fs::PROBE_SET)
+        }
+        _ => Wanted::Everything,
+    }
+}
+
+/// Whether an operation changes a file, so that a token for reading is of no use.
+pub fn changes(method: u16) -> bool {
+    !matches!(method, method::READ | method::PREFETCH | method::LIST | method::SPACE | method::DOMAIN | method::REPORT)
 }
 
 /// The name of a file over the wire.
@@ -72,6 +95,9 @@ pub struct Operands<'a> {
     pub offset: u64,
     /// How much to read, to punch, to reserve.
     pub length: u64,
+    /// The token that permits it; empty where none is needed.
+    #[serde(borrow)]
+    pub token: &'a [u8],
 }
 
 /// The bytes of a message's body.
@@ -91,6 +117,9 @@ pub fn decode_time(body: &[u8]) -> Duration {
 
 /// The status of an answer that has an [`io::Error`].
 pub const FAILED: u16 = 1;
+
+/// That of one that says in a text why the token does not permit what was asked. Another token may.
+pub const REFUSED: u16 = 3;
 
 /// An error with its number of the operating system, which says most to whoever asked.
 #[derive(Serialize, Deserialize)]
@@ -133,6 +162,32 @@ mod tests {
         assert_eq!(decode_error(&encode_error(&io::ErrorKind::NotFound.into())).kind(), io::ErrorKind::NotFound);
         assert_eq!(decode_error(&encode_error(&io::Error::other("odd"))).to_string(), "odd");
         assert_eq!(decode_error(b"\xff\xff").kind(), io::ErrorKind::Other);
+    }
+
+    /// What a client needs it may do; whatever else there is or will be takes a server.
+    #[test]
+    fn clients_append_and_read_and_do_nothing_else() {
+        let chunk = TargetFile::Chunk { set: 4, position: 1 };
+        let others = [
+            TargetFile::Label,
+            TargetFile::NewLabel,
+            TargetFile::NewChunk { set: 4, position: 1 },
+            TargetFile::Journal { first: 1 },
+            TargetFile::Snapshot { last: 1 },
+        ];
+        for number in 0..100 {
+            let expected = match number {
+                method::READ | method::PREFETCH => Wanted::Read(4),
+                method::WRITE | method::SYNC | method::RESERVE | method::TRIM => Wanted::Write(4),
+                method::SPACE | method::DOMAIN | method::REPORT => Wanted::Nothing,
+                _ => Wanted::Everything,
+            };
+            assert_eq!(wanted(number, chunk), expected, "{number}");
+            assert!(
+                expected == Wanted::Nothing || others.iter().all(|&file| wanted(number, file) == Wanted::Everything)
+            );
+            assert!(changes(number) || !matches!(expected, Wanted::Write(_)));
+        }
     }
 
     #[test]

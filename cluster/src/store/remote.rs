@@ -1,8 +1,10 @@
 //! A target of a storage server, seen from elsewhere.
 
-use super::protocol::{FAILED, File, Operands, decode_error, decode_time, encode, method};
+use super::protocol::{FAILED, File, Operands, REFUSED, changes, decode_error, decode_time, encode, method};
 use super::reports::Reports;
 use crate::address::StoreAddress;
+use crate::capability::{Credentials, Token};
+use plan::Domain;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::Master;
 use volume::target::{Space, Target, TargetFile};
-use wire::{Client, ClientOptions, Error, Response};
+use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives an operation up.
 const DEADLINE: Duration = Duration::from_secs(14);
@@ -21,11 +23,20 @@ const CHANNELS: usize = 4;
 const PIECE: usize = 8 << 20;
 
 /// The storage servers that this process talks to; the targets of one share its connections.
-#[derive(Default)]
 pub struct Stores {
     clients: Mutex<HashMap<String, Client>>,
+    tls: Option<ClientTls>,
+    credentials: Option<Arc<dyn Credentials>>,
     /// What they told of themselves.
     pub reports: Arc<Reports>,
+}
+
+impl Default for Stores {
+    /// With the identity of this process, and the cluster's key if it has that.
+    fn default() -> Self {
+        let credentials = crate::identity::own_key().map(|key| key as Arc<dyn Credentials>);
+        Self::new(crate::identity::client_tls(), credentials)
+    }
 }
 
 impl fmt::Debug for Stores {
@@ -35,14 +46,24 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
+    /// With a certificate, and what is shown with every operation.
+    pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
+        Self { clients: Mutex::default(), tls, credentials, reports: Arc::default() }
+    }
+
     /// A target. Nothing is asked of the store yet.
     pub fn target(&self, address: &StoreAddress) -> RemoteTarget {
+        self.target_for(address, self.credentials.clone())
+    }
+
+    /// A target to which other credentials are shown: a store that works for a client shows the client's [`Token`].
+    pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
             // A store that is down is an erasure, at once, and not something to wait for.
             let options = ClientOptions {
                 channels: CHANNELS,
-                tls: crate::identity::client_tls(),
+                tls: self.tls.clone(),
                 fail_fast: true,
                 connect_timeout: Duration::from_secs(2),
                 backoff: Duration::from_millis(50)..=Duration::from_secs(1),
@@ -50,7 +71,7 @@ impl Stores {
             };
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
-        RemoteTarget { address: address.clone(), client: client.clone() }
+        RemoteTarget { address: address.clone(), client: client.clone(), credentials }
     }
 
     /// All of them, by address.
@@ -64,6 +85,7 @@ impl Stores {
 pub struct RemoteTarget {
     address: StoreAddress,
     client: Client,
+    credentials: Option<Arc<dyn Credentials>>,
 }
 
 impl fmt::Debug for RemoteTarget {
@@ -81,9 +103,23 @@ impl RemoteTarget {
         self.call(method::FORMAT, &self.operands(TargetFile::Label), &[]).map(drop)
     }
 
+    /// What the store fails together with, if it knows.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn domain(&self) -> io::Result<Option<Domain>> {
+        let answer = self.call(method::DOMAIN, &self.operands(TargetFile::Label), &[])?;
+        postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))
+    }
+
     /// What the store is called.
     pub(super) fn server(&self) -> &str {
         &self.address.server
+    }
+
+    /// What it is shown.
+    pub(super) fn credentials(&self) -> Option<&Arc<dyn Credentials>> {
+        self.credentials.as_ref()
     }
 
     /// The way to the store.
@@ -92,19 +128,41 @@ impl RemoteTarget {
     }
 
     fn operands(&self, file: TargetFile) -> Operands<'_> {
-        Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0 }
+        Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0, token: &[] }
+    }
+
+    fn token(&self, method: u16, operands: &Operands<'_>) -> Option<Token> {
+        self.credentials.as_ref()?.token(operands.file.into(), changes(method))
+    }
+
+    /// Asks once.
+    fn ask(&self, method: u16, operands: &Operands<'_>, token: Option<Token>, parts: &[IoSlice<'_>]) -> Answer {
+        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+        self.client.call_blocking(method, &encode(&Operands { token, ..operands.clone() }), parts, DEADLINE)
     }
 
     fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
-        let answer = self.client.call_blocking(method, &encode(operands), parts, DEADLINE);
+        let token = self.token(method, operands);
+        let mut answer = self.ask(method, operands, token, parts);
+        if let (Err(Error::Remote { status: REFUSED, .. }), Some(credentials)) = (&answer, &self.credentials)
+            && let Some(another) = credentials.renew(operands.file.into(), changes(method), token)
+        {
+            answer = self.ask(method, operands, Some(another), parts);
+        }
         answer.map_err(|error| match error {
             Error::Remote { status: FAILED, body } => decode_error(&body),
+            Error::Remote { status: REFUSED, body } => {
+                let why = String::from_utf8_lossy(&body).into_owned();
+                io::Error::new(io::ErrorKind::PermissionDenied, why)
+            }
             Error::Unavailable { why, .. } => io::Error::new(io::ErrorKind::NotConnected, why),
             Error::Deadline => io::ErrorKind::TimedOut.into(),
             other => io::Error::other(other.to_string()),
         })
     }
 }
+
+type Answer = Result<Response, Error>;
 
 impl Target for RemoteTarget {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
@@ -153,7 +211,9 @@ impl Target for RemoteTarget {
 
     fn prefetch(&self, file: TargetFile, range: Range<u64>) {
         let operands = Operands { offset: range.start, length: range.end - range.start, ..self.operands(file) };
-        let (client, body) = (self.client.clone(), encode(&operands));
+        let token = self.token(method::PREFETCH, &operands);
+        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+        let (client, body) = (self.client.clone(), encode(&Operands { token, ..operands }));
         crate::runtime().spawn(async move {
             // It is only advice.
             let _ = client.send(method::PREFETCH, &body, &[], DEADLINE).await;

@@ -120,7 +120,7 @@ impl Store {
     /// What it tells of itself. Waits for nothing.
     pub fn report(&self) -> Report {
         let load = self.counts.server.get().map(|load| load()).unwrap_or_default();
-        let target = |(name, place): (&String, &super::service::Place)| TargetReport {
+        let target = |(name, place): (&String, &Arc<super::service::Place>)| TargetReport {
             name: name.clone(),
             space: place.looked.space(),
             accesses: place.looked.accesses.load(Ordering::Relaxed),

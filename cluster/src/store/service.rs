@@ -1,17 +1,19 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
-use super::master::{DISTRIBUTE, Masters};
-use super::protocol::{FAILED, Operands, encode, encode_error, encode_time, method};
+use super::master::{self, DISTRIBUTE, Masters};
+use super::protocol::{FAILED, Operands, REFUSED, encode, encode_error, encode_time, method, wanted};
 use super::report::{Counts, Looked};
+use crate::capability::{ClusterKey, Guard, Wanted, now_ms};
 use bytes::Bytes;
+use plan::Domain;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 use volume::target::{Disk, Target, TargetFile};
-use wire::{Payload, Reply, Request, Service};
+use wire::{Complaints, Payload, Reply, Request, Service};
 
 /// Operations of a target at a time.
 const DEPTH: usize = 8;
@@ -24,6 +26,8 @@ const MAX_READ: u64 = 16 << 20;
 pub(super) struct Place {
     path: PathBuf,
     target: Mutex<Option<Arc<dyn Target>>>,
+    /// The volume that its label names.
+    volume: Mutex<Option<[u8; 16]>>,
     depth: Arc<Semaphore>,
     queue: Semaphore,
     pub(super) looked: Arc<Looked>,
@@ -31,9 +35,12 @@ pub(super) struct Place {
 
 /// A storage server: some directories.
 pub struct Store {
-    pub(super) places: BTreeMap<String, Place>,
+    pub(super) places: BTreeMap<String, Arc<Place>>,
     pub(super) counts: Counts,
     pub(super) masters: Masters,
+    guard: Option<Guard>,
+    complaints: Complaints,
+    domain: Option<Domain>,
 }
 
 impl Store {
@@ -56,18 +63,38 @@ impl Store {
             let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
             let place = Place {
                 path,
+                volume: Mutex::new(target.as_deref().and_then(volume_of)),
                 target: Mutex::new(target),
                 depth: Arc::new(Semaphore::new(DEPTH)),
                 queue: Semaphore::new(QUEUE),
                 looked: Arc::default(),
             };
-            if places.insert(name.clone(), place).is_some() {
+            if places.insert(name.clone(), Arc::new(place)).is_some() {
                 return Err(fs::Error::Invalid(format!(
                     "two directories are called {name}; a store's targets need different names"
                 )));
             }
         }
-        Ok(Self { places, counts: Counts::default(), masters: Masters::default() })
+        Ok(Self {
+            places,
+            counts: Counts::default(),
+            masters: Masters::default(),
+            guard: None,
+            complaints: Complaints::default(),
+            domain: None,
+        })
+    }
+
+    /// Says that all of its targets fail together with what else is in this domain.
+    #[must_use]
+    pub fn in_domain(self, domain: Option<Domain>) -> Self {
+        Self { domain, ..self }
+    }
+
+    /// Does only what a token permits that is signed with this key.
+    #[must_use]
+    pub fn guarded_by(self, key: Arc<ClusterKey>) -> Self {
+        Self { guard: Some(Guard::new(key)), ..self }
     }
 
     /// Whether none of its directories is a target yet.
@@ -87,7 +114,16 @@ fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
     fs::Directories.open(path)
 }
 
+/// The volume that the label of a target names, if it has one.
+fn volume_of(target: &dyn Target) -> Option<[u8; 16]> {
+    fs::label::Label::read(target, "it").ok()??.id().ok()
+}
+
 impl Place {
+    fn volume(&self) -> MutexGuard<'_, Option<[u8; 16]>> {
+        self.volume.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Operations that it does, and that wait for it.
     pub(super) fn queued(&self) -> usize {
         QUEUE - self.queue.available_permits()
@@ -146,6 +182,14 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
 }
 
 impl Store {
+    /// The answer to a request that the token does not permit.
+    fn refuses(&self, request: &Request, token: &[u8], wanted: Wanted, volume: Option<[u8; 16]>) -> Option<Reply> {
+        let why = self.guard.as_ref()?.check(token, wanted, volume, now_ms()).err()?;
+        let who = request.peer.name.as_deref().unwrap_or("a client");
+        self.complaints.complain(&request.peer.address, &format_args!("{who} is refused: {why}"));
+        Some(Reply::error(REFUSED, why.to_string().into_bytes()))
+    }
+
     async fn answer(&self, request: Request) -> io::Result<Reply> {
         let begun = Instant::now();
         if request.method == method::REPORT {
@@ -153,7 +197,14 @@ impl Store {
         }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if request.method == DISTRIBUTE {
-            return self.masters.answer(request, |target| self.places.get(target)?.target().ok()).await;
+            let (token, volume, set) = master::asked(&request.body)?;
+            if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)) {
+                return Ok(refused);
+            }
+            // With a key, only what is of that volume: the client may be good for no other.
+            let own = |place: &Arc<Place>| self.guard.is_none() || *place.volume() == Some(volume);
+            let local = |target: &str| self.places.get(target).filter(|place| own(place))?.target().ok();
+            return self.masters.answer(request, local).await;
         }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
@@ -161,15 +212,24 @@ impl Store {
         let place = place.ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
         })?;
+        let (volume, wanted) = (*place.volume(), wanted(request.method, operands.file.into()));
+        if let Some(refused) = self.refuses(&request, operands.token, wanted, volume) {
+            return Ok(refused);
+        }
         if request.method == method::READ && operands.length > MAX_READ {
             return Err(bad("a read of more than 16 MiB"));
+        }
+        if request.method == method::DOMAIN {
+            return Ok(Reply::ok(encode(&self.domain)));
         }
         place.looked.access(request.method);
         let Ok(_waiting) = place.queue.try_acquire() else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
         if request.method == method::FORMAT {
-            return place.format().map(|()| Reply::default());
+            place.format()?;
+            *place.volume() = None;
+            return Ok(Reply::default());
         }
         let target = place.target()?;
         if request.method == method::READ {
@@ -182,10 +242,16 @@ impl Store {
         // Held by the operation, not by this future, which may be dropped while a disk hangs.
         let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
         let Request { method, body, payload, .. } = request;
+        let place = place.clone();
         let operation = tokio::task::spawn_blocking(move || {
             let _depth = depth;
             let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
-            operate(&*target, method, &operands, &payload)
+            let done = operate(&*target, method, &operands, &payload);
+            let file = if method == method::RENAME { operands.to } else { operands.file };
+            if file == super::protocol::File::Label && super::protocol::changes(method) {
+                *place.volume() = volume_of(&*target);
+            }
+            done
         });
         let mut reply = operation.await.map_err(io::Error::other)??;
         if matches!(method, method::WRITE | method::SYNC) {
@@ -196,11 +262,17 @@ impl Store {
 }
 
 impl Service for Store {
+    fn reply_bytes(&self, request: &Request) -> u64 {
+        let operands = || postcard::from_bytes::<Operands<'_>>(&request.body).ok();
+        let length = |operands: Operands<'_>| operands.length.min(MAX_READ);
+        if request.method == method::READ { operands().map_or(0, length) } else { 0 }
+    }
+
     async fn call(&self, request: Request) -> Reply {
         let (begun, method, received) = (Instant::now(), request.method, request.payload.len());
         let answer = self.answer(request).await;
         let sent = answer.as_ref().map_or(0, |reply| reply.payload.iter().map(Bytes::len).sum());
-        self.counts.note(method, begun.elapsed(), received, sent, answer.is_ok());
+        self.counts.note(method, begun.elapsed(), received, sent, answer.as_ref().is_ok_and(|reply| reply.status == 0));
         answer.unwrap_or_else(|error| Reply::error(FAILED, encode_error(&error)))
     }
 }

@@ -1,7 +1,7 @@
 //! What one client asks.
 
 use super::locks::Lock;
-use super::{Recall, Request, Sessions};
+use super::{Grant, Recall, Request, Sessions};
 use crate::mutex::lock;
 use crate::sets::Placed;
 use meta::port::{Beat, FileLock, Port, Session, Welcome};
@@ -10,9 +10,9 @@ use meta::{
     Result, Seq, SetRecord, Time, Totals, Whole,
 };
 use plan::{Extent, Place, TargetId};
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Sets that a client gets at a time.
@@ -27,7 +27,12 @@ pub(super) struct Handle {
     pub session: u64,
     pub recall: Recall,
     pub request: Request,
+    /// What the client may do with chunk sets, by this answer.
+    pub granted: Mutex<BTreeSet<Grant>>,
 }
+
+/// What is granted with one answer at most. A client reads no more sets at a time.
+const MOST_GRANTS: usize = 256;
 
 /// What an error of the file system is to a client.
 fn told(error: crate::Error) -> Error {
@@ -50,6 +55,21 @@ fn gone(meta: &Meta, ino: u64) -> Removed {
 }
 
 impl Handle {
+    /// What the client may do with chunk sets, by the answer that it gets.
+    pub fn granted(self) -> Vec<Grant> {
+        self.granted.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().take(MOST_GRANTS).collect()
+    }
+
+    fn grant(&self, sets: impl IntoIterator<Item = u64>, write: bool) {
+        lock(&self.granted).extend(sets.into_iter().map(|set| Grant { set, write }));
+    }
+
+    /// Grants what the session may write to, and tries whether targets work.
+    fn grant_held(&self, session: u64) {
+        self.grant([crate::PROBE_SET], true);
+        self.grant(self.sessions.fs.leases.table().sets(session), true);
+    }
+
     fn own_lock(&self, wanted: &FileLock) -> Lock {
         let FileLock { owner, first, last, exclusive, process } = *wanted;
         Lock { owner: (self.session, owner), range: first..=last, exclusive, process }
@@ -241,7 +261,13 @@ impl Port for Handle {
     }
 
     fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
-        self.meta()?.extents(ino, range)
+        let extents = self.meta()?.extents(ino, range)?;
+        let stripes = extents.iter().filter_map(|extent| match extent.place {
+            Place::Stripe(span) => Some(span.set),
+            _ => None,
+        });
+        self.grant(stripes, false);
+        Ok(extents)
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
@@ -331,6 +357,7 @@ impl Session for Handle {
             }
             (session, fresh, table.sets(session))
         };
+        self.grant_held(session);
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
         if fresh {
             self.sessions.join(session);
@@ -349,6 +376,7 @@ impl Session for Handle {
         let fs = &self.sessions.fs;
         // The connection on which the session began may be gone.
         lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
+        self.grant_held(self.session);
         let table = fs.leases.table();
         let others = table.count() as u32 - 1;
         drop(table);
@@ -377,6 +405,7 @@ impl Session for Handle {
         }
         // A client writes to them for long: they must not be forgotten meanwhile.
         self.meta()?.sync(Seq::MAX)?;
+        self.grant(new.iter().map(|(set, _)| *set), true);
         Ok(new)
     }
 

@@ -127,6 +127,15 @@ pub enum Answer {
     Unknown,
 }
 
+/// What an answer lets a client do: whoever guards the chunks may have it prove that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    /// With this chunk set.
+    pub set: u64,
+    /// Append to it too, and not only read.
+    pub write: bool,
+}
+
 /// Which request something is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
@@ -153,6 +162,11 @@ impl Sessions {
         &self.fs
     }
 
+    /// How long a client that is silent is believed to live.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
     /// Whether there is more than one client.
     pub fn has_several(&self) -> bool {
         self.fs.leases.table().count() > 1
@@ -165,10 +179,10 @@ impl Sessions {
 
     /// Carries out what a client asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
-        self.answer_request(session, recall, operation, arguments, Request::default())
+        self.answer_request(session, recall, operation, arguments, Request::default()).0
     }
 
-    /// As `answer`, of a request that may come again.
+    /// As `answer`, of a request that may come again. Says also what the client may do with chunk sets that it hears of.
     pub fn answer_request(
         self: &Arc<Self>,
         session: Option<u64>,
@@ -176,15 +190,22 @@ impl Sessions {
         operation: u16,
         arguments: &[u8],
         request: Request,
-    ) -> Answer {
-        let handle = Handle { sessions: self.clone(), session: session.unwrap_or(0), recall: recall.clone(), request };
+    ) -> (Answer, Vec<Grant>) {
+        let handle = Handle {
+            sessions: self.clone(),
+            session: session.unwrap_or(0),
+            recall: recall.clone(),
+            request,
+            granted: Mutex::default(),
+        };
         let begins = operation == port::BEGIN;
         if !begins && !session.is_some_and(|session| self.fs.leases.table().hear(session, Instant::now())) {
-            return Answer::NoSession;
+            return (Answer::NoSession, Vec::new());
         }
-        port::answer(&handle, operation, arguments)
+        let answer = port::answer(&handle, operation, arguments)
             .or_else(|| port::answer_session(&handle, operation, arguments))
-            .map_or(Answer::Unknown, Answer::Done)
+            .map_or(Answer::Unknown, Answer::Done);
+        (answer, handle.granted())
     }
 
     /// To be called every second or so.

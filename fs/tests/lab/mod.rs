@@ -1,10 +1,11 @@
 //! Volumes on targets in memory that fail, lose power and come back.
 #![allow(dead_code, reason = "every test uses some of it")]
 
-use fs::label::{Label, Member, Role};
+use fs::label::{Label, Member};
 use fs::{FileSystem, Kind, New, OpenOptions, ROOT};
 use meta::kv::MemoryIndex;
 use plan::TargetId;
+use plan::placement::Placement;
 use std::path::PathBuf;
 use std::sync::Arc;
 use volume::Control;
@@ -25,7 +26,7 @@ impl Lab {
     /// A new volume.
     pub fn new(code: &str, targets: usize) -> Self {
         let shape = ec::parse(code).unwrap().shape();
-        let member = |number: usize| Member { id: TargetId(number as u16), path: PathBuf::new(), role: Role::Active };
+        let member = |number: usize| Member::new(TargetId(number as u16), PathBuf::new());
         let label = Label {
             format: 1,
             volume: format!("{:032x}", 0x7e57),
@@ -33,6 +34,7 @@ impl Lab {
             code: code.into(),
             chunk_bytes: CHUNK,
             durability: shape.k + usize::from(shape.m > 0),
+            placement: Placement::default(),
             coding: fs::Coding::Client,
             generation: 1,
             target: None,

@@ -111,6 +111,8 @@ pub const LOOKUP: u16 = 2;
 pub const LIST: u16 = 16;
 /// See [`ATTRIBUTES`].
 pub const LOOKUPS: u16 = 28;
+/// The operation that says where the bytes of a file are.
+pub const EXTENTS: u16 = 17;
 
 /// Whether an operation only reads: it can be carried out twice, and waits for nobody but, some of them, for other clients.
 pub fn only_reads(operation: u16) -> bool {

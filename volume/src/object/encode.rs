@@ -67,7 +67,7 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
     if directories.is_empty() {
         return Err(Error::Invalid("no directory was given".into()));
     }
-    super::find::allow_many_open_files();
+    crate::allow_many_open_files();
     let fragments = create(options, &layout, &directories, source.attributes().0)?;
     let object = ObjectId(random()?);
     control.begin(source.known_bytes().unwrap_or(0));

@@ -69,7 +69,7 @@ impl Object {
 /// # Errors
 /// `NotFound` when there is no fragment of it, `Invalid` when there is no name and not exactly one object.
 pub fn find(name: Option<&OsStr>, directories: &[PathBuf]) -> Result<Object> {
-    allow_many_open_files();
+    crate::allow_many_open_files();
     let problems = Collector::default();
     let directories = search::open(directories, &problems)?;
     let name = match name {
@@ -78,17 +78,6 @@ pub fn find(name: Option<&OsStr>, directories: &[PathBuf]) -> Result<Object> {
     };
     let found = search::candidates(&name, &directories, &problems)?;
     choose(&name, found, directories, problems)
-}
-
-/// Repairs of wide codes hold more files open than a shell allows by default.
-pub(super) fn allow_many_open_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum.or(Some(u64::MAX)) {
-        limit.current = limit.maximum;
-        // A lower limit shows when a file cannot be opened.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
 }
 
 /// The header with what differs between the fragments of one object taken out.

@@ -30,6 +30,7 @@ pub(super) struct Connection<S: Service> {
     heard: Arc<Heard>,
     requests: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
+    reply_bytes: Arc<Semaphore>,
     running: Arc<Mutex<HashMap<u64, Running>>>,
 }
 
@@ -40,7 +41,7 @@ struct Running {
 }
 
 /// The room that a request takes until it is answered.
-type Room = [OwnedSemaphorePermit; 3];
+type Room = Vec<OwnedSemaphorePermit>;
 
 impl<S: Service> Connection<S> {
     /// Exchanges the first messages.
@@ -97,6 +98,7 @@ impl<S: Service> Connection<S> {
             heard,
             requests: Arc::new(Semaphore::new(options.requests_per_connection)),
             bytes: Arc::new(Semaphore::new(permits(options.bytes_per_connection) as usize)),
+            reply_bytes: Arc::new(Semaphore::new(permits(options.reply_bytes_per_connection) as usize)),
             running: Arc::default(),
             peer,
             shared: shared.clone(),
@@ -128,7 +130,7 @@ impl<S: Service> Connection<S> {
             match header.kind {
                 Kind::Request | Kind::Open | Kind::OneWay => {
                     let deadline = Instant::now() + Duration::from_millis(header.deadline_ms.into());
-                    let room = self.room(header.content_bytes()).await;
+                    let mut room = self.room(header.content_bytes()).await;
                     let content = timeout(options.frame_timeout, incoming.content(&header)).await;
                     let (body, payload) =
                         content.map_err(|_| Error::Protocol("a message did not end in time".into()))??;
@@ -141,6 +143,8 @@ impl<S: Service> Connection<S> {
                         one_way: header.kind == Kind::OneWay,
                         items: None,
                     };
+                    let answer = self.shared.service.reply_bytes(&request);
+                    room.extend(self.room_for_answer(answer).await);
                     self.start(&header, request, room)?;
                 }
                 Kind::Cancel => drop(lock(&self.running).remove(&header.id)),
@@ -170,13 +174,33 @@ impl<S: Service> Connection<S> {
             let requests = self.requests.clone().acquire_owned().await;
             let bytes = self.bytes.clone().acquire_many_owned(of(options.bytes_per_connection)).await;
             let all = self.shared.bytes.clone().acquire_many_owned(of(options.bytes)).await;
-            [requests, bytes, all].map(|permit| permit.expect("limits are never closed"))
+            [requests, bytes, all].map(|permit| permit.expect("limits are never closed")).into()
         };
-        let mut room = Box::pin(room);
+        self.held_back(room).await
+    }
+
+    /// Waits until there is room for an answer. Room for answers is another than that for requests, so that requests that wait for it do not keep it from themselves.
+    async fn room_for_answer(&self, bytes: u64) -> Room {
+        let options = &self.shared.options;
+        if bytes == 0 {
+            return Room::new();
+        }
+        let of = |limit: u64| permits(bytes.min(limit));
+        let room = async {
+            let own = self.reply_bytes.clone().acquire_many_owned(of(options.reply_bytes_per_connection)).await;
+            let all = self.shared.reply_bytes.clone().acquire_many_owned(of(options.reply_bytes)).await;
+            [own, all].map(|permit| permit.expect("limits are never closed")).into()
+        };
+        self.held_back(room).await
+    }
+
+    /// Waits for something while the client is held back, and hears that the server lives.
+    async fn held_back<T>(&self, what: impl Future<Output = T>) -> T {
+        let mut what = Box::pin(what);
         loop {
             tokio::select! {
                 biased;
-                room = &mut room => return room,
+                what = &mut what => return what,
                 () = sleep(STILL_HERE) => {
                     self.heard.touch();
                     self.peer.outgoing.queue(Header::new(Kind::Ping, 0), &[]);

@@ -95,6 +95,11 @@ impl Service for Echo {
         }
     }
 
+    /// Of `wait`, a mebibyte for each byte that is sent.
+    fn reply_bytes(&self, request: &Request) -> u64 {
+        if request.method == METHODS.wait { (request.body.len() as u64) << 20 } else { 0 }
+    }
+
     fn connected(&self, peer: &Arc<Peer>) -> Result<(), String> {
         if peer.credentials == "wrong" {
             return Err("unknown credentials".into());

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use fs::label::Role;
-use fs::{AtRisk, Status};
+use fs::{AtRisk, DomainStatus, State, Status};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -112,13 +112,18 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             format!(", {} of {} free", show::bytes(free), show::bytes(total))
         });
         let problem = target.problem.as_ref().map_or_else(|| "healthy".into(), |why| format!("PROBLEM: {why}"));
+        let state = target
+            .state
+            .map_or_else(String::new, |(state, time)| format!("  {} for {}", state_name(state), show::age(time)));
+        let domain = target.domain.as_ref().map_or_else(String::new, |domain| format!("  in {domain}"));
         show::text(format_args!(
-            "  target {:3}  {role:8}  {:6} chunks{room}  {}  {problem}",
+            "  target {:3}  {role:8}  {:6} chunks{room}  {}{domain}{state}  {problem}",
             target.id.0,
             target.chunks,
             Shown(&target.path)
         ))?;
     }
+    print_domains(&status.domains)?;
     let (have, wanted) = status.mirrors;
     show::text(format_args!("  metadata on {have} targets of {wanted} wanted"))?;
     if let Some(error) = &status.metadata_error {
@@ -142,6 +147,36 @@ fn print(status: &Status, volume: &Path) -> Outcome {
     repairs::print(status)
 }
 
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Joining => "joining",
+        State::Up => "up",
+        State::Down => "down",
+        State::Out => "out",
+        State::Draining => "draining",
+    }
+}
+
+/// What the loss of a whole domain would do.
+fn print_domains(domains: &[DomainStatus]) -> Outcome {
+    let fatal = |domain: &&DomainStatus| domain.would_lose > 0;
+    for domain in domains.iter().filter(fatal) {
+        show::text(format_args!(
+            "  the loss of {} ({}) would lose {}",
+            domain.name,
+            show::count(domain.targets, "target"),
+            show::count(domain.would_lose, "chunk set")
+        ))?;
+    }
+    if !domains.is_empty() && !domains.iter().any(|domain| fatal(&domain)) {
+        show::text(format_args!(
+            "  the loss of any one of {} would lose nothing",
+            show::count(domains.len(), "domain")
+        ))?;
+    }
+    Ok(())
+}
+
 fn document(status: &Status) -> Value {
     let targets = status.targets.iter().map(|target| {
         json!({
@@ -152,7 +187,13 @@ fn document(status: &Status) -> Value {
             "total": target.room.map(|room| room.0),
             "free": target.room.map(|room| room.1),
             "chunks": target.chunks,
+            "domain": target.domain.as_ref().map(ToString::to_string),
+            "state": target.state.map(|(state, _)| state_name(state)),
+            "state_seconds": target.state.map(|(_, time)| time.as_secs()),
         })
+    });
+    let domains = status.domains.iter().map(|domain| {
+        json!({ "domain": domain.name, "targets": domain.targets, "chunk_sets_lost_with_it": domain.would_lose })
     });
     json!({
         "name": status.name,
@@ -163,6 +204,9 @@ fn document(status: &Status) -> Value {
         "files": files(status),
         "bytes": status.bytes,
         "targets": targets.collect::<Vec<_>>(),
+        "placement": status.placement.policy.to_string(),
+        "domain_level": status.placement.domain_level,
+        "domains": domains.collect::<Vec<_>>(),
         "chunk_sets": status.sets,
         "chunk_sets_by_losses_survived": status.survive,
         "chunk_sets_lost": status.lost,

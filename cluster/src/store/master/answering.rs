@@ -3,6 +3,7 @@
 
 use super::{BUSY, Done, ROOM_COMES, SLAVE_ANSWERS, Stripe};
 use crate::address::StoreAddress;
+use crate::capability::{Credentials, Deputy};
 use crate::store::protocol::{encode, encode_error};
 use crate::store::remote::Stores;
 use ec::Code;
@@ -45,8 +46,11 @@ fn bad(what: impl Into<String>) -> io::Error {
 struct Peers {
     stores: Stores,
     targets: Arc<Targets>,
-    numbers: Mutex<HashMap<String, TargetId>>,
+    numbers: Mutex<HashMap<Place, TargetId>>,
 }
+
+/// A target in a volume, by its address: what is shown to its store is good for that volume only.
+type Place = ([u8; 16], String);
 
 impl Peers {
     fn new() -> Arc<Self> {
@@ -54,22 +58,29 @@ impl Peers {
         Arc::new(Self { targets, ..Self::default() })
     }
 
-    /// The number of a target that another process has, or, with `local`, that this one has.
-    fn number(&self, address: &str, local: impl FnOnce() -> Option<Arc<dyn Target>>) -> io::Result<TargetId> {
+    /// The number of a target of a volume that another process has, or, with `local`, that this one has.
+    fn number(
+        &self,
+        volume: [u8; 16],
+        address: &str,
+        local: impl FnOnce() -> Option<Arc<dyn Target>>,
+    ) -> io::Result<TargetId> {
         let mut numbers = lock(&self.numbers);
-        if let Some(&id) = numbers.get(address) {
+        let place = (volume, address.to_owned());
+        if let Some(&id) = numbers.get(&place) {
             return Ok(id);
         }
         let target = match local() {
             Some(target) => target,
             None => {
                 let address: StoreAddress = address.parse().map_err(|why: fs::Error| bad(why.to_string()))?;
-                Arc::new(self.stores.target(&address))
+                let deputy = Deputy::of_this_process(volume).map(|deputy| Arc::new(deputy) as Arc<dyn Credentials>);
+                Arc::new(self.stores.target_for(&address, deputy))
             }
         };
         let id = TargetId(numbers.len() as u16);
         self.targets.add(id, target);
-        numbers.insert(address.into(), id);
+        numbers.insert(place, id);
         Ok(id)
     }
 
@@ -117,6 +128,15 @@ impl Default for Masters {
             waiting: Semaphore::new(WAITING),
         }
     }
+}
+
+/// What a client wants a Master to do: the token that it shows, the volume, and the set.
+///
+/// # Errors
+/// When it cannot be read.
+pub(in crate::store) fn asked(body: &[u8]) -> io::Result<(&[u8], [u8; 16], u64)> {
+    let stripe = read(body)?;
+    Ok((stripe.token, stripe.volume, stripe.set))
 }
 
 fn read(body: &[u8]) -> io::Result<Stripe<'_>> {
@@ -188,7 +208,7 @@ fn places(
             let address: StoreAddress = address.parse().ok()?;
             local(&address.target).filter(|_| address.server == stripe.server)
         };
-        if address.is_empty() { Ok(None) } else { peers.number(address, own).map(Some) }
+        if address.is_empty() { Ok(None) } else { peers.number(stripe.volume, address, own).map(Some) }
     };
     stripe.places.iter().map(number).collect()
 }

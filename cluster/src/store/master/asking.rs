@@ -1,10 +1,12 @@
 //! The client's half: a stripe goes to its Master in one message.
 
 use super::{BUSY, DISTRIBUTE, Done, Stripe};
-use crate::store::protocol::{FAILED, decode_error, encode};
+use crate::capability::Token;
+use crate::store::protocol::{FAILED, REFUSED, decode_error, encode};
 use crate::store::remote::RemoteTarget;
 use std::io::{self, IoSlice};
 use std::time::Duration;
+use volume::target::TargetFile;
 use volume::{Cost, Distributed, Master, NoMaster, Order};
 use wire::Error;
 
@@ -26,11 +28,23 @@ impl Master for RemoteTarget {
             manifest_bytes: order.manifest_bytes as u32,
             spare: order.spare as u16,
             checksum: order.checksum,
+            token: &[],
             server: self.server(),
             places: addresses.iter().map(|address| address.as_deref().unwrap_or_default()).collect(),
         };
         let parts = [IoSlice::new(order.data)];
-        let answer = self.client().call_blocking(DISTRIBUTE, &encode(&stripe), &parts, patience);
+        let ask = |token: Option<Token>| {
+            let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+            self.client().call_blocking(DISTRIBUTE, &encode(&Stripe { token, ..stripe.clone() }), &parts, patience)
+        };
+        let file = TargetFile::Chunk { set: layout.set, position: 0 };
+        let token = self.credentials().and_then(|shown| shown.token(file, true));
+        let mut answer = ask(token);
+        if let (Err(Error::Remote { status: REFUSED, .. }), Some(shown)) = (&answer, self.credentials())
+            && let Some(another) = shown.renew(file, true, token)
+        {
+            answer = ask(Some(another));
+        }
         let answer = answer.map_err(|error| match error {
             Error::Remote { status: BUSY, .. } => NoMaster::Unwilling("it has as many stripes as it takes".into()),
             Error::Remote { status: FAILED, body } => NoMaster::Unwilling(decode_error(&body).to_string()),

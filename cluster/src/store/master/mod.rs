@@ -4,7 +4,7 @@
 mod answering;
 mod asking;
 
-pub(super) use answering::Masters;
+pub(super) use answering::{Masters, asked};
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const SLAVE_ANSWERS: Duration = Duration::from_secs(8);
 const ROOM_COMES: Duration = Duration::from_secs(1);
 
 /// A stripe, as a client sends it. Its data is the payload.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stripe<'a> {
     volume: [u8; 16],
     set: u64,
@@ -35,6 +35,9 @@ struct Stripe<'a> {
     spare: u16,
     /// CRC-64/NVME of the payload.
     checksum: u64,
+    /// What permits it; empty where nothing is needed.
+    #[serde(borrow)]
+    token: &'a [u8],
     /// What the client calls this store.
     server: &'a str,
     /// Where the blocks go, by position; nowhere if it is empty.

@@ -1,0 +1,150 @@
+//! Where chunks go, who is there, and what the loss of a whole domain does.
+
+use crate::lab::Cluster;
+use crate::scratch::{Scratch, noise, run, weft};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+impl Cluster {
+    fn status(&self) -> Value {
+        self.on(&["status", "--json"]).json()
+    }
+
+    /// How its targets are, once all of them are as expected.
+    #[track_caller]
+    fn becomes(&self, expected: &[&str]) {
+        let begun = Instant::now();
+        loop {
+            let status = self.status();
+            let targets = status["targets"].as_array().unwrap();
+            let states: Vec<&str> = targets.iter().map(|target| target["state"].as_str().unwrap()).collect();
+            if states == expected {
+                assert!(targets.iter().all(|target| target["state_seconds"].is_u64()));
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{states:?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn store(&self, number: usize) -> String {
+        format!("store://127.0.0.1:{}/disk{number}", self.ports[number])
+    }
+
+    fn target(&self, command: &str, more: &[&str]) -> String {
+        let done = run(weft().args(["target", command, &self.url()]).args(more));
+        String::from_utf8(done.good()).unwrap()
+    }
+}
+
+/// Two stores in each of three racks, and two chunks that may be lost: a whole rack may be.
+#[test]
+fn a_whole_rack_is_lost_and_nothing_with_it() {
+    let cluster = Cluster::with("rs:2+2", 6, &["--down-out", "4"]);
+    let copy = |name: &str, length: usize| {
+        let file = cluster.scratch.file(name, length);
+        run(weft().arg("cp").arg(file).arg(cluster.at(name))).good();
+    };
+    copy("before", 2_000_000);
+    for number in 0..6 {
+        let rack = format!("rack{}/host{number}", number / 2);
+        let said = cluster.target("domain", &[&cluster.store(number), &rack]);
+        assert!(said.contains(&rack), "{said}");
+    }
+    cluster.target("placement", &["round-robin", "--domain-level", "1"]);
+    (0..4).for_each(|n| copy(&format!("file{n}"), 1_500_000));
+    let status = cluster.status();
+    assert_eq!((&status["placement"], &status["domain_level"]), (&"round-robin".into(), &1.into()));
+    assert_eq!(status["targets"][3]["domain"], "rack1/host3");
+    let domains = status["domains"].as_array().unwrap();
+    assert_eq!(
+        domains.iter().map(|domain| domain["domain"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["rack0", "rack1", "rack2"]
+    );
+    assert!(
+        domains.iter().all(|domain| domain["targets"] == 2 && domain["chunk_sets_lost_with_it"] == 0),
+        "{domains:?}"
+    );
+    let text = String::from_utf8(cluster.on(&["status"]).good()).unwrap();
+    assert!(text.contains("the loss of any one of 3 domains would lose nothing"), "{text}");
+    assert!(text.contains("in rack1/host3  up for "), "{text}");
+
+    cluster.becomes(&["up"; 6]);
+    [2, 3].iter().for_each(|&n| cluster.stores[n].kill());
+    let all_there = || {
+        for n in 0..4 {
+            assert!(run(weft().arg("cat").arg(cluster.at(&format!("file{n}")))).good() == noise(1_500_000));
+        }
+        assert!(run(weft().arg("cat").arg(cluster.at("before"))).good() == noise(2_000_000));
+    };
+    all_there();
+    cluster.becomes(&["up", "up", "out", "out", "up", "up"]);
+    // What was on them is made again in the other racks.
+    let begun = Instant::now();
+    while cluster.status()["chunk_sets_to_repair"] != 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", cluster.meta.log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let domains = cluster.status()["domains"].clone();
+    assert!(domains.as_array().unwrap().iter().all(|domain| domain["chunk_sets_lost_with_it"] == 0), "{domains}");
+    [2, 3].iter().for_each(|&n| cluster.stores[n].start());
+    cluster.becomes(&["up"; 6]);
+    all_there();
+    let log = cluster.meta.log();
+    assert!(
+        ["target 2 is down", "is away for too long", "target 3 is there again"].iter().all(|line| log.contains(line)),
+        "{log}"
+    );
+    cluster.heal();
+}
+
+/// Domains of which the loss of one would lose data are told of, however they came to be.
+#[test]
+fn too_few_domains_are_told_of() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    for number in 0..4 {
+        cluster.target("domain", &[&cluster.store(number), if number < 3 { "left" } else { "right" }]);
+    }
+    let file = cluster.scratch.file("f", 1_000_000);
+    run(weft().arg("cp").arg(file).arg(cluster.at("f"))).good();
+    let status = String::from_utf8(cluster.on(&["status"]).good()).unwrap();
+    assert!(status.contains("the loss of left (3 targets) would lose "), "{status}");
+    assert!(!status.contains("the loss of right"), "{status}");
+    for (command, says) in
+        [(["domain", &cluster.store(0), "a//b"].as_slice(), "rack1/host3"), (&["placement", "best"], "round-robin")]
+    {
+        let ended = run(weft().args(["target", command[0], &cluster.url()]).args(&command[1..]));
+        assert!(ended.status == 2 && ended.errors.contains(says), "{}", ended.errors);
+    }
+}
+
+/// Directories of this machine get the domains that are given, and a domain for something else is refused.
+#[test]
+fn a_volume_on_directories_has_the_domains_that_are_given() {
+    let scratch = Scratch::new(4);
+    let volume = scratch.path.join("vol");
+    let create = |more: &[&str]| {
+        let mut create = weft();
+        create
+            .arg("create")
+            .arg(&volume)
+            .args(["--code", "rs:2+1", "--placement", "round-robin"])
+            .args(more)
+            .args(&scratch.disks);
+        run(&mut create)
+    };
+    let of = |disk: usize, domain: &str| format!("{}={domain}", scratch.disks[disk].display());
+    let said = create(&["--domain", "/elsewhere=a"]).failed(1);
+    assert!(said.contains("/elsewhere") && !volume.join("volume.json").exists(), "{said}");
+    create(&["--domain", &of(0, "shelf1/a"), "--domain", &of(1, "shelf1/b"), "--domain-level", "1"]).good();
+    let status = run(weft().args(["status", "--json"]).arg(&volume)).json();
+    let domains: Vec<Option<&str>> =
+        status["targets"].as_array().unwrap().iter().map(|t| t["domain"].as_str()).collect();
+    assert_eq!(domains, [Some("shelf1/a"), Some("shelf1/b"), None, None]);
+    assert_eq!((&status["placement"], &status["targets"][0]["state"]), (&"round-robin".into(), &Value::Null));
+    // A file in it can lose the whole shelf: three of four targets have one of two of the shelf.
+    let file = scratch.file("f", 300_000);
+    run(weft().arg("cp").arg(&file).arg(format!("{}:/f", volume.display()))).good();
+    let domains = run(weft().args(["status", "--json"]).arg(&volume)).json()["domains"].clone();
+    assert_eq!(domains, serde_json::json!([{ "domain": "shelf1", "targets": 2, "chunk_sets_lost_with_it": 0 }]));
+}

@@ -1,0 +1,236 @@
+//! The cluster's key: 32 random bytes in a file for its owner alone, at every server and at no client. It never appears on a command line or in a log.
+
+use super::{Capability, Credentials, Refusal, Rights, SIGNED_BYTES, TOKEN_BYTES, Token, now_ms};
+use fs::Error;
+use std::fmt;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use volume::target::TargetFile;
+
+/// What its file is called, beside the certificates.
+pub const KEY_FILE: &str = "cluster.key";
+/// What the file begins with.
+const PREFIX: &str = "weft-cluster-key-1 ";
+/// The purpose of the key that signs capabilities. Another purpose gets another text, and so another key.
+const PURPOSE: &str = "weft 2026-11 chunk capability v1";
+/// How long the servers' own tokens last. They make new ones.
+const OWN: Duration = Duration::from_secs(600);
+
+/// Signs capabilities and knows signed ones.
+pub struct ClusterKey {
+    signing: [u8; blake3::KEY_LEN],
+    own: Mutex<Option<(u64, Token)>>,
+}
+
+impl fmt::Debug for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterKey")
+    }
+}
+
+impl ClusterKey {
+    pub(super) fn new(secret: &[u8; 32]) -> Self {
+        Self { signing: blake3::derive_key(PURPOSE, secret), own: Mutex::default() }
+    }
+
+    /// Makes a new key in a file that is not there yet.
+    ///
+    /// # Errors
+    /// When it cannot be written, or the system has no random bytes.
+    pub fn create(path: &Path) -> fs::Result<()> {
+        let mut secret = [0; 32];
+        let mut filled = 0;
+        while filled < secret.len() {
+            let more = rustix::rand::getrandom(&mut secret[filled..], rustix::rand::GetRandomFlags::empty());
+            filled += more.map_err(|why| Error::Invalid(format!("the system has no random bytes: {why}")))?;
+        }
+        let text = format!("{PREFIX}{}\n", blake3::Hash::from_bytes(secret).to_hex());
+        let made = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path);
+        let written = made.and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|why| Error::Invalid(format!("cannot write {}: {why}", path.display())))
+    }
+
+    /// The key in a file; None when there is no such file, or it is not this user's to read.
+    ///
+    /// # Errors
+    /// When others can read it, or it is no key.
+    pub fn read(path: &Path) -> fs::Result<Option<Self>> {
+        let shown = path.display();
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => return Ok(None),
+            Err(why) => return Err(Error::Invalid(format!("cannot read {shown}: {why}"))),
+        };
+        let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode() & 0o777);
+        if mode & 0o077 != 0 {
+            return Err(Error::Invalid(format!("{shown}: others can use this key (mode {mode:o}); chmod 600 it")));
+        }
+        let secret = text.trim_end().strip_prefix(PREFIX).and_then(|digits| blake3::Hash::from_hex(digits).ok());
+        let secret = secret.ok_or_else(|| {
+            Error::Invalid(format!("{shown} is no cluster key; copy the one that weft cluster init made"))
+        })?;
+        Ok(Some(Self::new(secret.as_bytes())))
+    }
+
+    fn signature(&self, signed: &[u8]) -> blake3::Hash {
+        blake3::keyed_hash(&self.signing, signed)
+    }
+
+    /// Signs a capability.
+    pub fn sign(&self, capability: &Capability) -> Token {
+        let signed = capability.encode();
+        let mut token = [0; TOKEN_BYTES];
+        token[..SIGNED_BYTES].copy_from_slice(&signed);
+        token[SIGNED_BYTES..].copy_from_slice(self.signature(&signed).as_bytes());
+        Token(token)
+    }
+
+    /// What a token says, if it is signed with this key. Takes the same time whatever the signature is.
+    ///
+    /// # Errors
+    /// `Foreign` when it is not.
+    pub fn open(&self, token: &Token) -> Result<Capability, Refusal> {
+        // The comparison of hashes takes the same time wherever they differ.
+        if self.signature(&token.0[..SIGNED_BYTES]) != token.signature() {
+            return Err(Refusal::Foreign);
+        }
+        token.says().ok_or(Refusal::Foreign)
+    }
+
+    /// A token for everything, good at `now_ms` and for a while after.
+    fn own(&self, now_ms: u64) -> Token {
+        let length = OWN.as_millis() as u64;
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made, token)) = *own
+            && (made..made + length / 2).contains(&now_ms)
+        {
+            return token;
+        }
+        let expires_ms = now_ms.saturating_add(length);
+        let everything = Capability { volume: [0; 16], set: 0, rights: Rights::Everything, session: 0, expires_ms };
+        let token = self.sign(&everything);
+        *own = Some((now_ms, token));
+        token
+    }
+}
+
+/// Who has the key may do everything.
+impl Credentials for ClusterKey {
+    fn token(&self, _file: TargetFile, _changes: bool) -> Option<Token> {
+        Some(self.own(now_ms()))
+    }
+
+    fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
+        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.token(file, changes).filter(|token| Some(*token) != refused)
+    }
+}
+
+/// Who has the key and works for clients: what it shows permits to append to chunk sets of one volume, and no more, whatever the clients say.
+pub(crate) struct Deputy {
+    key: Arc<ClusterKey>,
+    volume: [u8; 16],
+}
+
+impl Deputy {
+    /// With the key of this process; None where it has none.
+    pub fn of_this_process(volume: [u8; 16]) -> Option<Self> {
+        crate::identity::own_key().map(|key| Self { key, volume })
+    }
+
+    /// The same token for a minute, so that stores know it.
+    fn token_at(&self, set: u64, now_ms: u64) -> Token {
+        const MINUTE: u64 = 60_000;
+        let expires_ms = (now_ms - now_ms % MINUTE).saturating_add(OWN.as_millis() as u64);
+        self.key.sign(&Capability { volume: self.volume, set, rights: Rights::Write, session: 0, expires_ms })
+    }
+}
+
+impl Credentials for Deputy {
+    fn token(&self, file: TargetFile, _changes: bool) -> Option<Token> {
+        super::set_of(file).map(|set| self.token_at(set, now_ms()))
+    }
+
+    fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
+        self.token(file, changes).filter(|token| Some(*token) != refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capability() -> Capability {
+        Capability { volume: [7; 16], set: 5, rights: Rights::Read, session: 3, expires_ms: 1000 }
+    }
+
+    #[test]
+    fn every_change_of_a_token_is_noticed() {
+        let key = ClusterKey::new(&[1; 32]);
+        let token = key.sign(&capability());
+        assert_eq!(key.open(&token), Ok(capability()));
+        for bit in 0..TOKEN_BYTES * 8 {
+            let mut changed = token;
+            changed.0[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(key.open(&changed), Err(Refusal::Foreign), "bit {bit}");
+        }
+        assert_eq!(ClusterKey::new(&[2; 32]).open(&token), Err(Refusal::Foreign));
+    }
+
+    /// A key for another purpose makes other signatures of the same bytes.
+    #[test]
+    fn the_secret_itself_signs_nothing() {
+        let token = ClusterKey::new(&[1; 32]).sign(&capability());
+        assert_ne!(blake3::keyed_hash(&[1; 32], &token.0[..SIGNED_BYTES]), token.signature());
+    }
+
+    #[test]
+    fn a_server_makes_itself_a_new_token_in_time() {
+        let key = ClusterKey::new(&[1; 32]);
+        let (first, later) = (key.own(1000), key.own(1000 + 299_000));
+        assert_eq!(first, later);
+        let next = key.own(1000 + 300_000);
+        assert_ne!(first, next);
+        assert_eq!(next.says().unwrap().expires_ms, 1000 + 900_000);
+        // A clock that was set back.
+        assert_eq!(key.own(500).says().unwrap().expires_ms, 500 + 600_000);
+    }
+
+    #[test]
+    fn a_deputy_permits_to_append_to_sets_of_its_volume() {
+        let deputy = Deputy { key: Arc::new(ClusterKey::new(&[1; 32])), volume: [8; 16] };
+        let token = deputy.token_at(5, 120_001);
+        assert_eq!(token, deputy.token_at(5, 179_999));
+        let expected = Capability { volume: [8; 16], set: 5, rights: Rights::Write, session: 0, expires_ms: 720_000 };
+        assert_eq!(deputy.key.open(&token), Ok(expected));
+        assert_eq!(deputy.token(TargetFile::Label, true), None);
+    }
+
+    #[test]
+    fn a_key_is_a_file_for_its_owner() {
+        let place = std::env::temp_dir().join(format!("weft-key-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let path = place.join(KEY_FILE);
+        assert!(ClusterKey::read(&path).unwrap().is_none());
+        ClusterKey::create(&path).unwrap();
+        assert!(ClusterKey::create(&path).is_err(), "what is there stays");
+        let token = ClusterKey::read(&path).unwrap().unwrap().sign(&capability());
+        assert!(ClusterKey::read(&path).unwrap().unwrap().open(&token).is_ok());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        assert!(ClusterKey::read(&path).unwrap_err().to_string().contains("chmod 600"));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        for bad in ["", "weft-cluster-key-1 ", "weft-cluster-key-1 12", "weft-cluster-key-2 00", "-----BEGIN"] {
+            std::fs::write(&path, bad).unwrap();
+            let said = ClusterKey::read(&path).unwrap_err().to_string();
+            assert!(said.contains("no cluster key"), "{said}");
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}

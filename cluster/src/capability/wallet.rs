@@ -1,0 +1,170 @@
+//! The client's side: the tokens that the metadata server gave, by chunk set, and how each is had again.
+
+use super::{Credentials, Rights, TOKEN_BYTES, Token, set_of};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use volume::target::TargetFile;
+
+/// Sets whose tokens are kept: those of the last so many, and as many from before.
+const KEPT: usize = 8192;
+
+/// Asks the metadata server again what it answered with a token: these arguments for extents, or, without any, what this client writes to. The tokens
+/// in its answer are put into the wallet by whoever reads answers.
+type Ask = Box<dyn Fn(Option<&[u8]>) + Send + Sync>;
+
+/// The tokens for a set.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    write: Option<Token>,
+    /// With the arguments with which extents were asked for.
+    read: Option<(Token, Vec<u8>)>,
+}
+
+/// The tokens of a client.
+#[derive(Default)]
+pub(crate) struct Wallet {
+    tokens: Mutex<Tokens>,
+    ask: OnceLock<Ask>,
+    /// Held while the metadata server is asked, so that many who were refused at once ask once.
+    asking: Mutex<()>,
+}
+
+/// Those that were put in lately, and before.
+#[derive(Debug, Default)]
+struct Tokens {
+    new: HashMap<u64, Kept>,
+    old: HashMap<u64, Kept>,
+}
+
+impl fmt::Debug for Wallet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wallet")
+    }
+}
+
+impl Tokens {
+    fn entry(&mut self, set: u64) -> &mut Kept {
+        if self.new.len() >= KEPT && !self.new.contains_key(&set) {
+            self.old = std::mem::take(&mut self.new);
+        }
+        let old = &mut self.old;
+        self.new.entry(set).or_insert_with(|| old.remove(&set).unwrap_or_default())
+    }
+
+    fn get(&self, set: u64) -> Option<&Kept> {
+        self.new.get(&set).or_else(|| self.old.get(&set))
+    }
+}
+
+impl Wallet {
+    /// How the metadata server is asked. Without this nothing is renewed.
+    pub fn on_refusal(&self, ask: Ask) {
+        let _ = self.ask.set(ask);
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, Tokens> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts in the tokens that came with an answer, one behind the other; `arguments` are those of the request, if it was for extents.
+    pub fn put(&self, tokens: &[u8], arguments: Option<&[u8]>) {
+        for token in tokens.chunks_exact(TOKEN_BYTES).filter_map(Token::from_bytes) {
+            let Some(says) = token.says() else { continue };
+            let mut all = self.tokens();
+            let kept = all.entry(says.set);
+            match (says.rights, arguments) {
+                (Rights::Read, Some(arguments)) => kept.read = Some((token, arguments.to_vec())),
+                (Rights::Read, None) => {}
+                (Rights::Write | Rights::Everything, _) => kept.write = Some(token),
+            }
+        }
+    }
+}
+
+impl Credentials for Wallet {
+    fn token(&self, file: TargetFile, changes: bool) -> Option<Token> {
+        let tokens = self.tokens();
+        let kept = tokens.get(set_of(file)?)?;
+        let read = kept.read.as_ref().map(|(token, _)| *token);
+        if changes { kept.write } else { read.or(kept.write) }
+    }
+
+    fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
+        let another = || self.token(file, changes).filter(|token| Some(*token) != refused);
+        let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else asked meanwhile.
+        if let Some(token) = another() {
+            return Some(token);
+        }
+        let arguments = self.tokens().get(set_of(file)?).and_then(|kept| kept.read.clone()).filter(|_| !changes);
+        self.ask.get()?(arguments.as_ref().map(|(_, arguments)| &arguments[..]));
+        another()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::{Capability, ClusterKey};
+    use std::sync::Arc;
+
+    fn chunk(set: u64) -> TargetFile {
+        TargetFile::Chunk { set, position: 0 }
+    }
+
+    fn token(set: u64, rights: Rights, expires_ms: u64) -> Token {
+        ClusterKey::new(&[3; 32]).sign(&Capability { volume: [1; 16], set, rights, session: 1, expires_ms })
+    }
+
+    #[test]
+    fn a_token_is_shown_for_its_set_and_what_it_permits() {
+        let wallet = Wallet::default();
+        let (read, write) = (token(1, Rights::Read, 5), token(2, Rights::Write, 5));
+        wallet.put(&[read.as_bytes(), write.as_bytes(), &[1, 2]].concat(), Some(b"args"));
+        assert_eq!((wallet.token(chunk(1), false), wallet.token(chunk(1), true)), (Some(read), None));
+        assert_eq!((wallet.token(chunk(2), false), wallet.token(chunk(2), true)), (Some(write), Some(write)));
+        assert_eq!((wallet.token(chunk(3), false), wallet.token(TargetFile::Label, false)), (None, None));
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_for_again_as_it_was_had() {
+        let wallet = Arc::new(Wallet::default());
+        wallet.put(token(1, Rights::Read, 5).as_bytes(), Some(b"args"));
+        wallet.put(token(2, Rights::Write, 5).as_bytes(), None);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (weak, log) = (Arc::downgrade(&wallet), asked.clone());
+        wallet.on_refusal(Box::new(move |arguments| {
+            log.lock().unwrap().push(arguments.map(<[u8]>::to_vec));
+            let wallet = weak.upgrade().unwrap();
+            match arguments {
+                Some(arguments) => wallet.put(token(1, Rights::Read, 9).as_bytes(), Some(arguments)),
+                None => wallet.put(token(2, Rights::Write, 9).as_bytes(), None),
+            }
+        }));
+        let renewed = wallet.renew(chunk(1), false, Some(token(1, Rights::Read, 5)));
+        assert_eq!(renewed, Some(token(1, Rights::Read, 9)));
+        assert_eq!(wallet.renew(chunk(2), true, Some(token(2, Rights::Write, 5))), Some(token(2, Rights::Write, 9)));
+        // Another thread had it renewed already.
+        assert_eq!(wallet.renew(chunk(2), true, Some(token(2, Rights::Write, 5))), Some(token(2, Rights::Write, 9)));
+        // There is no newer one.
+        assert_eq!(wallet.renew(chunk(2), true, Some(token(2, Rights::Write, 9))), None);
+        let asked = asked.lock().unwrap();
+        assert_eq!(*asked, [Some(b"args".to_vec()), None, None]);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_used_stays() {
+        let wallet = Wallet::default();
+        for set in 0..5 * KEPT as u64 {
+            wallet.put(token(set + 1, Rights::Read, 1).as_bytes(), Some(b"a"));
+            if set % 1000 == 0 {
+                wallet.put(token(0, Rights::Write, 1).as_bytes(), None);
+            }
+        }
+        let tokens = wallet.tokens();
+        assert!(tokens.new.len() + tokens.old.len() <= 2 * KEPT);
+        drop(tokens);
+        assert!(wallet.token(chunk(0), true).is_some() && wallet.token(chunk(1), false).is_none());
+    }
+}

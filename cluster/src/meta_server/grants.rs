@@ -1,0 +1,68 @@
+//! What a session may do with chunk sets, written down and signed, for the stores. Pure: the time is passed in.
+
+use crate::capability::{Capability, ClusterKey, Rights};
+use fs::Grant;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Signs what the sessions of a volume are granted.
+pub(super) struct Signer {
+    key: Arc<ClusterKey>,
+    volume: [u8; 16],
+    lease_ms: u64,
+}
+
+impl Signer {
+    pub fn new(key: Arc<ClusterKey>, volume: [u8; 16], lease: Duration) -> Self {
+        Self { key, volume, lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(2) }
+    }
+
+    /// When what is granted now expires: after one and a half leases to two. For half a lease it is the same time, and so the same token, which stores
+    /// then know already.
+    fn expires_ms(&self, now_ms: u64) -> u64 {
+        let half = self.lease_ms / 2;
+        (now_ms - now_ms % half).saturating_add(self.lease_ms.saturating_mul(2))
+    }
+
+    /// The tokens, one behind the other.
+    pub fn sign(&self, session: u64, grants: &[Grant], now_ms: u64) -> Vec<u8> {
+        let expires_ms = self.expires_ms(now_ms);
+        let sign = |grant: &Grant| {
+            let rights = if grant.write { Rights::Write } else { Rights::Read };
+            self.key.sign(&Capability { volume: self.volume, set: grant.set, rights, session, expires_ms })
+        };
+        grants.iter().map(sign).flat_map(|token| token.as_bytes().to_vec()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::{TOKEN_BYTES, Token};
+
+    #[test]
+    fn tokens_last_for_more_than_a_lease_and_two_at_most() {
+        let path = std::env::temp_dir().join(format!("weft-grants-{}", std::process::id()));
+        ClusterKey::create(&path).unwrap();
+        let key = Arc::new(ClusterKey::read(&path).unwrap().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let signer = Signer::new(key.clone(), [6; 16], Duration::from_secs(30));
+        for now in (1_000_000..1_100_000).step_by(777) {
+            let left = signer.expires_ms(now) - now;
+            assert!((45_000..=60_000).contains(&left), "{left}");
+        }
+        let grants = [Grant { set: 4, write: false }, Grant { set: 5, write: true }];
+        let tokens = signer.sign(8, &grants, 1_000_000);
+        let opened: Vec<Capability> =
+            tokens.chunks(TOKEN_BYTES).map(|token| key.open(&Token::from_bytes(token).unwrap()).unwrap()).collect();
+        let capability = |set, rights| Capability {
+            volume: [6; 16],
+            set,
+            rights,
+            session: 8,
+            expires_ms: signer.expires_ms(1_000_000),
+        };
+        assert_eq!(opened, [capability(4, Rights::Read), capability(5, Rights::Write)]);
+        assert_eq!(signer.sign(8, &grants, 1_000_001), tokens, "the same for a while");
+    }
+}

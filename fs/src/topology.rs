@@ -1,0 +1,80 @@
+//! What fails together, and how chunk sets are placed: what the label says of both, as placement needs it.
+
+use crate::label::Label;
+use crate::mutex::lock;
+use crate::store::Store;
+use ec::Shape;
+use plan::membership::State;
+use plan::placement::{Candidate, Placement, Policy, Rules};
+use plan::{Domain, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The targets of a volume and their domains.
+#[derive(Debug, Default)]
+pub(crate) struct Topology {
+    placement: Placement,
+    /// Of the random policy, so that volumes on the same targets do not all prefer the same ones.
+    seed: u64,
+    domains: BTreeMap<TargetId, Domain>,
+}
+
+impl Topology {
+    pub fn of(label: &Label) -> Self {
+        let domain = |member: &crate::label::Member| Some((member.id, member.domain.clone()?));
+        let seed = label.id().map_or(0, |id| u64::from_le_bytes(*id.first_chunk().expect("an id is longer than that")));
+        Self { placement: label.placement, seed, domains: label.members().filter_map(domain).collect() }
+    }
+
+    pub fn domain(&self, id: TargetId) -> Option<Domain> {
+        self.domains.get(&id).cloned()
+    }
+
+    /// A target that can take data.
+    pub fn candidate(&self, id: TargetId, free: u64) -> Candidate {
+        Candidate { id, free, domain: self.domain(id), state: State::Up, load: None }
+    }
+
+    pub fn policy(&self) -> Box<dyn Policy> {
+        self.placement.policy(self.seed)
+    }
+
+    /// The rules for sets of a code, on targets with so much room.
+    pub fn rules(&self, shape: Shape, need: u64) -> Rules {
+        Rules { width: shape.blocks(), spare: shape.m, domain_level: self.placement.domain_level, need }
+    }
+
+    fn name_of(&self, id: TargetId) -> Option<&str> {
+        self.domains.get(&id).map(|domain| domain.at(self.placement.domain_level))
+    }
+
+    /// All domains that have a name, and how many targets are in them.
+    pub fn domains(&self) -> BTreeMap<String, usize> {
+        let mut all = BTreeMap::new();
+        for domain in self.domains.keys().filter_map(|&id| self.name_of(id)) {
+            *all.entry(domain.to_owned()).or_default() += 1;
+        }
+        all
+    }
+
+    /// The domains that a set has chunks in.
+    pub fn domains_of(&self, places: &[Option<TargetId>]) -> BTreeSet<String> {
+        places.iter().flatten().filter_map(|&id| self.name_of(id)).map(str::to_owned).collect()
+    }
+
+    /// The positions of a set that are gone, and those that would be with a domain.
+    pub fn lost_with(&self, domain: &str, places: &[Option<TargetId>], gone: &[usize]) -> Vec<usize> {
+        let in_it = |position: &usize| places[*position].and_then(|id| self.name_of(id)) == Some(domain);
+        (0..places.len()).filter(|position| gone.contains(position) || in_it(position)).collect()
+    }
+}
+
+impl Store {
+    pub fn topology(&self) -> Arc<Topology> {
+        lock(&self.topology).clone()
+    }
+
+    pub fn set_topology(&self, label: &Label) {
+        *lock(&self.topology) = Arc::new(Topology::of(label));
+    }
+}

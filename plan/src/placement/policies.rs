@@ -1,0 +1,58 @@
+//! The policies that look at no load.
+
+use super::{Policy, View};
+
+/// By chance: a target's chance is proportional to its room, and one that comes or goes moves only the sets that it should (weighted rendezvous
+/// hashing).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Random {
+    /// Another one gives other orders.
+    pub seed: u64,
+}
+
+/// One after the other, from another one for each set. The order goes round the domains, so that neighbours in it are in different ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundRobin;
+
+/// A well-mixed number from two (the finaliser of SplitMix64).
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b.wrapping_mul(0xD1B5_4A32_D192_ED03);
+    for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
+        z = (z ^ (z >> 30)).wrapping_mul(factor);
+    }
+    z ^ (z >> 31)
+}
+
+impl Policy for Random {
+    fn rank(&self, view: &View<'_>, set: u64, _width: usize) -> Vec<usize> {
+        let score = |index: usize| {
+            let target = &view.targets[index];
+            let uniform = (mix(set ^ self.seed, u64::from(target.id.0)) as f64 + 0.5) / u64::MAX as f64;
+            // Below 1, or the logarithm were 0.
+            -(target.free.max(1) as f64) / uniform.min(1.0 - f64::EPSILON).ln()
+        };
+        let mut scored: Vec<(f64, usize)> = (0..view.targets.len()).map(|index| (score(index), index)).collect();
+        let id = |index: usize| view.targets[index].id;
+        scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| id(a.1).cmp(&id(b.1))));
+        scored.into_iter().map(|(_, index)| index).collect()
+    }
+}
+
+impl Policy for RoundRobin {
+    fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize> {
+        let mut ring: Vec<usize> = (0..view.targets.len()).collect();
+        ring.sort_unstable_by_key(|&index| view.targets[index].id);
+        // The how manieth of its domain each is, and the domains in the order of their first targets.
+        let mut seen: Vec<Option<(usize, usize)>> = vec![None; view.targets.len()];
+        let (mut round, mut first) = (vec![0; view.targets.len()], vec![0; view.targets.len()]);
+        for (place, &index) in ring.iter().enumerate() {
+            let (order, count) = seen[view.domains[index]].get_or_insert((place, 0));
+            (first[index], round[index]) = (*order, *count);
+            *count += 1;
+        }
+        ring.sort_unstable_by_key(|&index| (round[index], first[index]));
+        let begin = (u128::from(set) * width as u128).checked_rem(ring.len() as u128).unwrap_or(0);
+        ring.rotate_left(begin as usize);
+        ring
+    }
+}
