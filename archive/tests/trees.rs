@@ -46,6 +46,8 @@ impl Lab {
             chunk_bytes: 16 << 20,
             durability: None,
             coding: Default::default(),
+            domains: Vec::new(),
+            placement: Default::default(),
             targets,
             places: Arc::new(Directories),
         };

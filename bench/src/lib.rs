@@ -16,6 +16,7 @@ mod machine;
 mod measure;
 mod own;
 mod page;
+pub mod paper;
 mod peer;
 mod report;
 mod results;

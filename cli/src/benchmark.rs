@@ -16,6 +16,8 @@ enum What {
     Codes(bench::Args),
     /// File systems: the same workloads in several directories
     Fs(bench::fs::Args),
+    /// The archive: the studies' experiments, scaled to this machine
+    Archive(bench::paper::Args),
 }
 
 pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
@@ -23,6 +25,10 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
         What::Codes(mut codes) => {
             codes.json |= as_json;
             bench::run(&codes).map_err(Failure::Other)
+        }
+        What::Archive(mut archive) => {
+            archive.json |= as_json;
+            bench::paper::run(&archive).map_err(Failure::Other)
         }
         What::Fs(mut fs) => {
             fs.json |= as_json;

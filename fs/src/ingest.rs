@@ -8,6 +8,7 @@ use crate::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, ContentEdit, Resize, Whole};
 use plan::{Extent, Place, Span};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use volume::StripeBuffer;
@@ -25,8 +26,8 @@ pub struct Ingest<'a> {
     pieces: Vec<(usize, Piece)>,
     manifest_bytes: usize,
     files: Vec<Coming>,
-    /// Keeps the stripes until a transaction names them.
-    pins: Vec<Pin<'a>>,
+    /// The stripes, kept until a transaction names them, or nobody will.
+    stripes: Vec<(Stored, Pin<'a>)>,
     stored_bytes: u64,
 }
 
@@ -72,7 +73,7 @@ impl FileSystem {
             pieces: Vec::new(),
             manifest_bytes: 0,
             files: Vec::new(),
-            pins: Vec::new(),
+            stripes: Vec::new(),
             stored_bytes: 0,
         })
     }
@@ -216,8 +217,9 @@ impl Ingest<'_> {
         let bytes = buffer.len() as u64;
         let (owners, pieces): (Vec<usize>, Vec<Piece>) = self.pieces.drain(..).unzip();
         self.manifest_bytes = 0;
-        let (Stored { set, record, block }, pin) = self.fs.append_stripe(buffer, &manifest::encode(&pieces))?;
-        self.pins.push(pin);
+        let (stored, pin) = self.fs.append_stripe(buffer, &manifest::encode(&pieces))?;
+        let Stored { set, record, block } = stored;
+        self.stripes.push((stored, pin));
         self.stored_bytes += bytes;
         let mut start = 0;
         for (file, piece) in owners.into_iter().zip(pieces) {
@@ -234,13 +236,18 @@ impl Ingest<'_> {
     /// When that is not sure; what of it was made is whole.
     pub fn commit(&mut self) -> Result<Ingested> {
         self.store_stripe()?;
-        if !self.pins.is_empty() {
+        // From here on a transaction may name them, whatever comes back.
+        let stripes = std::mem::take(&mut self.stripes);
+        if !stripes.is_empty() {
             self.fs.store.sync()?;
         }
         let mut done = Ingested { refused: Vec::new(), stored_bytes: std::mem::take(&mut self.stored_bytes) };
-        let (mut whole, mut parts, mut seq) = (Vec::new(), Vec::new(), 0);
+        let (mut whole, mut parts, mut seq, mut named) = (Vec::new(), Vec::new(), 0, HashSet::new());
         for coming in self.files.drain(..) {
             let extents = coming.extents;
+            if !matches!(coming.kind, Fate::Open | Fate::Dropped) {
+                named.extend(extents.iter().filter_map(stripe_of));
+            }
             match coming.kind {
                 Fate::Made(file) => whole.push(Whole { extents, ..*file }),
                 Fate::Part(range) => {
@@ -260,7 +267,8 @@ impl Ingest<'_> {
         for (ino, edit) in parts {
             seq = self.fs.put_part(ino, &edit)?.max(seq);
         }
-        self.pins.clear();
+        self.fs.give_up_stripes(stripes.iter().map(|(stored, _)| stored), &named);
+        drop(stripes);
         if seq > 0 {
             self.fs.meta.sync(seq)?;
         }
@@ -268,7 +276,24 @@ impl Ingest<'_> {
     }
 }
 
+/// The stripe that an extent is in.
+fn stripe_of(extent: &Extent) -> Option<(u64, u32)> {
+    match extent.place {
+        Place::Stripe(span) => Some(span.stripe()),
+        _ => None,
+    }
+}
+
 impl FileSystem {
+    /// Gives back the room of stripes that no transaction names, nor will.
+    fn give_up_stripes<'a>(&self, stripes: impl Iterator<Item = &'a Stored>, named: &HashSet<(u64, u32)>) {
+        for stripe in stripes.filter(|stripe| !named.contains(&(stripe.set, stripe.record))) {
+            if let Ok(layout) = self.store.layout(stripe.set) {
+                self.punch_ranges(&layout, vec![volume::record_range(stripe.record, stripe.block)]);
+            }
+        }
+    }
+
     fn put_part(&self, ino: u64, edit: &ContentEdit) -> Result<meta::Seq> {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
@@ -280,6 +305,7 @@ impl FileSystem {
 
 impl Drop for Ingest<'_> {
     fn drop(&mut self) {
+        self.fs.give_up_stripes(self.stripes.iter().map(|(stored, _)| stored), &HashSet::new());
         if let Some(buffer) = self.buffer.take() {
             self.fs.store.pool.give(buffer);
         }

@@ -1,7 +1,7 @@
 //! Measures what the study's formulas need of this machine (S3): power when idle, when reading and writing without coding, and when
 //! coding without reading and writing; and how fast the latter two are.
 
-use super::sampler::Sampler;
+use super::sampler::{Sampler, cpu_seconds};
 use super::source::Choice;
 use crate::report::words::moment;
 use ec::partition::Partition;
@@ -116,7 +116,11 @@ impl Plan {
         let account = &finished.accounts[0];
         let walls: Vec<(&str, f64)> =
             finished.phases.iter().map(|phase| (phase.name.as_str(), phase.wall_seconds)).collect();
-        let constants = constants(account, &walls, &self.codes, cores)?;
+        let mut constants = constants(account, &walls, &self.codes, cores)?;
+        if account.basis == Basis::Modelled {
+            // A model has nothing to learn from what it said itself.
+            (constants.idle_watts, constants.coding_watts) = (choice.model.idle_watts, choice.model.core_watts);
+        }
         let mut warnings = finished.refused;
         warnings.extend(busy_cores.filter(|busy| *busy > IDLE_CORES).map(|busy| {
             format!("the machine did not idle: {busy:.1} cores were busy, so that its idle power is too high and the others too low")
@@ -127,7 +131,10 @@ impl Plan {
         let profile = Profile {
             machine: machine(cores),
             date: moment(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
-            source: format!("{}: {}", account.source, account.detail),
+            source: match account.basis {
+                Basis::Measured => format!("{}: {}", account.source, account.detail),
+                Basis::Modelled => account.detail.clone(),
+            },
             basis: account.basis,
             scope: account.scope,
             constants,
@@ -241,7 +248,7 @@ fn cannot(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}; choose another folder with --scratch, or a shorter file with --scratch-bytes", path.display())
 }
 
-/// Codes on all cores for so long: bytes of user data that one of them coded a second.
+/// Codes on all cores for so long: bytes of user data in a second of processor time, which what else runs here takes no part of.
 fn code_on_all_cores(
     code: &dyn ec::Code,
     cores: usize,
@@ -266,10 +273,10 @@ fn code_on_all_cores(
             }
         }
     };
-    let began = Instant::now();
+    let before = cpu_seconds();
     std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(work))));
     proceed(go_on)?;
-    Ok(coded.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64() / cores as f64)
+    Ok(coded.load(Ordering::Relaxed) as f64 / (cpu_seconds() - before).max(1e-9))
 }
 
 /// Processor time of everything on this machine since it started.
@@ -311,7 +318,7 @@ mod tests {
         assert_eq!((profile.coding[0].k, profile.coding[0].m), (4, 2));
         if profile.basis == Basis::Modelled {
             assert!(calibration.warnings.iter().any(|warning| warning.contains("not measured")));
-            assert!((profile.constants.idle_watts - 60.0).abs() < 6.0, "{:?}", profile.constants);
+            assert_eq!((profile.constants.idle_watts, profile.constants.coding_watts), (60.0, 6.0));
         }
         assert_eq!(std::fs::read_dir(scratch.path("")).unwrap().count(), 0, "nothing stays behind");
     }

@@ -195,11 +195,13 @@ impl Sampler {
         let of = |phase: &Phase| self.model.joules(phase.wall_seconds, phase.cpu_seconds);
         let joules = phases.iter().map(of).sum();
         let energy = |phase: &Phase| PhaseEnergy { phase: phase.name.clone(), joules: of(phase) };
-        let constants = Constants {
-            idle_watts: self.model.idle_watts,
-            read_write_watts: self.profile.as_ref().map_or(0.0, |profile| profile.constants.read_write_watts),
-            coding_watts: self.model.core_watts,
-        };
+        // Without a profile nobody knows what reading and writing draws, so that nothing is said about causes.
+        let split = self.profile.as_ref().map(|profile| {
+            let (idle_watts, coding_watts) = (self.model.idle_watts, self.model.core_watts);
+            let constants =
+                Constants { idle_watts, coding_watts, read_write_watts: profile.constants.read_write_watts };
+            attribute(joules, &constants, times)
+        });
         Account {
             source: "model".into(),
             detail: self.model.describe(),
@@ -208,7 +210,7 @@ impl Sampler {
             error: None,
             joules,
             phases: phases.iter().map(energy).collect(),
-            split: Some(attribute(joules, &constants, times)),
+            split,
         }
     }
 
@@ -261,7 +263,7 @@ fn watch(shared: &Shared, clock: Clock) {
 }
 
 /// Processor time of this process so far.
-fn cpu_seconds() -> f64 {
+pub fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }

@@ -10,10 +10,12 @@ pub fn rate(bytes_per_second: f64) -> String {
     format!("{}/s", bytes(bytes_per_second))
 }
 
-/// A time: `0.25 s`, `72.0 s`, `12 min 30 s`, `10 h 05 min`.
+/// A time: `4.0 ms`, `0.25 s`, `72.0 s`, `12 min 30 s`, `10 h 05 min`.
 pub fn time(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
+        _ if seconds == 0.0 => "0 s".into(),
+        _ if seconds < 0.1 => format!("{:.1} ms", seconds * 1e3),
         _ if seconds < 10.0 => format!("{seconds:.2} s"),
         _ if seconds < 120.0 => format!("{seconds:.1} s"),
         0..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
@@ -107,7 +109,7 @@ mod tests {
         let lengths = [0.0, 1.0, 1023.0, 1024.0, 1536.0, 123_456_789.0, 8.0 * 1024.0 * 1024.0].map(bytes);
         assert_eq!(lengths, ["0 B", "1 B", "1,023 B", "1 KiB", "1.50 KiB", "118 MiB", "8 MiB"]);
         let times = [0.004, 1.0, 72.04, 750.0, 36_300.0, 864_000.0].map(time);
-        assert_eq!(times, ["0.00 s", "1.00 s", "72.0 s", "12 min 30 s", "10 h 05 min", "10.0 days"]);
+        assert_eq!(times, ["4.0 ms", "1.00 s", "72.0 s", "12 min 30 s", "10 h 05 min", "10.0 days"]);
         assert_eq!([12.0, 1200.0, 3.6e6].map(energy), ["12 J", "1.20 kJ", "1.00 kWh"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([-1234.5, 0.0, 0.123, 56.78].map(plain), ["-1,235", "0", "0.12", "56.8"]);

@@ -134,8 +134,7 @@ pub fn restore<S: Show + Send>(
 
 /// Removes what only the job needed, and returns when what was restored is durable.
 fn clean_up(job: &Restoring) -> Result<(), rustix::io::Errno> {
-    let mut dir = Dir::read_from(&job.hidden)?;
-    while let Some(entry) = dir.next() {
+    for entry in Dir::read_from(&job.hidden)? {
         let entry = entry?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
             unlinkat(&job.hidden, entry.file_name(), AtFlags::empty())?;

@@ -238,8 +238,11 @@ impl<'a> Restorer<'a> {
         if made.is_err() {
             let _ = unlinkat(directory, &part[..], AtFlags::empty());
         }
-        made?;
-        self.count(item);
+        if made? {
+            self.count(item);
+        } else {
+            self.tally.others += 1;
+        }
         Ok(())
     }
 
@@ -368,14 +371,15 @@ impl<'a> Restorer<'a> {
         Ok(hasher)
     }
 
-    /// Gives a complete file its name.
-    fn put(&self, directory: &OwnedFd, part: (&OwnedFd, &[u8]), item: &Item) -> Result<(), Trouble> {
+    /// Gives a complete file its name. Returns whether it is this one that got it: of a file with several names, another worker may have been faster.
+    fn put(&self, directory: &OwnedFd, part: (&OwnedFd, &[u8]), item: &Item) -> Result<bool, Trouble> {
+        let mut first = true;
         if item.stat.links > 1 {
             let key = self.shared_name(item);
             match linkat(part.0, part.1, &self.job.hidden, &key[..], AtFlags::empty()) {
                 Ok(()) => {}
                 Err(Errno::EXIST) => {
-                    // Another worker was faster with another name.
+                    first = false;
                     unlinkat(part.0, part.1, AtFlags::empty())?;
                     linkat(&self.job.hidden, &key[..], part.0, part.1, AtFlags::empty())?;
                 }
@@ -384,14 +388,14 @@ impl<'a> Restorer<'a> {
         }
         if self.job.force {
             renameat(part.0, part.1, directory, &item.name[..])?;
-            return Ok(());
+            return Ok(first);
         }
         match renameat_with(part.0, part.1, directory, &item.name[..], RenameFlags::NOREPLACE) {
             // A file system that cannot do that; it was looked before.
             Err(Errno::INVAL | Errno::NOSYS) => renameat(part.0, part.1, directory, &item.name[..])?,
             done => done?,
         }
-        Ok(())
+        Ok(first)
     }
 
     fn parts(large: &Large) -> Parts {

@@ -32,6 +32,7 @@ enum Object {
 }
 
 /// A task that a worker has.
+#[allow(clippy::large_enum_variant, reason = "there are no more than workers")]
 enum Doing {
     Files,
     Open(Large),
@@ -261,11 +262,9 @@ impl Role for Manager {
             Message::Ready => self.idle_workers.push_back(from),
             Message::Opened(task, large, parts) => self.opened(task, large, parts),
             Message::Done(ended) => ended.into_iter().for_each(|ended| self.ended(ended)),
-            Message::Failed(why) => {
-                if !self.finished {
-                    out.push((REPORTER, Message::Broken(why)));
-                    self.finish(out);
-                }
+            Message::Failed(why) if !self.finished => {
+                out.push((REPORTER, Message::Broken(why)));
+                self.finish(out);
             }
             _ => {}
         }

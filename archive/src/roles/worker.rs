@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// What was done is made durable when the worker had nothing to do for so long.
 const IDLE: Duration = Duration::from_millis(5);
 /// It waits no longer, whatever there is to do.
-const OLD: Duration = Duration::from_secs(2);
+const OLD: Duration = Duration::from_millis(500);
 
 /// What was done of a task, but is not durable yet.
 #[derive(Clone, Debug, Default)]

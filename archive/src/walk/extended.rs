@@ -7,6 +7,9 @@ use std::os::fd::AsFd;
 /// Attributes whose names begin so are Weft's own: in a volume they say what an archive knows of a file; they are neither taken from a source nor restored.
 pub const OWN: &[u8] = b"user.weft.";
 
+/// Names and values.
+pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// A list of names may be so long, and a value.
 const MOST: usize = 64 << 10;
 
@@ -14,7 +17,7 @@ const MOST: usize = 64 << 10;
 ///
 /// # Errors
 /// Those of the system calls.
-pub fn read_attributes(file: impl AsFd) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+pub fn read_attributes(file: impl AsFd) -> Result<Extended, Errno> {
     let file = file.as_fd();
     let mut names = [0u8; 1024];
     let listed = match flistxattr(file, &mut names) {

@@ -69,7 +69,7 @@ impl List {
     ///
     /// # Errors
     /// When the list cannot be read, or is none.
-    pub fn next(&mut self) -> std::io::Result<Option<Listed>> {
+    pub fn next_file(&mut self) -> std::io::Result<Option<Listed>> {
         loop {
             let mut bytes = Vec::new();
             if (&mut self.from).take(LONGEST).read_until(self.separator, &mut bytes)? == 0 {
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn paths_end_where_they_should() {
         let mut list = List::paths(Box::new(Cursor::new(b"a\0new\nline\0\0last".to_vec())), 0);
-        let paths: Vec<Vec<u8>> = std::iter::from_fn(|| list.next().unwrap()).map(|listed| listed.path).collect();
+        let paths: Vec<Vec<u8>> = std::iter::from_fn(|| list.next_file().unwrap()).map(|listed| listed.path).collect();
         assert_eq!(paths, [&b"a"[..], b"new\nline", b"last"]);
         let mut endless = List::paths(Box::new(Cursor::new(vec![b'x'; 100_000])), 0);
-        assert!(endless.next().is_err());
+        assert!(endless.next_file().is_err());
     }
 
     #[test]
@@ -120,10 +120,10 @@ mod tests {
         assert_eq!(text.lines().count(), 3);
         let mut list = List::plan(Box::new(Cursor::new(text.into_bytes())));
         for (path, expected) in all {
-            assert_eq!(list.next().unwrap(), Some(Listed { path: path.to_vec(), expected }));
+            assert_eq!(list.next_file().unwrap(), Some(Listed { path: path.to_vec(), expected }));
         }
-        assert_eq!(list.next().unwrap(), None);
+        assert_eq!(list.next_file().unwrap(), None);
         let mut none = List::plan(Box::new(Cursor::new(b"not a plan\n".to_vec())));
-        assert!(none.next().is_err());
+        assert!(none.next_file().is_err());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is kept of a file after it was handed on. What cannot be looked at is a problem that is told, never left out in silence.
 
-use super::{Filter, List, OWN, open_directory, read_attributes, stat_at, stat_of};
+use super::{Extended, Filter, List, OWN, open_directory, read_attributes, stat_at, stat_of};
 use crate::message::{Group, Item, MOST_ITEMS, NAME_BYTES, Place, Problem, Stat, Walk, join};
 use crate::roles::{Found, Tree};
 use crate::transport::Broken;
@@ -263,7 +263,7 @@ impl Walking {
         let mut bytes = 0;
         let mut count = 0;
         while count < MOST_ITEMS && bytes < NAME_BYTES {
-            let listed = list.next().map_err(|why| Broken(format!("cannot read the list of files: {why}")))?;
+            let listed = list.next_file().map_err(|why| Broken(format!("cannot read the list of files: {why}")))?;
             let Some(listed) = listed else { return Ok(false) };
             (count, bytes) = (count + 1, bytes + listed.path.len());
             let names: Vec<&[u8]> =
@@ -351,7 +351,7 @@ fn append(found: &mut Found, groups: Vec<Group>) {
 }
 
 /// The extended attributes of a directory in a directory.
-fn extended(parent: &OwnedFd, item: &Item) -> Result<Vec<(Vec<u8>, Vec<u8>)>, rustix::io::Errno> {
+fn extended(parent: &OwnedFd, item: &Item) -> Result<Extended, rustix::io::Errno> {
     use rustix::fs::{Mode, OFlags, openat};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(parent, &item.name[..], flags, Mode::empty()) {

@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     }
     let powers = &profile.constants;
     show::text(format_args!("{}\n", profile.machine))?;
-    show::text(format_args!("powers, {} by {} ({}):", profile.basis.word(), profile.source, profile.scope.word()))?;
+    show::text(format_args!("powers of the {}, {} ({}):", profile.scope.word(), profile.basis.word(), profile.source))?;
     show::text(format_args!("  idle              {:>8} W", plain(powers.idle_watts)))?;
     show::text(format_args!("  read, then write  {:>8} W above idle", plain(powers.read_write_watts)))?;
     show::text(format_args!("  coding            {:>8} W above idle for a core", plain(powers.coding_watts)))?;

@@ -135,17 +135,16 @@ fn text(profile: &Profile, coding: &Coding, answer: &Answer, arguments: &Argumen
     let (coded, copied) = (&answer.coded, &answer.copied);
     show::text(format_args!("{} of user data, on machines like: {}", decimal(coded.user_bytes), profile.machine))?;
     show::text(format_args!(
-        "powers {} by {} ({}); rates measured; {} {} a kWh; {}\n",
-        profile.basis.word(),
-        profile.source,
+        "powers of the {}, {} ({}); rates measured",
         profile.scope.word(),
-        arguments.price,
-        arguments.currency,
-        arguments.cores.map_or_else(
-            || "one process, one thing after the other".into(),
-            |cores| format!("{cores} cores code while it reads and writes")
-        ),
+        profile.basis.word(),
+        profile.source
     ))?;
+    let way = arguments.cores.map_or_else(
+        || "one process, one thing after the other".into(),
+        |cores| format!("{cores} cores code while it reads and writes"),
+    );
+    show::text(format_args!("{} {} a kWh; {way}\n", arguments.price, arguments.currency))?;
     let line = |name: &str, coded: &str, copied: &str| show::text(format_args!("{name:<22} {coded:>16} {copied:>16}"));
     let kwh = |joules: f64| format!("{} kWh", plain(joules / JOULES_PER_KWH));
     let money = |money: f64| format!("{} {}", plain(money), arguments.currency);

@@ -124,7 +124,7 @@ pub fn bytes(given: &str) -> Result<u64, String> {
     };
     let number: f64 = number.parse().map_err(|_| "give it as 1048576, 1024k or 1MiB".to_owned())?;
     let bytes = number * scale as f64;
-    if bytes >= 1.0 && bytes < 1e18 { Ok(bytes as u64) } else { Err("it must be at least 1".into()) }
+    if (1.0..1e18).contains(&bytes) { Ok(bytes as u64) } else { Err("it must be at least 1".into()) }
 }
 
 /// The list of files of `--files-from`.

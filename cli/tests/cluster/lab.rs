@@ -93,8 +93,10 @@ impl Process {
         match receiver.recv_timeout(READY) {
             Ok(line) if !line.is_empty() => Ok(()),
             _ => {
+                let ended = self.child.lock().unwrap().as_mut().and_then(|child| child.try_wait().ok().flatten());
                 self.kill();
-                Err(self.log())
+                let how = ended.map_or("it is silent".into(), |status| format!("it ended: {status}"));
+                Err(format!("{how}; {}", self.log()))
             }
         }
     }

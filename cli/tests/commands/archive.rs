@@ -287,5 +287,5 @@ fn mistakes_are_named() {
     assert!(said(&["absent/".as_ref(), &address], 1).contains("absent: No such file"));
     assert!(said(&["--execute".as_ref(), file.as_os_str()], 1).contains("this is no plan"));
     let gone = run(weft().arg("restore").arg(volume.at("nothing")).arg(volume.scratch.path.join("to"))).failed(1);
-    assert!(gone.contains("/nothing: No such file"), "{gone}");
+    assert!(gone.contains("/nothing: no such file"), "{gone}");
 }

@@ -51,7 +51,7 @@ fn a_site_pays_what_the_formulas_say() {
     assert!(near(&answer["copied"]["cost"]["times"]["total_seconds"], 4.32e8));
 
     let text = String::from_utf8(cost(&["--size", "120PB", "--currency", "EUR"]).good()).unwrap();
-    assert!(text.contains("180 PB") && text.contains("EUR") && text.contains("powers measured by meter"), "{text}");
+    assert!(text.contains("180 PB") && text.contains("EUR") && text.contains("measured (meter: log.csv)"), "{text}");
     assert!(cost(&["--code", "rs:4+2"]).failed(2).contains("it knows rs:160+80"));
     fs::write(&profile, PROFILE.replace("90.0", "-90.0")).unwrap();
     assert!(cost(&[]).failed(1).contains("idle_watts"));
@@ -74,4 +74,31 @@ fn calibration_writes_a_profile_that_says_what_was_not_measured() {
     assert!(written["read_write_bytes_per_second"].as_f64().unwrap() > 0.0);
     assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 1, "only the profile stays");
     run(weft().args(["energy", "cost", "--profile"]).arg(&profile)).good();
+}
+
+/// The studies' experiments, tiny, so that they do not rot.
+#[test]
+fn the_experiments_have_all_their_rows() {
+    let scratch = Scratch::new(0);
+    let page = scratch.path.join("page.html");
+    let arguments =
+        ["bench", "archive", "--paper", "--quick", "--rounds", "1", "--json", "--peers", "/nonexistent", "--dir"];
+    let answer = run(weft().args(arguments).arg(&scratch.path).arg("--html").arg(&page));
+    assert_eq!(answer.status, 0, "{}", answer.errors);
+    let answer = answer.json();
+    let parts: Vec<u64> =
+        answer["parts"].as_array().unwrap().iter().map(|row| row["parts"].as_u64().unwrap()).collect();
+    assert_eq!(parts, [1, 2, 4, 8, 20, 40]);
+    let modelled = |policy: &str| {
+        let rows = answer["schedules"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["policy"] == policy && row["modelled"] == true).unwrap();
+        row["finish"]["utilization"].as_f64().unwrap()
+    };
+    assert!(modelled("demand") > modelled("round-robin"), "{answer:#}");
+    let shapes: Vec<&str> =
+        answer["wide"].as_array().unwrap().iter().map(|row| row["shape"].as_str().unwrap()).collect();
+    assert!(["160+80", "160+40", "160+32"].iter().all(|shape| shapes.contains(shape)), "{shapes:?}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("energy, modelled") && page.matches("<svg").count() >= 10 && !page.contains("http"));
+    assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 1, "only the page stays");
 }

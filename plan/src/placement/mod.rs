@@ -191,8 +191,9 @@ pub fn place(policy: &dyn Policy, candidates: &[Candidate], rules: &Rules, set: 
     let mut chosen: Vec<Option<TargetId>> =
         choose(policy, candidates, rules, set, rules.width, &[]).into_iter().map(Some).collect();
     chosen.resize(rules.width, None);
-    // The order of the policy would give the last positions, the parity, to the same targets for ever.
-    chosen.rotate_left((set % rules.width.max(1) as u64) as usize);
+    // The order of the policy would give the last positions, the parity, to the same targets for ever. Mixed, as what the policy makes of the number of the set
+    // may have a factor in common with the width.
+    chosen.rotate_left((mix(set, 0) % rules.width.max(1) as u64) as usize);
     chosen
 }
 

@@ -64,7 +64,7 @@ fn round_robin_uses_all_targets_alike() {
     for (count, width) in [(7u16, 6), (6, 6), (9, 4), (12, 6), (5, 3)] {
         let (mut load, mut parity) = (vec![0; usize::from(count)], vec![0; usize::from(count)]);
         let targets = alone(&vec![100; usize::from(count)]);
-        let sets = u64::from(count) * width as u64;
+        let sets = 20 * u64::from(count) * width as u64;
         for set in 0..sets {
             let placed = place(&RoundRobin, &targets, &rules(width, 1, None), set);
             placed.iter().flatten().for_each(|id| load[usize::from(id.0)] += 1);

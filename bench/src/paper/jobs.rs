@@ -1,0 +1,164 @@
+//! The parallel encoder's two experiments, as jobs of this program in a volume on six directories.
+
+use super::{Args, Parts, Schedule, published};
+use archive::report::{Facts, Finish};
+use plan::schedule::{Object, Policy, finishes};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The paper's numbers of parts.
+const PARTS: [u64; 6] = [1, 2, 4, 8, 20, 40];
+/// Its objects and workers.
+const OBJECTS: usize = 600;
+const WORKERS: usize = 32;
+
+/// A folder that goes when the experiments end.
+pub struct Ground {
+    pub folder: PathBuf,
+}
+
+impl Ground {
+    /// Makes the folder.
+    pub fn make(dir: &Path) -> Result<Self, String> {
+        let folder = dir.join(format!(".weft-paper-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self { folder })
+    }
+
+    /// A file of noise.
+    pub fn file(&self, name: &str, bytes: u64) -> Result<PathBuf, String> {
+        let path = self.folder.join(name);
+        let failed = |error: std::io::Error| format!("{}: {error}; choose another --dir", path.display());
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).map_err(failed)?;
+        let mut file = File::create(&path).map_err(failed)?;
+        let mut noise = Noise(bytes ^ 0x9e37_79b9);
+        let mut piece = vec![0u8; bytes.clamp(8, 1 << 20).next_multiple_of(8) as usize];
+        let mut left = bytes;
+        while left > 0 {
+            piece.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&noise.next().to_le_bytes()));
+            let length = left.min(piece.len() as u64);
+            file.write_all(&piece[..length as usize]).map_err(failed)?;
+            left -= length;
+        }
+        Ok(path)
+    }
+
+    /// Archives a source into a volume of its own, which goes again.
+    fn archive(&self, source: &Path, more: &[&str]) -> Result<Facts, String> {
+        let place = self.folder.join("volume");
+        let targets: Vec<PathBuf> = (0..6).map(|disk| place.join(format!("disk{disk}"))).collect();
+        for target in &targets {
+            std::fs::create_dir_all(target).map_err(|error| format!("{}: {error}", target.display()))?;
+        }
+        let volume = place.join("v");
+        weft(|weft| weft.args(["create", "--code", "rs:4+2"]).arg(&volume).args(&targets))?;
+        let mut to = volume.into_os_string();
+        to.push(":/");
+        let said = weft(|weft| weft.args(["--json", "archive", "--energy"]).args(more).arg(source).arg(&to));
+        let _ = std::fs::remove_dir_all(&place);
+        let said = said?;
+        let last = said.lines().last().unwrap_or_default();
+        let mut answer: serde_json::Value =
+            serde_json::from_str(last).map_err(|error| format!("weft archive said {last:?}: {error}"))?;
+        serde_json::from_value(answer["facts"].take()).map_err(|error| format!("weft archive said {last:?}: {error}"))
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Runs this program.
+fn weft(arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program cannot be found: {error}"))?;
+    let mut command = Command::new(program);
+    let output = arguments(&mut command).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Numbers that look random and are the same in every run.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+    }
+}
+
+/// One large file in parts. Parts are powers of two long, so that 20 and 40 parts are of a file a quarter longer; what is compared
+/// is the time for a byte.
+pub fn parts(ground: &Ground, args: &Args) -> Result<Vec<Parts>, String> {
+    let unit = if args.quick { 64 << 10 } else { 16 << 20 };
+    let mut rows: Vec<Parts> = vec![];
+    for parts in PARTS {
+        let bytes = unit * if parts >= 20 { 40 } else { 32 };
+        let source = ground.file("large", bytes)?;
+        let (workers, part) = (parts.to_string(), (bytes / parts).to_string());
+        let mut runs = vec![];
+        for _ in 0..args.rounds {
+            runs.push(ground.archive(&source, &["--workers", &workers, "--part-bytes", &part, "--memory", "4GiB"])?);
+        }
+        runs.sort_by(|a, b| a.wall_seconds.total_cmp(&b.wall_seconds));
+        let median = &runs[runs.len() / 2];
+        let rate = |seconds: f64, bytes: u64| seconds / bytes as f64;
+        let one = rows.first().map_or(rate(median.wall_seconds, bytes), |one| rate(one.seconds, one.bytes));
+        rows.push(Parts {
+            parts,
+            bytes,
+            seconds: median.wall_seconds,
+            reduction: 1.0 - rate(median.wall_seconds, bytes) / one,
+            cpu_seconds: median.cpu_seconds,
+            modelled_joules: median.energy.iter().find(|a| a.source == "model").map_or(0.0, |model| model.joules),
+        });
+    }
+    Ok(rows)
+}
+
+/// 600 objects of mixed sizes on 32 workers: measured, with the cores that there are, and modelled, with a core for each.
+pub fn schedules(ground: &Ground, args: &Args) -> Result<Vec<Schedule>, String> {
+    let mut noise = Noise(600);
+    let (least, span) = if args.quick { (256.0, 256.0f64) } else { (16_384.0, 1024.0) };
+    let sizes: Vec<u64> =
+        (0..OBJECTS).map(|_| (least * span.powf((noise.next() >> 11) as f64 / (1u64 << 53) as f64)) as u64).collect();
+    let small: Vec<u64> = vec![least as u64; OBJECTS];
+    let tree = |name: &str, sizes: &[u64]| -> Result<PathBuf, String> {
+        sizes.iter().enumerate().try_for_each(|(at, &size)| ground.file(&format!("{name}/{at:03}"), size).map(drop))?;
+        Ok(ground.folder.join(name))
+    };
+    let (mixed, least_ones) = (tree("mixed", &sizes)?, tree("small", &small)?);
+    // Two trees on one worker give the time for an object and the time for a byte.
+    let alone = |source: &Path| ground.archive(source, &["--workers", "1"]).map(|facts| facts.wall_seconds);
+    let (all, little) = (alone(&mixed)?, alone(&least_ones)?);
+    let total = |sizes: &[u64]| sizes.iter().sum::<u64>() as f64;
+    let per_byte = ((all - little) / (total(&sizes) - total(&small))).max(0.0);
+    let per_object = ((little - per_byte * total(&small)) / OBJECTS as f64).max(0.0);
+    let objects: Vec<Object> =
+        sizes.iter().map(|&bytes| Object { bytes, seconds: per_object + per_byte * bytes as f64 }).collect();
+
+    let mut rows = vec![];
+    for policy in [Policy::RoundRobin, Policy::Demand] {
+        let facts = ground.archive(&mixed, &["--workers", "32", "--schedule", policy.word(), "--memory", "4GiB"])?;
+        let measured: Vec<f64> =
+            facts.workers.iter().map(|worker| worker.timeline.last_finish.unwrap_or(0.0)).collect();
+        for (modelled, times) in [(false, measured), (true, finishes(policy, &objects, WORKERS))] {
+            let finish = Finish::of(&times).ok_or("no worker had an object")?;
+            rows.push(Schedule {
+                policy: policy.word(),
+                modelled,
+                workers: WORKERS,
+                finish,
+                published: published(policy),
+            });
+        }
+    }
+    Ok(rows)
+}

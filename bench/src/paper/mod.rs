@@ -1,0 +1,152 @@
+//! `weft bench archive --paper`: the experiments of the parallel encoder's and the energy study (P7, S2), scaled to this machine.
+//!
+//! The program runs itself as a user would. What needs more cores than there are is modelled by the archive's own scheduler from
+//! times measured here, and says so, in a table of its own.
+
+mod jobs;
+mod show;
+mod wide;
+
+use crate::args::{Lanes, Section};
+use plan::schedule::Policy;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Arguments of `weft bench archive`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  weft bench archive --paper --dir /archive --html paper.html   all three experiments, in some minutes
+  weft bench archive --paper --quick --json                     a trial run; the figures mean nothing
+
+Peers are built by `cargo xtask peers`; each that is missing is named and left out.")]
+pub struct Args {
+    /// The studies' experiments
+    #[arg(long, required = true)]
+    pub paper: bool,
+    /// Where sources and volumes are made; they are removed again
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Rounds of every measurement; the median counts
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Tiny sizes: shows that everything works; the figures mean nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Where the peers' executables are [default: target/peers beside this program's, or ./target/peers]
+    #[arg(long, value_name = "DIR")]
+    pub peers: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Write a self-contained page with charts
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Everything that was measured and modelled.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Weft's version.
+    pub weft: &'static str,
+    /// When, in universal time.
+    pub date: String,
+    /// Whether the sizes were tiny, so that the figures mean nothing.
+    pub quick: bool,
+    /// Rounds of every measurement.
+    pub rounds: u32,
+    /// The processor.
+    pub processor: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// One large file in parts (P7).
+    pub parts: Vec<Parts>,
+    /// 600 objects under both schedulers (P7).
+    pub schedules: Vec<Schedule>,
+    /// Wide stripes beside other libraries (S2).
+    pub wide: Vec<wide::Wide>,
+    /// Peers that did not take part, and why.
+    pub absent: Vec<String>,
+}
+
+/// One large file in so many parts, by as many workers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Parts {
+    /// Parts and workers.
+    pub parts: u64,
+    /// The file.
+    pub bytes: u64,
+    /// Seconds of the job, measured.
+    pub seconds: f64,
+    /// How much shorter than with one part, for the same bytes.
+    pub reduction: f64,
+    /// Processor seconds, measured.
+    pub cpu_seconds: f64,
+    /// Joules by the model; there is one row for each part, so that a measured figure would need a column of its own.
+    pub modelled_joules: f64,
+}
+
+/// 600 objects under one policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Schedule {
+    /// `demand` or `round-robin`.
+    pub policy: &'static str,
+    /// Whether the workers had a core each only in the model.
+    pub modelled: bool,
+    /// Workers.
+    pub workers: usize,
+    /// When they finished.
+    pub finish: archive::report::Finish,
+    /// The study's utilization and gap, in seconds, for comparison.
+    pub published: (f64, f64),
+}
+
+/// Runs the experiments and writes what was asked for.
+///
+/// # Errors
+/// When a folder cannot be written or a job fails.
+pub fn run(args: &Args) -> Result<(), String> {
+    let report = measure(args)?;
+    if let Some(path) = &args.html {
+        crate::write(path, &show::page(&report))?;
+    }
+    if args.json {
+        let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+        return crate::write(Path::new("-"), &format!("{json}\n"));
+    }
+    crate::write(Path::new("-"), &show::text(&report))
+}
+
+fn measure(args: &Args) -> Result<Report, String> {
+    let ground = jobs::Ground::make(&args.dir)?;
+    let codes = crate::Args {
+        section: vec![Section::Wide],
+        rounds: args.rounds,
+        quick: args.quick,
+        kernel: Lanes::Auto,
+        peers: args.peers.clone(),
+        ..crate::Args::default()
+    };
+    let coding = crate::measure(&codes)?;
+    let (wide, absent) = wide::compare(&ground, &coding, args.quick)?;
+    Ok(Report {
+        weft: env!("CARGO_PKG_VERSION"),
+        date: crate::report::date(SystemTime::now()),
+        quick: args.quick,
+        rounds: args.rounds,
+        processor: crate::machine::processor().unwrap_or_else(|| "unknown".into()),
+        cores: crate::threads::cores(),
+        parts: jobs::parts(&ground, args)?,
+        schedules: jobs::schedules(&ground, args)?,
+        wide,
+        absent,
+    })
+}
+
+/// The study's utilization and gap of a policy.
+fn published(policy: Policy) -> (f64, f64) {
+    match policy {
+        Policy::Demand => (0.9523, 9.0),
+        Policy::RoundRobin => (0.2619, 263.0),
+    }
+}
