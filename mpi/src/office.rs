@@ -156,7 +156,7 @@ impl Office {
             *heard = Instant::now();
         }
         match parcel {
-            Parcel::Role(of, to, message) => self.put(to, of, message),
+            Parcel::Role(of, to, message) => self.put(to, of, *message),
             Parcel::Call(number, session, operation, arguments) => {
                 let desk = lock(&self.desk).clone();
                 match desk {
@@ -241,7 +241,7 @@ impl Transport for Way {
     fn send(&self, to: Rank, message: Message) -> Result<(), Broken> {
         match self.office.layout.get().and_then(|layout| layout.process_of(to)) {
             Some(process) if process == self.office.me => self.office.put(to, self.role, message),
-            Some(process) => self.office.send(process, &Parcel::Role(self.role, to, message)),
+            Some(process) => self.office.send(process, &Parcel::Role(self.role, to, Box::new(message))),
             None => return Err(Broken(format!("there is no role {to} in this job, which is a defect"))),
         }
         Ok(())

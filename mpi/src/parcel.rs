@@ -52,7 +52,7 @@ pub enum Parcel {
     /// From the leader: the job begins.
     Setup(Box<Setup>),
     /// From a role to a role.
-    Role(Rank, Rank, Message),
+    Role(Rank, Rank, Box<Message>),
     /// To the leader, a question to the metadata: its number, the session, the operation and its arguments.
     Call(u64, u64, u16, Bytes),
     /// The answer to a question, by its number; None: the session is not known.
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn parcels_come_back() {
         let parcels = [
-            Parcel::Role(2, 0, Message::Found { groups: vec![], walks: vec![], done: true }),
+            Parcel::Role(2, 0, Box::new(Message::Found { groups: vec![], walks: vec![], done: true })),
             Parcel::Call(1 << 40, 7, 27, Bytes::from(vec![5; 300_000])),
             Parcel::Facts(Box::default(), Some("no room".into())),
             Parcel::End,
