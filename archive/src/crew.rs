@@ -15,14 +15,47 @@ pub struct Roles<T, C> {
 }
 
 /// Tells the others when a thread dies.
-struct Alarm<'a>(&'a Threads);
+struct Alarm<'a>(&'a dyn Transport);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = self.0.send(MANAGER, Message::Failed("a thread of the job panicked, which is a defect".into()));
-            let _ = self.0.send(REPORTER, Message::Bye);
+            give_up(self.0, "a thread of the job panicked, which is a defect".into());
         }
+    }
+}
+
+/// Tells the others that an explorer or a worker cannot be.
+pub fn give_up(way: &dyn Transport, why: String) {
+    let _ = way.send(MANAGER, Message::Failed(why));
+    let _ = way.send(REPORTER, Message::Bye);
+}
+
+/// Lets an explorer or a worker live until the job ends.
+pub fn live_as<T: Tree, C: Craft>(
+    me: Rank,
+    crew: Crew,
+    clock: Clock,
+    roles: &Roles<impl Fn() -> T, impl Fn() -> Result<C, Broken>>,
+    way: &dyn Transport,
+) {
+    let _alarm = Alarm(way);
+    if crew.explorer_of(me).is_some() {
+        let _ = live(&mut Explorer::new((roles.tree)(), clock), me, way);
+        return;
+    }
+    match (roles.craft)() {
+        Ok(craft) => _ = live(&mut Worker::new(craft, clock), me, way),
+        Err(Broken(why)) => give_up(way, why),
+    }
+}
+
+/// Lets a manager live until the job ends.
+pub fn manage(manager: &mut Manager, crew: Crew, way: &dyn Transport) {
+    if let Err(Broken(why)) = live(manager, MANAGER, way) {
+        // Without a manager everybody has to be told here.
+        let _ = way.send(REPORTER, Message::Broken(why));
+        (1..crew.ranks()).for_each(|rank| _ = way.send(rank, Message::Finish));
     }
 }
 
@@ -37,32 +70,11 @@ pub fn live_in_threads<T: Tree, C: Craft, S: Show + Send>(
     let ways = Threads::between(crew.ranks());
     std::thread::scope(|scope| {
         for (me, way) in (0..).zip(&ways).skip(2) {
-            scope.spawn(move || {
-                let _alarm = Alarm(way);
-                if crew.explorer_of(me).is_some() {
-                    let _ = live(&mut Explorer::new((roles.tree)(), clock), me, way);
-                    return;
-                }
-                match (roles.craft)() {
-                    Ok(craft) => _ = live(&mut Worker::new(craft, clock), me, way),
-                    Err(Broken(why)) => give_up(way, why),
-                }
-            });
+            scope.spawn(move || live_as(me, crew, clock, roles, way));
         }
-        let way = &ways[MANAGER as Rank as usize];
-        scope.spawn(move || {
-            if let Err(Broken(why)) = live(&mut manager, MANAGER, way) {
-                // Without a manager everybody has to be told here.
-                let _ = way.send(REPORTER, Message::Broken(why));
-                (1..crew.ranks()).for_each(|rank| _ = way.send(rank, Message::Finish));
-            }
-        });
+        let way = &ways[MANAGER as usize];
+        scope.spawn(move || manage(&mut manager, crew, way));
         let _ = live(&mut reporter, REPORTER, &ways[REPORTER as usize]);
     });
     reporter
-}
-
-fn give_up(way: &Threads, why: String) {
-    let _ = way.send(MANAGER, Message::Failed(why));
-    let _ = way.send(REPORTER, Message::Bye);
 }

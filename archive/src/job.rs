@@ -13,7 +13,7 @@ use crate::walk::{Filter, List, SourceTree, Walking, open_directory, root_stat, 
 use fs::{Attributes, FileSystem, Kind, New, ROOT};
 use plan::schedule::{Limits, Policy};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use volume::Control;
 
@@ -120,6 +120,12 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
     Ok(at)
 }
 
+/// What those of these directories that are there are to the system. The volume's own are not archived.
+pub fn identities(directories: &[PathBuf]) -> Vec<(u64, u64)> {
+    let identity = |path: &PathBuf| Some(stat_of(open_directory(path.as_os_str().as_bytes()).ok()?).ok()?.identity);
+    directories.iter().filter_map(identity).collect()
+}
+
 /// What a source is like.
 fn stat_of_source(path: &[u8]) -> Result<Stat, Broken> {
     root_stat(path).map_err(|why| {
@@ -166,11 +172,7 @@ pub(crate) fn places(
             Some(names) => Walk::Names(place, names.clone()),
         });
     }
-    let own = |path: std::path::PathBuf| {
-        let fd = open_directory(path.as_os_str().as_bytes()).ok()?;
-        Some(stat_of(fd).ok()?.identity)
-    };
-    Ok((walks, volume.places().into_iter().filter_map(own).collect()))
+    Ok((walks, identities(&volume.places())))
 }
 
 /// An archive job that is about to begin.
@@ -284,7 +286,7 @@ impl Job {
         Ok((facts, broken))
     }
 
-    /// Notes how fast it was, for the estimates of later dry runs. `run` does that itself.
+    /// Notes how fast it was, for the estimates of later dry runs.
     ///
     /// # Errors
     /// When the volume cannot be written to.
@@ -298,7 +300,7 @@ impl Job {
         Ok(self.encoding.volume.set_attribute(self.directory, PACE, &pace, None)?)
     }
 
-    /// Removes what only the job needed, once nothing is left to do. `run` does that itself.
+    /// Removes what only the job needed, once nothing is left to do.
     ///
     /// # Errors
     /// When the volume cannot be written to.

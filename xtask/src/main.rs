@@ -2,6 +2,7 @@
 
 mod conformance;
 mod fuzz;
+mod mpi;
 mod peers;
 
 use std::path::{Path, PathBuf};
@@ -78,9 +79,18 @@ fn test() -> Result<(), String> {
     let missing = build_peers()?;
     // All failures at once: a run takes many minutes.
     cargo(&["test", "--workspace", "--no-fail-fast"], &[])?;
+    let mpi = mpi::ready();
+    if mpi.is_ok() {
+        // Its tests use `weft`, which must lie beside it.
+        cargo(&["build", "-p", "cli", "-p", "weft-mpi", "--features", "weft-mpi/mpi"], &[])?;
+        cargo(&["test", "-p", "weft-mpi", "--features", "mpi"], &[])?;
+    }
     let fuzzed = fuzz::run(&root(), 10, true);
     for (peer, why) in missing {
         println!("skipped: comparison with {peer} ({why})");
+    }
+    if let Err(why) = mpi {
+        println!("skipped: weft-mpi, the archive encoder under MPI ({why})");
     }
     match fuzzed {
         Err(why) if why.starts_with(fuzz::NOT_HERE) => {

@@ -159,7 +159,8 @@ pub fn install(packages: &[&str]) -> Result<(), String> {
     apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+/// Runs a program that has nothing to say.
+pub fn run(command: &mut Command) -> Result<(), String> {
     output_of(command).map(drop)
 }
 

@@ -39,10 +39,10 @@ pub struct Arguments {
     paths: Vec<OsString>,
     /// Threads that code; chosen from cores and memory without this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    workers: Option<u32>,
+    pub workers: Option<u32>,
     /// Threads that walk the trees
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    explorers: u32,
+    pub explorers: u32,
     /// Who gets which work: demand (whoever is idle, the largest first) or round-robin
     #[arg(long, value_name = "POLICY", default_value = "demand", value_parser = policy)]
     schedule: Policy,
@@ -69,16 +69,16 @@ pub struct Arguments {
     one_file_system: bool,
     /// Archive the files that are listed, by line, with paths below the source, which must be one directory; - is standard input
     #[arg(long, value_name = "FILE")]
-    files_from: Option<PathBuf>,
+    pub files_from: Option<PathBuf>,
     /// Names in the list end with a NUL
     #[arg(long, requires = "files_from")]
     null: bool,
     /// Write a report with charts, a self-contained page
     #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
+    pub report: Option<PathBuf>,
     /// Change nothing; tell what would be done
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// Write what would be done, a line for each file, to a new file, for --execute
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     plan: Option<PathBuf>,
@@ -87,12 +87,13 @@ pub struct Arguments {
     execute: Option<PathBuf>,
     /// Then read everything back and compare it with what was read from the source
     #[arg(long)]
-    verify: bool,
+    pub verify: bool,
     /// Account for the energy by the best instrument there is, or by the model; naming one is enough
     #[arg(long)]
-    energy: bool,
+    pub energy: bool,
+    /// The instruments that may be used.
     #[command(flatten)]
-    sources: crate::energy::Sources,
+    pub sources: crate::energy::Sources,
 }
 
 /// The memory of a verification.
@@ -146,16 +147,24 @@ pub fn workers(wanted: Option<u32>, memory: u64, volume: &Open) -> u32 {
 }
 
 /// What a job is about, from its arguments or from a plan.
-struct Wanted {
-    address: Address,
+pub struct Wanted {
+    /// Where to.
+    pub address: Address,
     from: Vec<OsString>,
-    sources: Vec<Source>,
-    list: Option<List>,
-    update: bool,
+    /// What.
+    pub sources: Vec<Source>,
+    /// The files, where they are listed.
+    pub list: Option<List>,
+    /// Files of the archive that have changed since are replaced.
+    pub update: bool,
 }
 
 impl Wanted {
-    fn of(arguments: &Arguments) -> Result<Self, Failure> {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// When it makes no sense, or the list or plan cannot be read.
+    pub fn of(arguments: &Arguments) -> Result<Self, Failure> {
         if let Some(plan) = &arguments.execute {
             return Self::of_plan(plan);
         }
@@ -196,38 +205,56 @@ impl Wanted {
     }
 }
 
+impl Wanted {
+    /// What is known of the job before it begins.
+    pub fn facts(&self, volume: &fs::FileSystem) -> Facts {
+        let (code, k, m) = volume.code();
+        Facts {
+            job: format!("archive to {}", self.address.shown()),
+            version: env!("CARGO_PKG_VERSION").into(),
+            sources: self.from.iter().map(|given| Shown(Path::new(given)).to_string()).collect(),
+            volume: self.address.shown(),
+            code,
+            k,
+            m,
+            ..Facts::default()
+        }
+    }
+}
+
+impl Arguments {
+    /// How it is to be done, without a list of files.
+    ///
+    /// # Errors
+    /// Names the pattern that is none.
+    pub fn options(&self, crew: Crew, update: bool) -> Result<Options, Failure> {
+        Ok(Options {
+            crew,
+            policy: self.schedule,
+            part_bytes: self.part_bytes,
+            memory: self.memory,
+            update,
+            limit: self.limit,
+            filter: Filter::new(&self.include, &self.exclude).map_err(Failure::Usage)?,
+            one_file_system: self.one_file_system,
+            list: None,
+        })
+    }
+}
+
 fn failed(why: archive::transport::Broken) -> Failure {
     Failure::Other(why.0)
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    let filter = Filter::new(&arguments.include, &arguments.exclude).map_err(Failure::Usage)?;
-    let wanted = Wanted::of(arguments)?;
+    let mut wanted = Wanted::of(arguments)?;
+    let mut options = arguments.options(Crew { explorers: arguments.explorers, workers: 0 }, wanted.update)?;
+    options.list = wanted.list.take();
     let control = interrupt::control(false);
     let volume = open(&wanted.address.volume, arguments.dry_run)?;
-    let (code, k, m) = volume.code();
-    let crew = Crew { explorers: arguments.explorers, workers: workers(arguments.workers, arguments.memory, &volume) };
-    let options = Options {
-        crew,
-        policy: arguments.schedule,
-        part_bytes: arguments.part_bytes,
-        memory: arguments.memory,
-        update: wanted.update,
-        limit: arguments.limit,
-        filter,
-        one_file_system: arguments.one_file_system,
-        list: wanted.list,
-    };
-    let facts = Facts {
-        job: format!("archive to {}", wanted.address.shown()),
-        version: env!("CARGO_PKG_VERSION").into(),
-        sources: wanted.from.iter().map(|given| Shown(Path::new(given)).to_string()).collect(),
-        volume: wanted.address.shown(),
-        code,
-        k,
-        m,
-        ..Facts::default()
-    };
+    options.crew.workers = workers(arguments.workers, arguments.memory, &volume);
+    let crew = options.crew;
+    let facts = wanted.facts(&volume);
     let (address, sources) = (&wanted.address, &wanted.sources);
     if arguments.dry_run {
         let list = plan_file(arguments, sources, wanted.update)?;
@@ -384,6 +411,10 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Shows progress on a terminal, with this word, or as JSON.
+    ///
+    /// # Panics
+    /// Never: the template is one of this program.
     pub fn new(what: &'static str, json: bool) -> Self {
         let style = ProgressStyle::with_template("{msg} {prefix} {elapsed}").expect("a template of this program");
         let terminal = std::io::stderr().is_terminal() && !json;

@@ -134,7 +134,7 @@ pub fn server_of(volume: &Path) -> Result<Option<VolumeAddress>, Failure> {
 }
 
 /// What a server calls this process.
-fn client_name() -> String {
+pub fn client_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}:{}", host.trim(), std::process::id())
 }

@@ -19,6 +19,15 @@ mod show;
 mod verify;
 mod volumes;
 
+/// What `weft-mpi` shares with `weft archive`.
+pub mod archiving {
+    pub use crate::failure::{Failure, Outcome};
+    pub use crate::interrupt::control;
+    pub use crate::show::warning;
+    pub use crate::volumes::archive::{Arguments, Progress, Wanted, end};
+    pub use crate::volumes::{Address, Open, client_name, open, options, server_of};
+}
+
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome};
 use std::ffi::OsString;
@@ -97,7 +106,8 @@ impl Command {
     }
 }
 
-fn main() -> ExitCode {
+/// Carries out what the command line says.
+pub fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
     let command = match config::with_file(Arguments::command(), &given) {
         Ok(command) => command,

@@ -1,0 +1,261 @@
+//! The leader: opens the volume, says who is what, has the manager, and puts together what all have done.
+
+use crate::command::Arguments;
+use crate::layout::{LEADER, Layout, Process};
+use crate::metadata::{Desk, Line};
+use crate::office::{Mail, Office};
+use crate::parcel::{Farewell, Parcel, Setup};
+use crate::play::{Hands, close, introduce, open_here, play};
+use archive::clock::{Clock, process_seconds};
+use archive::job::{Job, Options};
+use archive::report::{Ending, Facts, Written};
+use archive::roles::{Manager, Reporter, Show};
+use archive::transport::{Broken, REPORTER};
+use cli::archiving::{Failure, Outcome, Progress, Wanted, end, open, server_of, warning};
+use fs::FileSystem;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use volume::Shown;
+
+/// What a job did, and why it could not go on.
+pub type Done = (Facts, Option<String>);
+
+/// Leads a job and tells how it ended, to the user and to all other processes.
+///
+/// # Errors
+/// When it did not do everything.
+pub fn lead(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, host: &str) -> Outcome {
+    let archive = arguments.archive();
+    let done = archive_all(office, mail, arguments, host);
+    done.and_then(|(facts, broken)| end(&facts, broken, archive.report.as_deref(), arguments.json))
+}
+
+/// Does the job.
+///
+/// # Errors
+/// When it cannot begin, or its end cannot be written.
+pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, host: &str) -> Result<Done, Failure> {
+    let archive = arguments.archive();
+    let hosts = hellos(office, mail, host)?;
+    introduce(arguments)?;
+    let mut wanted = wanted(arguments, hosts.iter().all(|other| other == host))?;
+    let sources = std::mem::take(&mut wanted.sources).into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+    let list = wanted.list.take();
+    let layout = Layout::new(&hosts, archive.explorers, archive.workers.unwrap_or(1), list.is_some());
+    let options =
+        |list| -> Result<_, Failure> { Ok(Options { list, ..archive.options(layout.crew(), wanted.update)? }) };
+    let address = &wanted.address;
+    let (own, begin) = (options(None)?, options(list)?);
+    let volume = open(&address.volume, false)?;
+    let sampler = archive.sources.watch(archive.energy)?;
+    let (clock, cpu) = (Clock::now(), process_seconds());
+    let facts = Facts {
+        start_unix_seconds: clock.beginning().as_secs(),
+        schedule: begin.policy.word().into(),
+        transport: transport(&hosts),
+        workers: layout.worker_names(&hosts).into_iter().map(worker).collect(),
+        ..wanted.facts(&volume)
+    };
+    let job = Job::begin(volume.shared(), &sources, &address.path, begin, office.control()).map_err(failed)?;
+    let desk = server_of(&address.volume)?.is_none().then(|| Desk::new(volume.shared()));
+    let setup = Setup {
+        layout,
+        began: clock.beginning(),
+        volume: address.volume.clone(),
+        hidden: job.encoding.hidden,
+        update: wanted.update,
+        places: volume.places(),
+        absent: volume.absent_targets(),
+        facts,
+    };
+    office.begin(setup.layout.clone(), desk.clone());
+    office.send_all(&Parcel::Setup(Box::new(setup.clone())));
+    let part = Part { office, setup: &setup, json: arguments.json };
+    let list = job.walking.list.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (mut facts, broken, done) = part.take(mail, &job, volume.shared(), desk, Options { list, ..own });
+    facts.wall_seconds = clock.seconds();
+    let completed = complete(&job, &volume, &facts);
+    let own = volume.written();
+    // Also what was done before a failure stays.
+    let finished = volume.finish();
+    completed.map_err(failed)?;
+    let sets = own.sets + done.sets;
+    let (data_chunks, code_chunks) = (sets * facts.k as u64, sets * facts.m as u64);
+    facts.written = Written { chunk_sets: sets, data_chunks, code_chunks, bytes: own.bytes + done.bytes };
+    facts.cpu_seconds = done.cpu_seconds + process_seconds() - cpu;
+    if let Some(sampler) = sampler {
+        archive::energy::account(sampler, &mut facts).iter().for_each(warning);
+    }
+    finished?;
+    Ok((facts, broken))
+}
+
+/// What is asked for, if it is something for many processes.
+fn wanted(arguments: &Arguments, one_host: bool) -> Result<Wanted, Failure> {
+    let archive = arguments.archive();
+    let refused = if archive.dry_run || archive.verify {
+        Some("plans are made and archives verified by one process: use weft archive --dry-run and weft verify")
+    } else if archive.energy && !one_host {
+        Some("--energy measures one node, and this job has several")
+    } else {
+        None
+    };
+    refused.map_or_else(|| Wanted::of(archive), |why| Err(Failure::Usage(why.into())))
+}
+
+/// What follows when nobody has the volume open any more but the leader.
+fn complete(job: &Job, volume: &FileSystem, facts: &Facts) -> Result<(), Broken> {
+    if facts.ending == Ending::Finished {
+        job.clean_up()?;
+        archive::check::write_manifest(volume, &job.target)?;
+    }
+    if facts.ending == Ending::Failed { Ok(()) } else { job.keep_pace(facts) }
+}
+
+fn failed(why: Broken) -> Failure {
+    Failure::Other(why.0)
+}
+
+fn worker(name: String) -> archive::report::Worker {
+    archive::report::Worker { name, ..Default::default() }
+}
+
+fn transport(hosts: &[String]) -> String {
+    let mut nodes: Vec<&String> = hosts.iter().collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let several = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    format!("MPI with {} on {}", several(hosts.len(), "rank"), several(nodes.len(), "node"))
+}
+
+/// Waits until all are there. Returns their hosts.
+fn hellos(office: &Office, mail: &Mail, host: &str) -> Result<Vec<String>, Failure> {
+    let mut hosts = vec![None; office.processes() as usize];
+    hosts[LEADER as usize] = Some(host.to_owned());
+    while hosts.iter().any(Option::is_none) {
+        let Ok((from, parcel)) = mail.recv() else { break };
+        let Parcel::Hello(version, host) = parcel else { continue };
+        if version != env!("CARGO_PKG_VERSION") {
+            return Err(Failure::Other(format!(
+                "rank {from} on {host} runs weft-mpi {version}, and rank 0 {}; start the same program everywhere",
+                env!("CARGO_PKG_VERSION")
+            )));
+        }
+        if let Some(slot) = hosts.get_mut(from as usize) {
+            *slot = Some(host);
+        }
+    }
+    Ok(hosts.into_iter().flatten().collect())
+}
+
+/// A source whose path means the same in every process.
+fn absolute(mut source: archive::job::Source) -> Result<archive::job::Source, Failure> {
+    let given = std::path::Path::new(std::ffi::OsStr::from_bytes(&source.directory));
+    let full = std::path::absolute(given).map_err(|why| Failure::Other(format!("{}: {why}", Shown(given))))?;
+    source.directory = full.as_os_str().as_bytes().to_vec();
+    Ok(source)
+}
+
+/// The leader's own part of the job.
+struct Part<'a> {
+    office: &'a Arc<Office>,
+    setup: &'a Setup,
+    json: bool,
+}
+
+impl Part<'_> {
+    /// What the leader's own explorers and workers work with, if it has any. They are clients of the volume like those of other processes.
+    fn hands(
+        &self,
+        volume: &Arc<FileSystem>,
+        desk: Option<Arc<Desk>>,
+        options: Options,
+    ) -> Result<(Option<Arc<FileSystem>>, Hands), String> {
+        if !self.setup.layout.touches_files(LEADER) {
+            return Err("it touches no files".into());
+        }
+        let client = desk.map(|desk| open_here(&Line::here(&desk, self.office), self.setup));
+        let client = client.transpose().map_err(|why| why.to_string())?;
+        let used = client.as_ref().unwrap_or(volume);
+        self.office.opened(used);
+        Ok((client.clone(), Hands::new(used, self.office, self.setup, options)))
+    }
+
+    /// Takes part until everybody is done. Returns the facts, why the job could not go on, and what all processes did together.
+    fn take(
+        &self,
+        mail: &Mail,
+        job: &Job,
+        volume: &Arc<FileSystem>,
+        desk: Option<Arc<Desk>>,
+        options: Options,
+    ) -> (Facts, Option<String>, Farewell) {
+        let hands = self.hands(volume, desk, options);
+        let (client, hands) = hands.map_or_else(|why| (None, Err(why)), |(client, hands)| (client, Ok(hands)));
+        let ((mut facts, mut broken), mut farewells) = self.play(mail, &hands, job);
+        drop(hands);
+        // Its processor time is that of the leader, which is counted when all is done.
+        farewells.push(close(client, process_seconds()));
+        let mut all = Farewell::default();
+        for farewell in farewells {
+            all.sets += farewell.sets;
+            all.bytes += farewell.bytes;
+            all.cpu_seconds += farewell.cpu_seconds;
+            broken = broken.or(farewell.trouble);
+        }
+        facts.ending = match (&broken, self.office.control().go_on()) {
+            (Some(_), _) => Ending::Failed,
+            (None, Err(_)) => Ending::Interrupted,
+            (None, Ok(())) => Ending::Finished,
+        };
+        (facts, broken, all)
+    }
+
+    /// Plays the leader's roles, and shows what the reporter says, until everybody is done.
+    fn play(&self, mail: &Mail, hands: &Result<Hands, String>, job: &Job) -> (Done, Vec<Farewell>) {
+        let Self { office, setup, json } = *self;
+        let crew = setup.layout.crew();
+        let manager = Manager::new(crew, job.plan, job.walks.clone(), office.control().clone());
+        let show = Mutex::new(Progress::new("archiving", json));
+        let here = setup.layout.process_of(REPORTER) == Some(LEADER);
+        let reporter = here.then(|| Reporter::new(crew, setup.facts.clone(), Shared(&show)));
+        std::thread::scope(|scope| {
+            let playing = scope.spawn(|| play(office, setup, hands, Some(manager), reporter));
+            let (reported, farewells) = collect(mail, &show, office.processes(), here);
+            let own = playing.join().ok().flatten().map(|reporter| reporter.into_facts(office.control()));
+            let nothing = || (setup.facts.clone(), Some("the reporter panicked, which is a defect".into()));
+            (own.or(reported).unwrap_or_else(nothing), farewells)
+        })
+    }
+}
+
+/// A way to show that the reporter has while somebody else has it too.
+struct Shared<'a>(&'a Mutex<Progress>);
+
+impl Show for Shared<'_> {
+    fn problem(&mut self, problem: &archive::message::Problem) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).problem(problem);
+    }
+
+    fn progress(&mut self, facts: &Facts) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).progress(facts);
+    }
+}
+
+/// Hears the others until all have said farewell and, unless it is `here`, the reporter has said its word.
+fn collect(mail: &Mail, show: &Mutex<Progress>, processes: u32, here: bool) -> (Option<Done>, Vec<Farewell>) {
+    let mut reported = None;
+    let mut farewells = Vec::<(Process, Farewell)>::new();
+    let mut show = Shared(show);
+    while farewells.len() + 1 < processes as usize || reported.is_none() && !here {
+        let Ok((from, parcel)) = mail.recv() else { break };
+        match parcel {
+            Parcel::Problem(problem) => show.problem(&problem),
+            Parcel::Progress(facts) => show.progress(&facts),
+            Parcel::Facts(facts, broken) => reported = Some((*facts, broken)),
+            Parcel::Farewell(farewell) => farewells.push((from, farewell)),
+            _ => {}
+        }
+    }
+    (reported, farewells.into_iter().map(|(_, farewell)| farewell).collect())
+}

@@ -1,0 +1,15 @@
+//! The parallel archive encoder with its roles in many processes (`docs/mpi.md`). This library is all of it but MPI: it moves no bytes between processes
+//! itself, so that it is built and tested without. The program `weft-mpi` moves them (`main.rs`).
+#![forbid(unsafe_code)]
+
+pub mod command;
+mod follow;
+pub mod layout;
+mod lead;
+pub mod metadata;
+pub mod office;
+pub mod parcel;
+mod play;
+
+pub use follow::follow;
+pub use lead::{Done, archive_all, lead};

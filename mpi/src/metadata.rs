@@ -1,0 +1,167 @@
+//! The metadata of a volume that the leader has open, for the other processes: each is a client in a session of its own, as of a metadata server, but
+//! what it asks goes the way of all messages. So there is no port to open and no certificate to have, and a message arrives once and in order,
+//! or the job ends: nothing need be asked again.
+
+use crate::layout::Process;
+use crate::office::{Office, SILENCE};
+use crate::parcel::Parcel;
+use bytes::Bytes;
+use cluster::StoreAddress;
+use fs::label::{Label, Member};
+use fs::{Answer, FileSystem, OpenOptions, Recall, Server, Sessions};
+use meta::port::{Call, Port, Remote, Session};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use volume::Shown;
+use volume::target::{Disk, Target};
+
+/// How often sessions are looked after.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Answers what clients ask.
+pub struct Desk {
+    sessions: Arc<Sessions>,
+}
+
+impl Desk {
+    /// For the clients of this volume.
+    pub fn new(volume: &Arc<FileSystem>) -> Arc<Self> {
+        // Whoever is silent for that long ends the job anyway.
+        let sessions = Sessions::new(volume.clone(), 2 * SILENCE);
+        let weak = Arc::downgrade(&sessions);
+        std::thread::spawn(move || {
+            while let Some(sessions) = weak.upgrade() {
+                sessions.tick();
+                drop(sessions);
+                std::thread::sleep(TICK);
+            }
+        });
+        Arc::new(Self { sessions })
+    }
+
+    /// Carries out what another process asks, on a thread that may wait, and sends the answer.
+    pub fn carry_out(
+        self: &Arc<Self>,
+        office: &Arc<Office>,
+        from: Process,
+        (number, session): (u64, u64),
+        operation: u16,
+        arguments: Bytes,
+    ) {
+        let (desk, office) = (self.clone(), office.clone());
+        cluster::runtime().spawn_blocking(move || {
+            let told = Arc::downgrade(&office);
+            let recall: Recall = Arc::new(move |inos: &[u64]| {
+                told.upgrade().inspect(|office| office.send(from, &Parcel::Recall(inos.to_vec())));
+            });
+            let answer = desk.answer(session, &recall, operation, &arguments);
+            office.send(from, &Parcel::Answer(number, answer));
+        });
+    }
+
+    fn answer(&self, session: u64, recall: &Recall, operation: u16, arguments: &[u8]) -> Option<Bytes> {
+        let session = (session != 0).then_some(session);
+        match self.sessions.answer(session, recall, operation, arguments) {
+            Answer::Done(answer) => Some(answer.into()),
+            Answer::NoSession | Answer::Unknown => None,
+        }
+    }
+}
+
+/// A client's line to the metadata.
+#[derive(Clone)]
+pub struct Line {
+    end: End,
+    session: Arc<AtomicU64>,
+}
+
+#[derive(Clone)]
+enum End {
+    /// In this process.
+    Here(Arc<Desk>, Recall),
+    /// At the leader.
+    There(Arc<Office>),
+}
+
+impl Line {
+    /// To the leader.
+    pub fn to_leader(office: &Arc<Office>) -> Self {
+        Self { end: End::There(office.clone()), session: Arc::default() }
+    }
+
+    /// Of the leader itself, whose own roles are clients like all others.
+    pub fn here(desk: &Arc<Desk>, office: &Arc<Office>) -> Self {
+        let office = Arc::downgrade(office);
+        let recall: Recall = Arc::new(move |inos: &[u64]| {
+            let parcel = Parcel::Recall(inos.to_vec()).encode();
+            office.upgrade().inspect(|office| _ = office.deliver(office.me(), &parcel));
+        });
+        Self { end: End::Here(desk.clone(), recall), session: Arc::default() }
+    }
+}
+
+impl Call for Line {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let session = self.session.load(Ordering::SeqCst);
+        let answer = match &self.end {
+            End::Here(desk, recall) => desk.answer(session, recall, operation, arguments),
+            End::There(office) => office.ask(session, operation, arguments),
+        };
+        let ended = || meta::Error::Unavailable("the session with rank 0, which has the volume open, ended".into());
+        answer.map(|answer| answer.to_vec()).ok_or_else(ended)
+    }
+}
+
+/// Opens a volume whose metadata the leader has. Chunks go straight to the targets, which the leader has locked for the whole job; each that the leader
+/// has, but for those in `absent`, must be there under the same path.
+///
+/// # Errors
+/// Names the target that is not there.
+pub fn connect(
+    line: &Line,
+    name: &str,
+    absent: &[plan::TargetId],
+    options: OpenOptions,
+) -> fs::Result<Arc<FileSystem>> {
+    let session: Arc<dyn Session> = Arc::new(Remote(line.clone()));
+    let port: Arc<dyn Port> = Arc::new(Remote(line.clone()));
+    let welcome = session.begin(None, name.into(), Vec::new())?;
+    line.session.store(welcome.session, Ordering::SeqCst);
+    let id = Label::from_json(&welcome.label)?.volume;
+    let places = options.places.clone();
+    let missing = Arc::new(Mutex::new(Vec::new()));
+    let noted = missing.clone();
+    let find = Box::new(move |member: &Member| {
+        let found = match StoreAddress::of(&member.path) {
+            Some(_) => places.open(&member.path),
+            None => directory(&id, member),
+        };
+        found.inspect_err(|why| {
+            noted.lock().unwrap_or_else(PoisonError::into_inner).push((member.id, why.to_string()));
+        })
+    });
+    let volume = FileSystem::connect(Server { port, session, welcome, find }, name, options)?;
+    let missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
+    match missing.iter().find(|(target, _)| !absent.contains(target)) {
+        None => Ok(volume),
+        Some((target, why)) => {
+            let _ = volume.close_volume();
+            Err(fs::Error::NotFound(format!(
+                "target {} is not here, but rank 0 has it: {why}; directories must be shared, under the same path on all \
+                 nodes",
+                target.0
+            )))
+        }
+    }
+}
+
+/// A target that is a directory, if it is one of this volume.
+fn directory(volume: &str, member: &Member) -> fs::Result<Arc<dyn Target>> {
+    let target: Arc<dyn Target> = Arc::new(Disk::open(&member.path)?);
+    let shown = Shown(&member.path).to_string();
+    match Label::read(&*target, &shown)? {
+        Some(label) if label.volume == volume && label.target == Some(member.id) => Ok(target),
+        _ => Err(fs::Error::NotFound(format!("{shown} is not that target"))),
+    }
+}
