@@ -286,7 +286,7 @@ impl Job {
         Ok((facts, broken))
     }
 
-    /// Notes how fast it was, for the estimates of later dry runs. `run` does that itself.
+    /// Notes how fast it was, for the estimates of later dry runs.
     ///
     /// # Errors
     /// When the volume cannot be written to.
@@ -300,7 +300,7 @@ impl Job {
         Ok(self.encoding.volume.set_attribute(self.directory, PACE, &pace, None)?)
     }
 
-    /// Removes what only the job needed, once nothing is left to do. `run` does that itself.
+    /// Removes what only the job needed, once nothing is left to do.
     ///
     /// # Errors
     /// When the volume cannot be written to.
