@@ -46,7 +46,6 @@ pub struct Farewell {
 
 /// What processes send each other. The leader is process 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(clippy::large_enum_variant, reason = "a parcel is sent or handed on at once")]
 pub enum Parcel {
     /// To the leader: its version, and its host.
     Hello(String, String),
