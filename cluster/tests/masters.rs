@@ -172,11 +172,11 @@ fn more_than_a_master_takes_at_a_time_is_written_all_the_same() {
 fn what_is_no_stripe_is_refused_and_harms_nobody() {
     let lab = Lab::new("rs:4+2", 6, 1);
     let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
-    // As a client writes it: volume, set, code, time, record, sequence, manifest, spare, checksum, server, places.
-    type Stripe<'a> = ([u8; 16], u64, &'a str, (i64, u32), u32, u64, u32, u16, u64, &'a str, Vec<&'a str>);
+    // As a client writes it: volume, set, code, time, record, sequence, manifest, spare, checksum, token, server, places.
+    type Stripe<'a> = ([u8; 16], u64, &'a str, (i64, u32), u32, u64, u32, u16, u64, &'a [u8], &'a str, Vec<&'a str>);
     let good = gf::checksum::crc64(b"data");
     let stripe = |code, record, checksum, places| -> Stripe<'_> {
-        ([1; 16], 1, code, (0, 0), record, 1, 0, 1, checksum, "127.0.0.1:1", places)
+        ([1; 16], 1, code, (0, 0), record, 1, 0, 1, checksum, &[], "127.0.0.1:1", places)
     };
     let own = format!("store://{}/disk0", lab.servers[0]);
     let cases = [

@@ -169,7 +169,15 @@ impl FileSystem {
 
     /// Empties a target that gets no new chunks; the repair forgets it when it is empty.
     fn leave(&self, member: &Member, control: &Control) -> Result<Repaired> {
-        let done = self.repair_where(control, |record, _| positions_on(record, member.id))?;
+        // What is queued, or has no place, may wait for just the target that came instead.
+        let wanted = |record: &meta::SetRecord, queued: &[u16]| {
+            let here = |position: &usize| match record.places[*position] {
+                Some(id) => id == member.id || queued.contains(&(*position as u16)),
+                None => true,
+            };
+            (0..record.places.len()).filter(here).collect()
+        };
+        let done = self.repair_where(control, wanted)?;
         let left = self.chunks_on(member.id)?;
         if left > 0 {
             let why = done.failed.first().map_or_else(String::new, |(set, why)| format!("; chunk set {set}: {why}"));

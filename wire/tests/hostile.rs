@@ -205,15 +205,14 @@ async fn limits_hold_clients_back_and_nothing_grows() {
 async fn long_answers_hold_clients_back_too() {
     let options = ServerOptions { reply_bytes: 4 << 20, reply_bytes_per_connection: 2 << 20, ..Default::default() };
     let (address, service, _) = serve(options).await;
-    let calls: Vec<_> = (0..12)
-        .map(|number| {
-            let client = client(&address, ClientOptions { channels: 1, ..Default::default() });
-            // Some want more than there ever is.
-            let body = vec![7; if number == 11 { 50 } else { 1 }];
-            tokio::spawn(async move { client.call(METHODS.wait, &body, &[], DEADLINE).await })
-        })
-        .collect();
+    let ask = |mebibytes: usize| {
+        let client = client(&address, ClientOptions { channels: 1, ..Default::default() });
+        tokio::spawn(async move { client.call(METHODS.wait, &vec![7; mebibytes], &[], DEADLINE).await })
+    };
+    let mut calls: Vec<_> = (0..11).map(|_| ask(1)).collect();
     until(|| service.waiting.load(Ordering::SeqCst) >= 3).await;
+    // More than there ever is, and whoever comes next waits behind it.
+    calls.push(ask(50));
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(service.waiting.load(Ordering::SeqCst) <= 4);
     // What is answered briefly goes on beside them.
