@@ -152,7 +152,17 @@ impl FileSystem {
         }
         self.set_role(member.id, Role::Draining)?;
         self.store.close_target(member.id, true);
-        self.leave(&member, control)
+        let mut done = self.leave(&member, control)?;
+        // What is queued, or has no place, may have waited for just this target. What has to go on waiting stays queued.
+        let waiting = self.repair_where(control, |record, queued| {
+            let waits = |position: &usize| record.places[*position].is_none() || queued.contains(&(*position as u16));
+            (0..record.places.len()).filter(waits).collect()
+        })?;
+        done.chunks += waiting.chunks;
+        done.bytes += waiting.bytes;
+        done.witnessed += waiting.witnessed;
+        done.unwitnessed += waiting.unwitnessed;
+        Ok(done)
     }
 
     /// The targets that may have the metadata.
@@ -169,15 +179,7 @@ impl FileSystem {
 
     /// Empties a target that gets no new chunks; the repair forgets it when it is empty.
     fn leave(&self, member: &Member, control: &Control) -> Result<Repaired> {
-        // What is queued, or has no place, may wait for just the target that came instead.
-        let wanted = |record: &meta::SetRecord, queued: &[u16]| {
-            let here = |position: &usize| match record.places[*position] {
-                Some(id) => id == member.id || queued.contains(&(*position as u16)),
-                None => true,
-            };
-            (0..record.places.len()).filter(here).collect()
-        };
-        let done = self.repair_where(control, wanted)?;
+        let done = self.repair_where(control, |record, _| positions_on(record, member.id))?;
         let left = self.chunks_on(member.id)?;
         if left > 0 {
             let why = done.failed.first().map_or_else(String::new, |(set, why)| format!("; chunk set {set}: {why}"));
