@@ -143,6 +143,19 @@ pub struct Tally {
     pub sizes: Sizes,
 }
 
+impl Tally {
+    /// Adds what is done, whatever it is.
+    pub fn count(&mut self, stat: &Stat) {
+        if stat.kind == Kind::File {
+            self.files += 1;
+            self.bytes += stat.size;
+            self.sizes.add(stat.size);
+        } else {
+            self.others += 1;
+        }
+    }
+}
+
 /// What a phase of a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {

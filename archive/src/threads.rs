@@ -1,9 +1,9 @@
 //! The transport between threads of one process.
 
 use crate::message::Message;
-use crate::transport::{Broken, Rank, Transport};
+use crate::transport::{Broken, Rank, Transport, receive_from};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// A thread's way to the others.
@@ -33,15 +33,6 @@ impl Transport for Threads {
 
     fn receive(&self, wait: Option<Duration>) -> Result<Option<(Rank, Message)>, Broken> {
         let inbox = self.inbox.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let ended = || Broken("the other threads have ended".into());
-        match wait {
-            None => inbox.recv().map(Some).map_err(|_| ended()),
-            Some(Duration::ZERO) => Ok(inbox.try_recv().ok()),
-            Some(wait) => match inbox.recv_timeout(wait) {
-                Ok(received) => Ok(Some(received)),
-                Err(RecvTimeoutError::Timeout) => Ok(None),
-                Err(RecvTimeoutError::Disconnected) => Err(ended()),
-            },
-        }
+        receive_from(&inbox, wait).map_err(|_| Broken("the other threads have ended".into()))
     }
 }

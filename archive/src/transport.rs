@@ -13,6 +13,7 @@
 //! [`fs::FileSystem`], in another process one that was opened through a server) and what [`crate::encode`] and [`crate::walk`] are made of.
 
 use crate::message::Message;
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// The number of a role instance.
@@ -123,6 +124,25 @@ pub trait Role {
 
     /// What it does next.
     fn next(&self) -> Next;
+}
+
+/// What [`Transport::receive`] is where messages arrive in an inbox.
+///
+/// # Errors
+/// When nobody can send to it any more.
+pub fn receive_from(
+    inbox: &Receiver<(Rank, Message)>,
+    wait: Option<Duration>,
+) -> Result<Option<(Rank, Message)>, RecvError> {
+    match wait {
+        None => inbox.recv().map(Some),
+        Some(Duration::ZERO) => Ok(inbox.try_recv().ok()),
+        Some(wait) => match inbox.recv_timeout(wait) {
+            Ok(received) => Ok(Some(received)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(RecvError),
+        },
+    }
 }
 
 /// Lets a role live until it is done.

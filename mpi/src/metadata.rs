@@ -12,12 +12,8 @@ use fs::{Answer, FileSystem, OpenOptions, Recall, Server, Sessions};
 use meta::port::{Call, Port, Remote, Session};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use volume::Shown;
 use volume::target::{Disk, Target};
-
-/// How often sessions are looked after.
-const TICK: Duration = Duration::from_millis(500);
 
 /// Answers what clients ask.
 pub struct Desk {
@@ -29,14 +25,7 @@ impl Desk {
     pub fn new(volume: &Arc<FileSystem>) -> Arc<Self> {
         // Whoever is silent for that long ends the job anyway.
         let sessions = Sessions::new(volume.clone(), 2 * SILENCE);
-        let weak = Arc::downgrade(&sessions);
-        std::thread::spawn(move || {
-            while let Some(sessions) = weak.upgrade() {
-                sessions.tick();
-                drop(sessions);
-                std::thread::sleep(TICK);
-            }
-        });
+        sessions.keep_ticking();
         Arc::new(Self { sessions })
     }
 

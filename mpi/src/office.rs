@@ -5,13 +5,13 @@ use crate::layout::{LEADER, Layout, Process};
 use crate::metadata::Desk;
 use crate::parcel::Parcel;
 use archive::message::Message;
-use archive::transport::{Broken, Rank, Transport};
+use archive::transport::{Broken, Rank, Transport, receive_from};
 use bytes::Bytes;
 use cli::archiving::warning;
 use fs::FileSystem;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use volume::Control;
@@ -249,15 +249,6 @@ impl Transport for Way {
 
     fn receive(&self, wait: Option<Duration>) -> Result<Option<(Rank, Message)>, Broken> {
         let inbox = lock(&self.inbox);
-        let ended = || Broken("the other processes have ended".into());
-        match wait {
-            None => inbox.recv().map(Some).map_err(|_| ended()),
-            Some(Duration::ZERO) => Ok(inbox.try_recv().ok()),
-            Some(wait) => match inbox.recv_timeout(wait) {
-                Ok(received) => Ok(Some(received)),
-                Err(RecvTimeoutError::Timeout) => Ok(None),
-                Err(RecvTimeoutError::Disconnected) => Err(ended()),
-            },
-        }
+        receive_from(&inbox, wait).map_err(|_| Broken("the other processes have ended".into()))
     }
 }

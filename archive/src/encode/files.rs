@@ -218,13 +218,7 @@ impl Encoder<'_> {
             Into::Shared => (file.parent, file.name) = (self.job.hidden, shared_name(&item.stat)),
         }
         self.ingest.finish(file);
-        if item.stat.kind == Kind::File {
-            self.tally.files += 1;
-            self.tally.bytes += item.stat.size;
-            self.tally.sizes.add(item.stat.size);
-        } else {
-            self.tally.others += 1;
-        }
+        self.tally.count(&item.stat);
         Ok(())
     }
 

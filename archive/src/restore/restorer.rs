@@ -253,13 +253,7 @@ impl<'a> Restorer<'a> {
     }
 
     fn count(&mut self, item: &Item) {
-        if item.stat.kind == Kind::File {
-            self.tally.files += 1;
-            self.tally.bytes += item.stat.size;
-            self.tally.sizes.add(item.stat.size);
-        } else {
-            self.tally.others += 1;
-        }
+        self.tally.count(&item.stat);
     }
 
     fn may_replace(&self, decision: Decision) -> Result<(), Trouble> {

@@ -14,8 +14,6 @@ use volume::Control;
 use volume::counts::Operation;
 use wire::{Peer, Reply, Request, Service};
 
-/// How often the sessions are looked after.
-const TICK: Duration = Duration::from_millis(500);
 /// How long a request that came again waits for the first one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -52,14 +50,7 @@ impl Counts {
 impl MetaServer {
     /// Serves these sessions.
     pub fn new(sessions: Arc<Sessions>, commands: Commands) -> Self {
-        let weak = Arc::downgrade(&sessions);
-        std::thread::spawn(move || {
-            while let Some(sessions) = weak.upgrade() {
-                sessions.tick();
-                drop(sessions);
-                std::thread::sleep(TICK);
-            }
-        });
+        sessions.keep_ticking();
         Self { sessions, commands, replays: Mutex::default(), signer: None, counts: Counts::default() }
     }
 

@@ -26,6 +26,8 @@ const SESSIONS_PER_OPENING: u64 = 1 << 32;
 /// A client that is alone may believe what it was told for so long, and one that joins it waits so long.
 pub(crate) const BEFORE_OTHERS: Duration = Duration::from_secs(1);
 
+/// How often sessions are looked after.
+const TICK: Duration = Duration::from_millis(500);
 /// Ticks that are farther apart say that this process was stopped.
 const STALL: Duration = Duration::from_secs(3);
 
@@ -206,6 +208,18 @@ impl Sessions {
             .or_else(|| port::answer_session(&handle, operation, arguments))
             .map_or(Answer::Unknown, Answer::Done);
         (answer, handle.granted())
+    }
+
+    /// Calls `tick` for as long as somebody has these, on a thread of its own.
+    pub fn keep_ticking(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        std::thread::spawn(move || {
+            while let Some(sessions) = weak.upgrade() {
+                sessions.tick();
+                drop(sessions);
+                std::thread::sleep(TICK);
+            }
+        });
     }
 
     /// To be called every second or so.
