@@ -152,7 +152,7 @@ impl Encoder<'_> {
         let kept = there.filter(|_| matches!(decision, Decision::Unchanged | Decision::Attributes));
         match (known, kept) {
             (Some(known), Some(kept)) if known.ino == kept.ino => return self.unchanged(source, decision, kept),
-            (None, Some(kept)) if !self.begun.contains(&key) => {
+            (None, Some(kept)) if !self.begun.contains_key(&key) => {
                 match self.volume().link(kept.ino, self.job.hidden, &key) {
                     // Whoever was faster knows the same file, or another name of it is made one with it later.
                     Ok(_) | Err(fs::Error::Meta(meta::Error::Exists)) => {}
@@ -161,9 +161,9 @@ impl Encoder<'_> {
                 self.later.changed();
                 return self.unchanged(source, decision, kept);
             }
-            (None, _) if !self.begun.contains(&key) => {
+            (None, _) if !self.begun.contains_key(&key) => {
                 self.put(source, Into::Shared)?;
-                self.begun.insert(key);
+                self.begun.insert(key, stat.clone());
             }
             _ => self.tally.others += 1,
         }
@@ -218,7 +218,10 @@ impl Encoder<'_> {
             Into::Shared => (file.parent, file.name) = (self.job.hidden, shared_name(&item.stat)),
         }
         self.ingest.finish(file);
-        self.tally.count(&item.stat);
+        // Whether this process was the first to bring a shared file is known when it is committed.
+        if !matches!(into, Into::Shared) {
+            self.tally.count(&item.stat);
+        }
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use crate::roles::{Craft, Made};
 use crate::transport::Broken;
 use fs::{FileSystem, Ingest};
 use later::Later;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use volume::Control;
 
@@ -53,8 +53,8 @@ pub struct Encoder<'a> {
     ingest: Ingest<'a>,
     later: Later,
     tally: Tally,
-    /// Names of the job's directory that files of this batch go to.
-    begun: HashSet<Vec<u8>>,
+    /// Names of the job's directory that files of this batch go to, and what these files are like.
+    begun: HashMap<Vec<u8>, Stat>,
     /// The paths of the directories of this batch, by number.
     places: HashMap<u64, Vec<u8>>,
 }
@@ -70,7 +70,7 @@ impl<'a> Encoder<'a> {
             ingest: job.volume.ingest()?,
             later: Later::default(),
             tally: Tally::default(),
-            begun: HashSet::new(),
+            begun: HashMap::new(),
             places: HashMap::new(),
         })
     }
@@ -114,8 +114,10 @@ impl Craft for Encoder<'_> {
     fn commit(&mut self, problems: &mut Vec<Problem>) -> Result<Tally, Broken> {
         let done = self.ingest.commit()?;
         for (parent, name) in done.refused {
-            // Of a file with several names, whoever was first has put it there.
-            if parent != self.job.hidden {
+            // Of a file with several names, whoever was first has put it there: this is but another name.
+            if parent == self.job.hidden {
+                self.tally.others += u64::from(self.begun.remove(&name).is_some());
+            } else {
                 let place = self.places.get(&parent).cloned().unwrap_or_default();
                 let what = "somebody else has made a file of that name in the archive".into();
                 problems.push(Problem { path: crate::message::join(&place, &name), what });
@@ -124,7 +126,9 @@ impl Craft for Encoder<'_> {
         if std::mem::take(&mut self.later).carry_out(self.job, problems)? {
             self.volume().sync(fs::ROOT)?;
         }
-        self.begun.clear();
+        for (_, stat) in self.begun.drain() {
+            self.tally.count(&stat);
+        }
         self.places.clear();
         Ok(std::mem::take(&mut self.tally))
     }
