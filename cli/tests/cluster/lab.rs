@@ -1,15 +1,15 @@
 //! A cluster of real processes for one test: each store one, the metadata server one, each mount one. Whatever happens, all of them are gone when it is dropped.
 
 use crate::scratch::{Ended, Scratch, run, weft};
+use crate::starter;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A process that says in a line that it is ready.
@@ -70,35 +70,28 @@ impl Process {
     }
 
     pub fn try_start(&self) -> Result<(), String> {
-        let errors = File::options().create(true).append(true).open(self.log_path()).unwrap();
         let mut command = weft();
         command.args(&self.arguments).env("TMPDIR", &self.scratch);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
-        let mut child = command.spawn().unwrap();
-        let output = child.stdout.take().unwrap();
+        let output = self.scratch.join(format!("{}.out", self.name));
         let mut place = self.child.lock().unwrap();
         assert!(place.is_none(), "{} runs", self.name);
-        *place = Some(child);
+        *place = Some(starter::start(command, &output, &self.log_path()).unwrap());
         drop(place);
         self.stopped.store(false, Ordering::SeqCst);
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut output = BufReader::new(output);
-            let mut line = String::new();
-            let _ = output.read_line(&mut line);
-            let _ = sender.send(line);
-            // What else it says is not in its way.
-            let _ = std::io::copy(&mut output, &mut std::io::sink());
-        });
-        match receiver.recv_timeout(READY) {
-            Ok(line) if !line.is_empty() => Ok(()),
-            _ => {
-                let ended = self.child.lock().unwrap().as_mut().and_then(|child| child.try_wait().ok().flatten());
-                self.kill();
-                let how = ended.map_or("it is silent".into(), |status| format!("it ended: {status}"));
-                Err(format!("{how}; {}", self.log()))
+        let begun = Instant::now();
+        let how = loop {
+            if fs::read(&output).unwrap().contains(&b'\n') {
+                return Ok(());
             }
-        }
+            let ended = self.child.lock().unwrap().as_mut().and_then(|child| child.try_wait().ok().flatten());
+            match ended {
+                Some(status) => break format!("it ended: {status}"),
+                None if begun.elapsed() > READY => break "it is silent".into(),
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        self.kill();
+        Err(format!("{how}; {}", self.log()))
     }
 
     fn log_path(&self) -> PathBuf {

@@ -11,4 +11,5 @@ mod placement;
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod scratch;
 mod soak;
+mod starter;
 mod stores;

@@ -1,0 +1,38 @@
+//! Starts processes from a thread that has no files of mounts.
+//!
+//! What a process has open is had by each process that it starts, too, until that executes its program, which closes it; and to close a file of a mount is to wait
+//! until the mount has committed it. A test that started a metadata server while its files were open would make the server wait for itself.
+
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, Mutex, mpsc};
+
+/// A command, the files for what it says on its two outputs, and where to send the process.
+type Order = (Command, PathBuf, PathBuf, mpsc::Sender<io::Result<Child>>);
+
+static STARTER: LazyLock<Mutex<mpsc::Sender<Order>>> = LazyLock::new(|| {
+    let (sender, orders) = mpsc::channel::<Order>();
+    std::thread::spawn(move || {
+        // SAFETY: the thread opens and closes its files in `launch`, and neither gets any from other threads nor gives them any: a child has no pipes.
+        unsafe { unshare_unsafe(UnshareFlags::FILES) }.expect("a thread can have a table of files of its own");
+        for (command, output, errors, started) in orders {
+            let _ = started.send(launch(command, &output, &errors));
+        }
+    });
+    Mutex::new(sender)
+});
+
+fn launch(mut command: Command, output: &Path, errors: &Path) -> io::Result<Child> {
+    let errors = File::options().create(true).append(true).open(errors)?;
+    command.stdin(Stdio::null()).stdout(File::create(output)?).stderr(errors).spawn()
+}
+
+/// Starts a process. Its standard output is in a new file, what it says on the other one behind what is there. To be called before there is a mount once.
+pub fn start(command: Command, output: &Path, errors: &Path) -> io::Result<Child> {
+    let (sender, started) = mpsc::channel();
+    STARTER.lock().unwrap().send((command, output.into(), errors.into(), sender)).expect("the starter lives");
+    started.recv().expect("the starter answers")
+}
