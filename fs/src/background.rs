@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// Stripes that wait for a thread, before writers do.
 const QUEUE: usize = 8;
 
+/// How long helpers are waited for at the end. What they do may be left at any moment, and one that asks a target that hangs takes long.
+const HELPERS: Duration = Duration::from_secs(1);
+
 /// A stripe's worth of data of a file.
 type Job = (Arc<File>, Vec<Taken>);
 
@@ -25,12 +28,14 @@ pub(crate) struct Background {
     jobs: Mutex<Option<SyncSender<Job>>>,
     hurry: Mutex<Option<SyncSender<()>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Those that only tidy up.
+    helpers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Background {
     /// Makes the ways; `start` makes the threads.
     pub fn new() -> Self {
-        Self { jobs: Mutex::default(), hurry: Mutex::default(), threads: Mutex::default() }
+        Self { jobs: Mutex::default(), hurry: Mutex::default(), threads: Mutex::default(), helpers: Mutex::default() }
     }
 
     /// Starts the threads. They hold the file system only while they work for it.
@@ -38,7 +43,7 @@ impl Background {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let (hurry, ticks) = sync_channel(1);
         let queue = Arc::new(Mutex::new(queue));
-        let mut threads = Vec::new();
+        let (mut threads, mut helpers) = (Vec::new(), Vec::new());
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         for _ in 0..cores.clamp(2, 8) {
             let (fs, queue) = (Arc::downgrade(fs), queue.clone());
@@ -48,19 +53,19 @@ impl Background {
         threads.push(std::thread::spawn(move || look_after(&weak, &ticks)));
         if !fs.volume.read_only {
             let weak = Arc::downgrade(fs);
-            threads.push(std::thread::spawn(move || crate::probe::probe(&weak)));
+            helpers.push(std::thread::spawn(move || crate::probe::probe(&weak)));
         }
         if fs.client.is_none() {
             let weak = Arc::downgrade(fs);
-            threads.push(std::thread::spawn(move || crate::collect::collect(&weak)));
+            helpers.push(std::thread::spawn(move || crate::collect::collect(&weak)));
             if !fs.volume.read_only {
                 let weak = Arc::downgrade(fs);
-                threads.push(std::thread::spawn(move || crate::strays::watch(&weak)));
+                helpers.push(std::thread::spawn(move || crate::strays::watch(&weak)));
             }
         }
         *lock(&self.jobs) = Some(jobs);
         *lock(&self.hurry) = Some(hurry);
-        *lock(&self.threads) = threads;
+        (*lock(&self.threads), *lock(&self.helpers)) = (threads, helpers);
     }
 
     /// Has data put into a stripe soon. Waits while too much is queued.
@@ -77,7 +82,7 @@ impl Background {
         }
     }
 
-    /// Ends the threads, when they have done what was queued.
+    /// Ends the threads, when they have done what was queued. To be called when the file system says that it is closed.
     pub fn stop(&self) {
         lock(&self.jobs).take();
         lock(&self.hurry).take();
@@ -87,6 +92,12 @@ impl Background {
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
+        }
+        let helpers = std::mem::take(&mut *lock(&self.helpers));
+        let (begun, own) = (Instant::now(), std::thread::current().id());
+        let runs = |helper: &JoinHandle<()>| helper.thread().id() != own && !helper.is_finished();
+        while helpers.iter().any(runs) && begun.elapsed() < HELPERS {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }

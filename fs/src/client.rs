@@ -31,6 +31,15 @@ pub struct Server {
     pub find: Find,
 }
 
+/// Ranges behind the end of a file that are this client's alone.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Reserved {
+    /// Where the last one ends.
+    end: u64,
+    /// How many appends have one, and did not put their bytes there yet.
+    waiting: u32,
+}
+
 /// The client's side of its session.
 pub(crate) struct Client {
     pub session: Arc<dyn Session>,
@@ -44,8 +53,8 @@ pub(crate) struct Client {
     open: Mutex<HashMap<u64, (u32, u32)>>,
     /// Files that were opened for writing and that the server was not told to be clean, with the number of the last opening or closing.
     dirty: Mutex<BTreeMap<u64, u64>>,
-    /// Up to where appends got ranges, of files in `dirty`.
-    ends: Mutex<HashMap<u64, u64>>,
+    /// The ranges that appends got, of files in `dirty`, for as long as something of them is not committed.
+    ends: Mutex<HashMap<u64, Reserved>>,
     /// Openings and closings by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
@@ -207,6 +216,7 @@ impl FileSystem {
 
     /// Tells the server which files have nothing uncommitted any more.
     fn tell_clean(&self, client: &Client) -> Result<()> {
+        self.settle_ends(client, None);
         let writes = |ino: &u64| lock(&client.open).get(ino).is_some_and(|(_, writers)| *writers > 0);
         // The numbers are older than what is looked at: who writes meanwhile is not meant.
         let all: Vec<(u64, u64)> = lock(&client.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
@@ -222,6 +232,20 @@ impl FileSystem {
             }
         }
         Ok(())
+    }
+
+    /// Forgets ranges that are committed: how long their files are is what the metadata says, also when others cut them off.
+    fn settle_ends(&self, client: &Client, only: Option<u64>) {
+        let ends = lock(&client.ends).clone();
+        let committed = |(ino, reserved): &(u64, Reserved)| {
+            only.is_none_or(|only| only == *ino) && reserved.waiting == 0 && self.is_clean(*ino)
+        };
+        for (ino, reserved) in ends.into_iter().filter(committed) {
+            // Not if there was another append meanwhile.
+            if lock(&client.ends).get(&ino) == Some(&reserved) {
+                lock(&client.ends).remove(&ino);
+            }
+        }
     }
 
     fn is_clean(&self, ino: u64) -> bool {
@@ -241,6 +265,7 @@ impl FileSystem {
             clean.push((ino, lock(&client.dirty).get(&ino).copied().unwrap_or(0)));
             if let Some(file) = self.table.find(ino) {
                 let done = self.hand_over(&file);
+                self.settle_ends(client, Some(ino));
                 if let Err(error) = done {
                     self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
                 }
@@ -279,7 +304,7 @@ impl FileSystem {
             self.volume.warn("another client took a lock while the metadata server was away");
         }
         // Ranges that appends got, and that nobody else may get. Not from the files themselves: whoever waits for the server has them locked.
-        let ends: Vec<(u64, u64)> = lock(&client.ends).iter().map(|(&ino, &end)| (ino, end)).collect();
+        let ends: Vec<(u64, u64)> = lock(&client.ends).iter().map(|(&ino, of)| (ino, of.end)).collect();
         for (ino, end) in ends {
             session.reserved(ino, end)?;
         }
@@ -341,13 +366,30 @@ impl FileSystem {
 }
 
 impl Client {
-    /// A range behind the end of a file that is this client's alone.
-    pub fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
+    /// Has `write` write to a range behind the end of a file that is this client's alone. It hears where that begins, and whether no range of this client is
+    /// behind it.
+    pub fn append(&self, ino: u64, length: u64, write: impl FnOnce(u64, bool) -> Result<()>) -> Result<()> {
         let begin = self.session.reserve(ino, length)?;
-        let mut ends = lock(&self.ends);
-        let end = ends.entry(ino).or_default();
-        *end = begin.saturating_add(length).max(*end);
-        Ok(begin)
+        let end = begin.saturating_add(length);
+        let is_last = {
+            let mut ends = lock(&self.ends);
+            let reserved = ends.entry(ino).or_default();
+            reserved.end = end.max(reserved.end);
+            reserved.waiting += 1;
+            reserved.end == end
+        };
+        let done = write(begin, is_last);
+        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+            reserved.waiting = reserved.waiting.saturating_sub(1);
+        }
+        done
+    }
+
+    /// A file was cut off.
+    pub fn cut(&self, ino: u64, size: u64) {
+        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+            reserved.end = reserved.end.min(size);
+        }
     }
 
     /// Notes that a file is opened or closed by a writer; returns the number of that.

@@ -90,7 +90,9 @@ pub(crate) fn collect(fs: &Weak<FileSystem>) {
         if fs.is_closed() {
             return;
         }
-        if let Err(error) = fs.collect(false) {
+        if let Err(error) = fs.collect(false)
+            && !fs.is_closed()
+        {
             fs.volume.warn(&format!("cannot give room back: {error}"));
         }
     }

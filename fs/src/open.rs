@@ -587,6 +587,12 @@ impl FileSystem {
     /// # Errors
     /// When something could not be committed.
     pub fn close_volume(&self) -> Result<()> {
+        self.shut(true)
+    }
+
+    /// As `close_volume`, for who is about to be started again: what could be given back is left to the next opening, so that no target that hangs is
+    /// waited for meanwhile.
+    pub(crate) fn shut(&self, give_back: bool) -> Result<()> {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -597,7 +603,7 @@ impl FileSystem {
             self.sync_all()
                 .and_then(|()| self.store.seal_open())
                 .and_then(|()| self.store.sync())
-                .and_then(|()| self.give_back_all())
+                .and_then(|()| if give_back { self.give_back_all() } else { Ok(()) })
         };
         let closed = match (&self.engine, &self.client) {
             (Some(engine), _) => engine.journal.close().map_err(Error::from),

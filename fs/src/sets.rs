@@ -167,8 +167,8 @@ impl Leased {
         let worse = |places: &[Option<TargetId>]| {
             places.iter().flatten().filter(|id| good(id)).count() < there.min(places.len())
         };
-        let open =
-            store.open_set().map(|set| store.layout(set)).transpose()?.is_some_and(|layout| worse(&layout.places));
+        // Not what the metadata has of its places: it lacks those that failed since, or when it was begun.
+        let open = store.open_places().is_some_and(|places| worse(&places));
         let ahead: Vec<u64> = {
             let mut state = self.state();
             let of_no_use: Vec<u64> =

@@ -421,6 +421,15 @@ impl Store {
         lock(&self.open).as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
     }
 
+    /// Where the open set has every stripe, by position.
+    pub fn open_places(&self) -> Option<Vec<Option<TargetId>>> {
+        let open = lock(&self.open);
+        let writer = open.as_ref().filter(|writer| self.is_ours(writer.layout().set))?;
+        let mut places = writer.layout().places.clone();
+        writer.missing().into_iter().for_each(|position| places[position] = None);
+        Some(places)
+    }
+
     /// Returns when all stripes that were written before are durable, each on as many targets as asked for.
     pub fn sync(&self) -> Result<()> {
         let writers = {

@@ -73,9 +73,18 @@ impl FileSystem {
             // Others may append, too: the server says where this one goes.
             Some(client) if !data.is_empty() => {
                 self.writable()?;
-                let reserve = || client.reserve(ino, data.len() as u64);
-                let offset = self.store.targets.steps().timed(Step::Metadata, reserve)?;
-                self.write_at(ino, Some(offset), data)
+                let begun = Instant::now();
+                client.append(ino, data.len() as u64, |offset, is_last| {
+                    self.store.targets.steps().add(Step::Metadata, begun.elapsed());
+                    let file = self.table.enter(ino);
+                    let mut state = self.sized(&file)?;
+                    if is_last && state.buffer.is_clean() {
+                        // Less than is known here: somebody else cut it off.
+                        state.buffer.size = state.buffer.size.min(Some(offset));
+                    }
+                    drop(state);
+                    self.write_at(ino, Some(offset), data)
+                })
             }
             _ => self.write_at(ino, None, data),
         }
@@ -164,7 +173,12 @@ impl FileSystem {
         let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
         let edit = ContentEdit { ranges, resize, modified: Some(now()) };
         match self.meta.change_content(ino, &edit) {
-            Ok((_, dead, seq)) => self.collector.add(dead, seq),
+            Ok((_, dead, seq)) => {
+                self.collector.add(dead, seq);
+                if let (Some(client), Resize::To(size)) = (&self.client, resize) {
+                    client.cut(ino, size);
+                }
+            }
             Err(error) => {
                 // It is as long as before, unless somebody changed that meanwhile.
                 let mut state = file.state();

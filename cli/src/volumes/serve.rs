@@ -336,7 +336,7 @@ fn serve_meta(
     if let Some(desk) = &desk {
         desk.stop();
     }
-    let outcome = opened.close_volume().map_err(Failure::from);
+    let outcome = meta.close().map_err(Failure::from);
     if let Some(desk) = &desk {
         desk.ended(&outcome);
     }

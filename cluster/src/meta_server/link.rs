@@ -100,9 +100,14 @@ impl Link {
                     let address = self.state.client.address().as_str();
                     return Err(Error::Unavailable(format!("what listens on {address} is no metadata server")));
                 }
-                Err(wire::Error::Remote { status: NO_SESSION, .. }) if !self.takes_up && !self.hurries => {
-                    self.take_up()?
+                Err(wire::Error::Remote { status: NO_SESSION, .. }) if self.takes_up || self.hurries => {
+                    return Err(unavailable("it does not know this client any more".into()));
                 }
+                Err(wire::Error::Remote { status: NO_SESSION, .. }) => match self.take_up() {
+                    // It may have been started once more meanwhile.
+                    Err(_) if begun.elapsed() < patience && self.has_volume() => std::thread::sleep(PAUSE),
+                    taken_up => taken_up?,
+                },
                 Err(wire::Error::Remote { status: TOO_LATE, .. }) => {
                     return Err(unavailable("it carried a request out, and how that ended is not known".into()));
                 }
@@ -119,6 +124,10 @@ impl Link {
                 Err(error) => return Err(unavailable(error.to_string())),
             }
         }
+    }
+
+    fn has_volume(&self) -> bool {
+        lock(&self.state.volume).strong_count() > 0
     }
 
     /// Has a server that does not know this session, since it was started again, know it.

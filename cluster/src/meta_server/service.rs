@@ -68,6 +68,14 @@ impl MetaServer {
         self.sessions.volume()
     }
 
+    /// Closes the volume when nothing is served any more; clients go on with the next server.
+    ///
+    /// # Errors
+    /// When something could not be committed.
+    pub fn close(&self) -> fs::Result<()> {
+        self.sessions.close()
+    }
+
     /// Clients with a session.
     pub fn clients(&self) -> usize {
         self.sessions.clients().len()

@@ -110,6 +110,8 @@ pub struct Sessions {
     lease: Duration,
     recalls: Mutex<HashMap<u64, Recall>>,
     ticks: Mutex<Ticks>,
+    /// Nobody is heard any more.
+    closed: AtomicBool,
 }
 
 /// When this process last looked after its clients, and until when those of before a restart may come back.
@@ -156,12 +158,21 @@ impl Sessions {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
         let ticks = Mutex::new(Ticks { last: now, settled: now + lease });
-        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks })
+        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, closed: AtomicBool::new(false) })
     }
 
     /// The volume.
     pub fn volume(&self) -> &Arc<FileSystem> {
         &self.fs
+    }
+
+    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up.
+    ///
+    /// # Errors
+    /// When something could not be committed.
+    pub fn close(&self) -> Result<()> {
+        self.closed.store(true, Ordering::SeqCst);
+        self.fs.shut(false)
     }
 
     /// How long a client that is silent is believed to live.
@@ -214,7 +225,7 @@ impl Sessions {
     pub fn keep_ticking(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
         std::thread::spawn(move || {
-            while let Some(sessions) = weak.upgrade() {
+            while let Some(sessions) = weak.upgrade().filter(|sessions| !sessions.closed.load(Ordering::SeqCst)) {
                 sessions.tick();
                 drop(sessions);
                 std::thread::sleep(TICK);
