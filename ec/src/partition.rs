@@ -50,6 +50,10 @@ pub fn caches() -> Caches {
     })
 }
 
+/// A stripe of more second-level caches than this has left the caches near the core when its last byte is made: what
+/// was made first is then read from as far away whether it was written through the caches or past them.
+const STREAMING_CACHES: usize = 4;
+
 impl Partition {
     /// Bytes of each block that `transform` works on at a time: a multiple of its granularity; all blocks of a region together
     /// take half of the second-level cache.
@@ -71,8 +75,9 @@ impl Partition {
         assert!(inputs.iter().all(|b| b.len() == length), "blocks differ in length");
         assert!(outputs.iter().all(|b| b.len() == length), "blocks differ in length");
         let region = self.region(transform);
+        let streaming = length.saturating_mul(inputs.len() + outputs.len()) > STREAMING_CACHES * caches().second;
         if self.threads <= 1 || length <= region {
-            return each_region(length, region, |at| transform.run_at(inputs, outputs, at));
+            return each_region(length, region, |at| transform.run_stored(inputs, outputs, at, streaming));
         }
         // Every region of the outputs belongs to the one thread that takes it; the next is taken when the last is done.
         let mut regions: Vec<(Range<usize>, Vec<&mut [u8]>)> = Vec::new();
@@ -88,7 +93,7 @@ impl Partition {
                         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
                         let Some((at, mut pieces)) = next else { break };
                         let sources: Vec<&[u8]> = inputs.iter().map(|b| &b[at.clone()]).collect();
-                        transform.run_at(&sources, &mut pieces, 0..at.len());
+                        transform.run_stored(&sources, &mut pieces, 0..at.len(), streaming);
                     }
                 });
             }

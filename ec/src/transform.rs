@@ -102,6 +102,12 @@ impl Transform {
     /// # Panics
     /// As `run`, or when a block ends before the range.
     pub fn run_at(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        self.run_stored(inputs, outputs, at, false);
+    }
+
+    /// As `run_at`, panics included; with `streaming` outputs are written past the caches where that can be done: for
+    /// those that leave the caches before anybody reads them.
+    pub(crate) fn run_stored(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>, streaming: bool) {
         assert!(inputs.len() == self.inputs && outputs.len() == self.outputs, "{self:?} given {} blocks", inputs.len());
         match &self.kind {
             Kind::Xor => self.kernel.xor(inputs, outputs[0], at),
@@ -116,7 +122,7 @@ impl Transform {
             }
             Kind::Grouped(map) => self.kernel.grouped(map, inputs, outputs, at),
             Kind::Erasure(map) => self.kernel.erasure(map, inputs, outputs, at),
-            Kind::Planes(map) => map.run(self.kernel, inputs, outputs, at),
+            Kind::Planes(map) => map.run(self.kernel, inputs, outputs, at, streaming),
         }
     }
 }

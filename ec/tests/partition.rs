@@ -32,6 +32,27 @@ fn regions_and_threads_give_the_same_bytes() {
     }
 }
 
+/// Stripes far larger than the caches, on lines and off them.
+#[test]
+fn large_stripes_have_the_bytes_of_small_ones() {
+    for text in ["rs:10+4", "rs:9+3", "rs:40+20", "crs:10+4", "crs:12+6", "cauchy-good:4+2", "raid6:5+2"] {
+        let code = ec::parse(text).unwrap();
+        let outputs = code.coded().len();
+        let length = usize::next_multiple_of((64 << 20) / (code.shape().k + outputs), code.unit());
+        let (data, coded) = stripe(&*code, length);
+        let sources: Vec<&[u8]> = data.iter().map(|b| &b[..]).collect();
+        for (skip, gap, threads) in [(0, 0, 1), (0, 64, 2), (16, 32, 1), (1, 0, 2)] {
+            let pitch = length.next_multiple_of(64) + gap;
+            let mut buffer = vec![0u8; outputs * pitch + 128];
+            let begin = buffer.as_ptr().align_offset(64) + skip;
+            let mut made: Vec<&mut [u8]> =
+                buffer[begin..].chunks_exact_mut(pitch).take(outputs).map(|b| &mut b[..length]).collect();
+            Partition { region_bytes: None, threads }.run(code.encoder(), &sources, &mut made);
+            assert!(made.iter().zip(&coded).all(|(m, c)| **m == c[..]), "{text}, {skip} bytes off, {threads} threads");
+        }
+    }
+}
+
 #[test]
 fn fused_checksums_are_those_of_the_granules() {
     for text in CODES {

@@ -36,6 +36,17 @@ impl Lane {
     }
 }
 
+/// How the code gets at blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// First copies each turn's input bytes together: dearer, but it touches each of the inputs' cache lines once, for
+    /// blocks that compete for the same cache sets.
+    pub gathered: bool,
+    /// Writes outputs past the caches, line by line at the end of each turn: for blocks that leave the caches before
+    /// anybody reads them. The memory behind a line is then not read before it is overwritten.
+    pub streaming: bool,
+}
+
 /// Bytes of every plane in one turn of the loop: a cache line, whatever the width of the registers, so that a line is
 /// used up before others take its place.
 const TURN: usize = 64;
@@ -55,6 +66,7 @@ type Entry = unsafe extern "sysv64" fn(*const *mut u8, usize, usize, *mut u8, us
 pub struct Compiled {
     code: memmap2::Mmap,
     lane: Lane,
+    style: Style,
     packet: usize,
     planes: usize,
     blocks: usize,
@@ -64,29 +76,30 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles for packets of `packet` bytes. With `gathered` the code first copies each turn's input bytes together:
-    /// dearer, but it touches each of the inputs' cache lines once, for blocks that compete for the same cache sets.
+    /// Compiles for packets of `packet` bytes.
     ///
-    /// None where this cannot be done: packets shorter than a turn, a processor without the instructions, a system that
-    /// forbids new code, a program too long to be worth it.
-    pub fn new(program: &Program, packet: usize, lane: Lane, gathered: bool) -> Option<Self> {
+    /// None where this cannot be done: packets shorter than a turn (streaming: not whole turns), a processor without the
+    /// instructions, a system that forbids new code, a program too long to be worth it.
+    pub fn new(program: &Program, packet: usize, lane: Lane, style: Style) -> Option<Self> {
         let runs = match lane {
             Lane::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
             Lane::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
         };
         let small = |bytes: Option<usize>| bytes.is_some_and(|b| b <= MOST_BYTES);
         let region = program.planes().checked_mul(packet);
-        let gathered_bytes = (program.inputs() * program.planes()).checked_mul(TURN);
+        let gathered_bytes = ((program.inputs() + program.outputs()) * program.planes()).checked_mul(TURN);
         let sources: usize = program.steps().iter().map(|s| s.sources.len().max(1)).sum();
-        if !runs || packet < TURN || sources > MOST_SOURCES || !small(region) || !small(gathered_bytes) {
+        let turns = packet >= TURN && (!style.streaming || packet.is_multiple_of(TURN));
+        if !runs || !turns || sources > MOST_SOURCES || !small(region) || !small(gathered_bytes) {
             return None;
         }
-        let (code, scratch_bytes) = Compiler::new(program, packet, lane, gathered).ok()?.compile(program).ok()?;
+        let (code, scratch_bytes) = Compiler::new(program, packet, lane, style).ok()?.compile(program).ok()?;
         let mut map = memmap2::MmapMut::map_anon(code.len()).ok()?;
         map.copy_from_slice(&code);
         Some(Self {
             code: map.make_exec().ok()?,
             lane,
+            style,
             packet,
             planes: program.planes(),
             blocks: program.inputs() + program.outputs(),
@@ -100,6 +113,11 @@ impl Compiled {
         self.code.len()
     }
 
+    /// Whether it can write to these blocks from `start` on: streaming stores want whole lines.
+    pub fn fits(&self, outputs: &[&mut [u8]], start: usize) -> bool {
+        !self.style.streaming || outputs.iter().all(|b| (b.as_ptr().addr() + start).is_multiple_of(TURN))
+    }
+
     /// Which instructions it uses.
     pub fn lane(&self) -> Lane {
         self.lane
@@ -108,7 +126,7 @@ impl Compiled {
     /// Runs on the regions of `at`, whose bounds are multiples of `planes * packet`.
     ///
     /// # Panics
-    /// On other bounds, another number of blocks, or blocks that end before the range.
+    /// On other bounds, another number of blocks, blocks that end before the range, or outputs that it does not fit.
     pub fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: std::ops::Range<usize>) {
         self.run_partial(inputs, outputs, at, self.packet);
     }
@@ -119,6 +137,7 @@ impl Compiled {
         let region = self.planes * self.packet;
         assert!(at.start.is_multiple_of(region) && at.end.is_multiple_of(region), "{at:?} is not whole regions");
         assert!(inputs.len() == self.inputs && inputs.len() + outputs.len() == self.blocks, "block count");
+        assert!(self.fits(outputs, at.start), "an output to stream to does not begin at a line");
         let bytes = bytes.next_multiple_of(TURN).min(self.packet);
         let whole = bytes - bytes % TURN;
         // SAFETY: the map begins with the code of an `Entry`, written by `Compiler` for the sysv64 convention.
@@ -135,7 +154,8 @@ impl Compiled {
         }
         // SAFETY: every block reaches `at.end` (checked above), and the code touches `regions` times `planes * packet`
         // bytes from each pointer, reads only inputs and outputs already made, and writes only outputs. A last turn that
-        // overlaps the one before computes the same bytes again from inputs, which it never writes.
+        // overlaps the one before computes the same bytes again from inputs, which it never writes; streaming code, whose
+        // stores fault off a line's begin, has none such, for its packets are whole turns and its outputs fit.
         unsafe {
             entry(blocks.as_ptr(), 0, whole, scratch, regions);
             if whole < bytes {
@@ -192,9 +212,10 @@ struct Compiler {
     /// Slots of spilled temporaries in the scratch area.
     slots: HashMap<Plane, usize>,
     spills: usize,
-    /// Whether inputs are read from the scratch area, where `gather` puts them.
-    gathered: bool,
-    /// Where spilled temporaries begin in the scratch area.
+    style: Style,
+    /// Where outputs of a turn that will be streamed begin in the scratch area, after the gathered inputs.
+    output_base: usize,
+    /// Where spilled temporaries begin there.
     spill_base: usize,
     /// Which block's address each pointer register holds, and when it was used last.
     pointers: Vec<(Option<usize>, usize)>,
@@ -204,7 +225,9 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn new(program: &Program, packet: usize, lane: Lane, gathered: bool) -> Result<Self, IcedError> {
+    fn new(program: &Program, packet: usize, lane: Lane, style: Style) -> Result<Self, IcedError> {
+        let output_base = if style.gathered { program.inputs() * program.planes() * TURN } else { 0 };
+        let streamed = if style.streaming { program.outputs() * program.planes() * TURN } else { 0 };
         Ok(Self {
             asm: CodeAssembler::new(64)?,
             lane,
@@ -215,8 +238,9 @@ impl Compiler {
             uses: HashMap::new(),
             slots: HashMap::new(),
             spills: 0,
-            gathered,
-            spill_base: if gathered { program.inputs() * program.planes() * TURN } else { 0 },
+            style,
+            output_base,
+            spill_base: output_base + streamed,
             pointers: vec![(None, 0); POINTERS.len()],
             offset: 0,
             clock: 0,
@@ -248,7 +272,7 @@ impl Compiler {
         self.asm.cmp(rax, rsi)?;
         self.asm.jae(done)?;
         self.asm.set_label(&mut again)?;
-        if self.gathered {
+        if self.style.gathered {
             self.gather(program)?;
         }
         for offset in (0..TURN).step_by(self.lane.bytes()) {
@@ -258,6 +282,9 @@ impl Compiler {
             for step in program.steps() {
                 self.emit(step)?;
             }
+        }
+        if self.style.streaming {
+            self.scatter(program)?;
         }
         self.asm.add(rax, TURN as i32)?;
         self.asm.cmp(rax, rsi)?;
@@ -269,6 +296,10 @@ impl Compiler {
         self.asm.sub(rax, qword_ptr(rsp))?;
         self.asm.jmp(again)?;
         self.asm.set_label(&mut done)?;
+        if self.style.streaming {
+            // Other threads that are told of the outputs shall see them.
+            self.asm.sfence()?;
+        }
         self.asm.add(rsp, 16)?;
         for register in SAVED.into_iter().rev() {
             self.asm.pop(register)?;
@@ -276,6 +307,24 @@ impl Compiler {
         self.asm.vzeroupper()?;
         self.asm.ret()?;
         Ok((self.asm.assemble(0)?, self.spill_base + self.spills * self.lane.bytes()))
+    }
+
+    /// Writes the turn's outputs from the scratch area to their places, line by line and past the caches.
+    fn scatter(&mut self, program: &Program) -> Result<(), IcedError> {
+        for i in 0..program.outputs() * self.planes {
+            for offset in (0..TURN).step_by(self.lane.bytes()) {
+                self.offset = offset;
+                let to = self.block_address(self.inputs + i / self.planes, i % self.planes)?;
+                let register = (i * TURN + offset) / self.lane.bytes() % 4;
+                self.load(register, ptr(rbp + (self.output_base + i * TURN + offset) as i32))?;
+                match self.lane {
+                    Lane::Avx2 => self.asm.vmovntdq(to, YMM[register])?,
+                    Lane::Avx512 => self.asm.vmovntdq(to, ZMM[register])?,
+                }
+            }
+        }
+        self.held.fill(None);
+        Ok(())
     }
 
     /// Copies the turn's bytes of every input plane that is used into the scratch area.
@@ -389,7 +438,10 @@ impl Compiler {
     fn address(&mut self, value: Plane) -> Result<AsmMemoryOperand, IcedError> {
         match value {
             Plane::Temporary(_) => Ok(ptr(rbp + (self.spill_base + self.slots[&value] * self.lane.bytes()) as i32)),
-            Plane::Input(i) if self.gathered => Ok(ptr(rbp + (i * TURN + self.offset) as i32)),
+            Plane::Output(i) if self.style.streaming => {
+                Ok(ptr(rbp + (self.output_base + i * TURN + self.offset) as i32))
+            }
+            Plane::Input(i) if self.style.gathered => Ok(ptr(rbp + (i * TURN + self.offset) as i32)),
             Plane::Input(i) => self.block_address(i / self.planes, i % self.planes),
             Plane::Output(i) => self.block_address(self.inputs + i / self.planes, i % self.planes),
         }

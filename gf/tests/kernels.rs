@@ -199,7 +199,7 @@ proptest! {
     #[cfg(target_arch = "x86_64")]
     fn compiled_programs_do_what_interpreted_ones_do(planes in 1..9usize, inputs in 1..20usize, outputs in 1..5usize,
             temporaries in 0..60usize, packet in 32..200usize, regions in 1..4usize, seed: u64) {
-        use gf::jit::{Compiled, Lane};
+        use gf::jit::{Compiled, Lane, Style};
         let program = random_program(planes, inputs, outputs, temporaries, seed);
         let length = planes * packet * regions;
         let input = Blocks::random(inputs, length, seed >> 1);
@@ -215,9 +215,36 @@ proptest! {
         }
         for lane in [Lane::Avx2, Lane::Avx512] {
             for gathered in [false, true] {
-                if let Some(compiled) = Compiled::new(&program, packet, lane, gathered) {
+                if let Some(compiled) = Compiled::new(&program, packet, lane, Style { gathered, streaming: false }) {
                     prop_assert!(run(&|i, o| compiled.run(i, o, 0..length)) == expected, "{:?} {}", lane, gathered);
                 }
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn streaming_programs_do_what_interpreted_ones_do(planes in 1..9usize, inputs in 1..20usize, outputs in 1..9usize,
+            temporaries in 0..60usize, packet in 1..4usize, regions in 1..4usize, seed: u64) {
+        use gf::jit::{Compiled, Lane, Style};
+        let program = random_program(planes, inputs, outputs, temporaries, seed);
+        let packet = packet * 64;
+        let length = planes * packet * regions;
+        let input = Blocks::random(inputs, length, seed >> 1);
+        let mut expected = vec![vec![0u8; length]; outputs];
+        let mut targets: Vec<&mut [u8]> = expected.iter_mut().map(|b| &mut b[..]).collect();
+        program.interpret(&Naive, packet, &input.slices(), &mut targets, 0..length);
+        for lane in [Lane::Avx2, Lane::Avx512] {
+            for gathered in [false, true] {
+                let style = Style { gathered, streaming: true };
+                prop_assert!(Compiled::new(&program, packet + 32, lane, style).is_none());
+                let Some(compiled) = Compiled::new(&program, packet, lane, style) else { continue };
+                let mut buffer = vec![0u8; outputs * length + 64];
+                let skip = buffer.as_ptr().align_offset(64);
+                let mut made: Vec<&mut [u8]> = buffer[skip..].chunks_exact_mut(length).take(outputs).collect();
+                prop_assert!(compiled.fits(&made, 0) && !compiled.fits(&made, 16));
+                compiled.run(&input.slices(), &mut made, 0..length);
+                prop_assert!(made.iter().zip(&expected).all(|(m, e)| **m == e[..]), "{:?} {:?}", lane, style);
             }
         }
     }

@@ -34,9 +34,10 @@ pub(crate) struct PlaneMap {
     layout: Layout,
     #[cfg(target_arch = "x86_64")]
     compiled: Option<gf::jit::Compiled>,
-    /// For input blocks that crowd each other out of the first-level cache; made when it is first needed.
+    /// For input blocks that crowd each other out of the first-level cache, for outputs that leave the caches anyway, and
+    /// for both; made when they are first needed.
     #[cfg(target_arch = "x86_64")]
-    gathered: OnceLock<Option<gf::jit::Compiled>>,
+    variants: [OnceLock<Option<gf::jit::Compiled>>; 3],
 }
 
 impl PlaneMap {
@@ -44,9 +45,9 @@ impl PlaneMap {
         assert_eq!(program.planes(), layout.planes, "planes of program and layout");
         Self {
             #[cfg(target_arch = "x86_64")]
-            compiled: compile(kernel, &program, layout.packet, false),
+            compiled: compile(kernel, &program, layout.packet, gf::jit::Style::default()),
             #[cfg(target_arch = "x86_64")]
-            gathered: OnceLock::new(),
+            variants: Default::default(),
             program,
             layout,
         }
@@ -56,14 +57,21 @@ impl PlaneMap {
         self.layout.region()
     }
 
-    /// Runs on the bytes of `at`, which begins at a region's begin.
-    pub fn run(&self, kernel: &dyn Kernel, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+    /// Runs on the bytes of `at`, which begins at a region's begin; `streaming`: nobody reads the outputs soon.
+    pub fn run(
+        &self,
+        kernel: &dyn Kernel,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        at: Range<usize>,
+        streaming: bool,
+    ) {
         let region = self.layout.region();
         assert!(at.start.is_multiple_of(region), "{} is inside a region of {region} bytes", at.start);
         let whole = at.start..at.end - at.len() % region;
         let tail = whole.end..at.end;
         if !whole.is_empty() {
-            self.regions(kernel, self.layout.packet, inputs, outputs, whole);
+            self.regions(kernel, self.layout.packet, inputs, outputs, whole, streaming);
         }
         if !tail.is_empty() {
             let last = inputs.iter().all(|b| b.len() == tail.end) && tail.len().is_multiple_of(self.layout.planes);
@@ -79,17 +87,25 @@ impl PlaneMap {
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
         at: Range<usize>,
+        streaming: bool,
     ) {
         #[cfg(target_arch = "x86_64")]
         if let Some(compiled) = &self.compiled {
-            // A register of a whole cache line takes the line at once and gains nothing.
-            let gathered = (compiled.lane() == gf::jit::Lane::Avx2 && crowded(inputs, self.layout)).then(|| {
-                self.gathered.get_or_init(|| compile(kernel, &self.program, self.layout.packet, true)).as_ref()
-            });
-            return gathered.flatten().unwrap_or(compiled).run_partial(inputs, outputs, at, bytes);
+            // A register of a whole cache line takes the line at once and gains nothing by gathering.
+            let gathered = compiled.lane() == gf::jit::Lane::Avx2 && crowded(inputs, self.layout);
+            let variant = self.variant(kernel, gf::jit::Style { gathered, streaming });
+            let fitting = variant.filter(|v| v.fits(outputs, at.start));
+            return fitting.unwrap_or(compiled).run_partial(inputs, outputs, at, bytes);
         }
-        let _ = bytes;
+        let _ = (bytes, streaming);
         self.program.interpret(kernel, self.layout.packet, inputs, outputs, at);
+    }
+
+    /// The program compiled in another style than the plain one.
+    #[cfg(target_arch = "x86_64")]
+    fn variant(&self, kernel: &dyn Kernel, style: gf::jit::Style) -> Option<&gf::jit::Compiled> {
+        let at = (usize::from(style.gathered) + 2 * usize::from(style.streaming)).checked_sub(1)?;
+        self.variants[at].get_or_init(|| compile(kernel, &self.program, self.layout.packet, style)).as_ref()
     }
 
     /// The last, shorter region goes through one of full length.
@@ -105,7 +121,7 @@ impl PlaneMap {
         }
         let wide_inputs: Vec<&[u8]> = head.chunks_exact(region).collect();
         let mut wide_outputs: Vec<&mut [u8]> = back.chunks_exact_mut(region).collect();
-        self.regions(kernel, short, &wide_inputs, &mut wide_outputs, 0..region);
+        self.regions(kernel, short, &wide_inputs, &mut wide_outputs, 0..region, false);
         for (output, wide) in outputs.iter_mut().zip(wide_outputs) {
             for (to, from) in output[at.clone()].chunks_exact_mut(short).zip(wide.chunks_exact(packet)) {
                 to.copy_from_slice(&from[..short]);
@@ -116,13 +132,13 @@ impl PlaneMap {
 
 /// Compiled for the widest registers that the kernel in use stands for, so that a forced kernel is obeyed here too.
 #[cfg(target_arch = "x86_64")]
-fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, gathered: bool) -> Option<gf::jit::Compiled> {
+fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, style: gf::jit::Style) -> Option<gf::jit::Compiled> {
     use gf::jit::{Compiled, Lane};
     match kernel.name() {
         "naive" | "ssse3" => None,
-        name if name.ends_with("avx512") => Compiled::new(program, packet, Lane::Avx512, gathered)
-            .or_else(|| Compiled::new(program, packet, Lane::Avx2, gathered)),
-        _ => Compiled::new(program, packet, Lane::Avx2, gathered),
+        name if name.ends_with("avx512") => Compiled::new(program, packet, Lane::Avx512, style)
+            .or_else(|| Compiled::new(program, packet, Lane::Avx2, style)),
+        _ => Compiled::new(program, packet, Lane::Avx2, style),
     }
 }
 
