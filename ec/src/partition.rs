@@ -60,7 +60,12 @@ impl Partition {
     pub fn region(&self, transform: &Transform) -> usize {
         let unit = transform.granularity();
         let blocks = (transform.inputs() + transform.outputs()).max(1);
-        let wanted = self.region_bytes.unwrap_or((caches().second / 2 / blocks).max(1024)).min(1 << 40);
+        let from_caches = || {
+            let wanted = (caches().second / 2 / blocks).max(1024);
+            // A map that works in strides of its own would end every region with a short, slow one.
+            (wanted / transform.stride()).max(1) * transform.stride()
+        };
+        let wanted = self.region_bytes.unwrap_or_else(from_caches).min(1 << 40);
         // Whole cache lines where the unit allows, so that neighbouring regions on two threads seldom share one.
         wanted.next_multiple_of(64).next_multiple_of(unit).max(unit)
     }

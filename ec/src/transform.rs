@@ -86,6 +86,17 @@ impl Transform {
         }
     }
 
+    /// Bytes of every block that are best coded in one go, besides multiples of them.
+    pub(crate) fn stride(&self) -> usize {
+        match &self.kind {
+            Kind::Grouped(map) => match map.way() {
+                Way::Tile { width } => width,
+                Way::Registers => 1,
+            },
+            _ => self.granularity(),
+        }
+    }
+
     /// Makes the outputs from the inputs; all blocks have one length.
     ///
     /// # Panics
@@ -120,6 +131,7 @@ impl Transform {
                 let [p, q] = outputs else { unreachable!("two outputs") };
                 self.kernel.pq(inputs, p, q, at);
             }
+            Kind::Grouped(map) if streaming => self.kernel.grouped_streaming(map, inputs, outputs, at),
             Kind::Grouped(map) => self.kernel.grouped(map, inputs, outputs, at),
             Kind::Erasure(map) => self.kernel.erasure(map, inputs, outputs, at),
             Kind::Planes(map) => map.run(self.kernel, inputs, outputs, at, streaming),

@@ -1,5 +1,7 @@
 //! Coefficients in the form that one kernel multiplies by: nibble tables or bit matrices, contiguous and aligned.
 
+use std::cell::Cell;
+
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 #[allow(dead_code, reason = "read as bytes")]
@@ -25,6 +27,34 @@ impl Aligned {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`; the borrow is exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.lines.len() * 64) }
+    }
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Aligned>> = const { Cell::new(None) };
+}
+
+/// Working memory that the thread keeps for the next map: clearing half a second-level cache for every call would cost
+/// more than a tenth of the work. What is in it is left from before.
+pub(crate) struct Scratch(Aligned);
+
+impl Scratch {
+    /// At least `length` bytes.
+    pub fn of(length: usize) -> Self {
+        let kept = SCRATCH.take().filter(|kept| kept.as_slice().len() >= length);
+        Self(kept.unwrap_or_else(|| Aligned::zeroed(length)))
+    }
+
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_slice().as_mut_ptr()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let kept = Aligned { lines: std::mem::take(&mut self.0.lines) };
+        // A thread that is ending keeps nothing.
+        let _ = SCRATCH.try_with(|scratch| scratch.set(Some(kept)));
     }
 }
 

@@ -171,6 +171,12 @@ impl Grouped {
         self.way
     }
 
+    /// Whether every output is stored once, by the last step of its group.
+    pub(crate) fn stores_once(&self) -> bool {
+        let complete = self.spec.outputs.iter().all(|g| g.blocks.iter().all(|&b| b != NO_BLOCK));
+        complete && self.spec.direct.is_empty() && self.spec.output_scale.is_empty()
+    }
+
     /// Every block index the map touches is below these counts of inputs and outputs.
     pub(crate) fn check_blocks(&self, inputs: usize, outputs: usize) {
         let below = |groups: &[Group], n| groups.iter().flat_map(|g| &g.blocks).all(|&b| b == NO_BLOCK || b < n);

@@ -27,6 +27,12 @@ pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
     /// A linear map given as cosets and a matrix on whole cosets; with cosets of one point a plain matrix product.
     fn grouped(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>);
 
+    /// As `grouped`, but outputs are written past the caches where that can be done: for those that leave the caches before
+    /// anybody reads them. The memory behind a line is then not read before it is overwritten.
+    fn grouped_streaming(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        self.grouped(map, inputs, outputs, at);
+    }
+
     /// Lost blocks from survivors by the error-locator transform.
     fn erasure(&self, map: &Erasure, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>);
 

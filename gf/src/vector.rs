@@ -22,6 +22,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn zero() -> Self;
     unsafe fn load(p: *const u8) -> Self;
     unsafe fn store(self, p: *mut u8);
+    /// Stores past the caches; `p` is a multiple of `BYTES`.
+    unsafe fn stream(self, p: *mut u8);
     unsafe fn xor(self, other: Self) -> Self;
     /// Three-way XOR; one instruction where the processor has it.
     #[inline(always)]

@@ -121,6 +121,38 @@ proptest! {
     }
 
     #[test]
+    fn streaming_is_grouped(tile: bool, level in 0..4usize, columns in 1..9usize, rows in 1..9usize, gap: bool,
+            length in prop_oneof![length(), 0..5000usize], skip in 0..130usize, apart in 0..2usize, seed: u64) {
+        let size = if tile { 1 << level } else { 1 << (level % 3) };
+        let mut spec = random_map(size, columns, rows, false, seed);
+        if gap && size > 1 {
+            *spec.outputs.last_mut().unwrap().blocks.last_mut().unwrap() = NO_BLOCK;
+        }
+        let input = Blocks::random(columns * size, length, seed >> 1);
+        for kernel in select::listed() {
+            let way = if tile { Way::Tile { width: 192 } } else { Way::Registers };
+            let map = Grouped::new(kernel, spec.clone(), way, 6);
+            let run = |streaming: bool| {
+                // Outputs at one distance from their lines, or (apart) at different ones.
+                let pitch = length.next_multiple_of(64) + 64 + apart;
+                let mut buffer = vec![0xA5u8; rows * size * pitch + 256];
+                let begin = buffer.as_ptr().align_offset(64) + skip;
+                let blocks = buffer[begin..].chunks_exact_mut(pitch).take(rows * size);
+                let mut blocks: Vec<&mut [u8]> = blocks.map(|b| &mut b[..length]).collect();
+                let at = length / 5..length;
+                if streaming {
+                    kernel.grouped_streaming(&map, &input.slices(), &mut blocks, at);
+                } else {
+                    kernel.grouped(&map, &input.slices(), &mut blocks, at);
+                }
+                // With what lies between the blocks, so that a stray write shows.
+                buffer[begin - skip..][..rows * size * pitch + skip].to_vec()
+            };
+            prop_assert!(run(true) == run(false), "{} {:?}", kernel.name(), way);
+        }
+    }
+
+    #[test]
     fn erasure(level in 1..9usize, known in 1..200usize, length in prop_oneof![Just(0usize), Just(1), Just(65), 0..200usize], seed: u64) {
         let size = 1 << level;
         let mut points: Vec<usize> = (0..size).collect();

@@ -36,7 +36,7 @@ pub(crate) unsafe fn erasure<V: Vector>(
         for (i, (&point, input)) in map.input_points.iter().zip(inputs).enumerate() {
             scale::<V>(input.as_ptr().add(pos), work.add(point * WIDTH), WIDTH, factor(input_scale, i));
         }
-        inverse_transform::<V>(&slots.map(|p| p.cast_const()), work, map.size, WIDTH, twiddles, true);
+        inverse_transform::<V>(&slots.map(|p| p.cast_const()), work, map.size, WIDTH, twiddles, true, false);
         for i in 0..map.size {
             let slot = work.add(i * WIDTH);
             scale::<V>(slot, slot, WIDTH, factor(before, i));
@@ -55,7 +55,7 @@ pub(crate) unsafe fn erasure<V: Vector>(
                 V::mul(sum.split(), factor(after, i)).store(work.add(i * WIDTH + offset));
             }
         }
-        transform::<V>(work, &slots, map.size, WIDTH, twiddles, true);
+        transform::<V>(work, &slots, map.size, WIDTH, twiddles, true, false);
         for (i, (&point, output)) in map.output_points.iter().zip(outputs.iter_mut()).enumerate() {
             scale::<V>(work.add(point * WIDTH), output.as_mut_ptr().add(pos), WIDTH, factor(output_scale, i));
         }

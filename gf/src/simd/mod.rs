@@ -6,6 +6,7 @@ pub(crate) mod registers;
 pub(crate) mod simple;
 pub(crate) mod tile;
 
+use crate::vector::Vector;
 use std::ops::Range;
 
 /// The most blocks on one side of a map: points of the field.
@@ -14,6 +15,30 @@ pub(crate) const MAX_BLOCKS: usize = 256;
 /// How far ahead of its loads a pass over many blocks asks for their bytes: the processor's own prefetchers follow
 /// about a dozen streams, a stripe may have hundreds.
 pub(crate) const PREFETCH_BYTES: usize = 256;
+
+/// Inputs of more bytes than this in all are taken to come from memory, and are prefetched.
+pub(crate) const FAR_BYTES: usize = 256 << 10;
+
+/// The steps of every algorithm, and cache lines, divide this many bytes.
+const STREAMED_BYTES: usize = 256;
+
+/// The part of a range that can be streamed to: from a cache line on that begins in all outputs at once, whole steps.
+pub(crate) fn streamable(outputs: &[&mut [u8]], at: &Range<usize>) -> Option<Range<usize>> {
+    let beyond = |block: &[u8]| (block.as_ptr().addr() + at.start) % 64;
+    let first = beyond(outputs.first()?);
+    if outputs.iter().any(|block| beyond(block) != first) {
+        return None;
+    }
+    let start = at.start + (64 - first) % 64;
+    let length = at.end.checked_sub(start)? / STREAMED_BYTES * STREAMED_BYTES;
+    (length > 0).then_some(start..start + length)
+}
+
+/// Stores a register in one way or the other.
+#[inline(always)]
+pub(crate) unsafe fn put<V: Vector>(value: V, to: *mut u8, streaming: bool) {
+    if streaming { value.stream(to) } else { value.store(to) }
+}
 
 /// What a partial last step may do.
 #[derive(Clone, Copy, PartialEq, Eq)]

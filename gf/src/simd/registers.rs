@@ -1,6 +1,6 @@
 //! `Grouped` with everything in registers: accumulators for the outputs of a pass, one input group at a time.
 
-use super::{MAX_BLOCKS, PREFETCH_BYTES};
+use super::{FAR_BYTES, MAX_BLOCKS, PREFETCH_BYTES, put};
 use crate::grouped::{Grouped, NO_BLOCK, Pass};
 use crate::vector::Vector;
 use std::ops::Range;
@@ -12,9 +12,6 @@ const WIDE: usize = 4;
 /// Input bytes in all that several passes go over before the next are read: a part of the second-level cache.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Inputs of more bytes than this in all are taken to come from memory, and are prefetched.
-const FAR_BYTES: usize = 256 << 10;
-
 /// Bytes of one step.
 pub(crate) const fn step<V: Vector>() -> usize {
     WIDE * V::BYTES
@@ -22,7 +19,8 @@ pub(crate) const fn step<V: Vector>() -> usize {
 
 /// # Safety
 /// V's instruction set; every block reaches `at.end`; `at` is a multiple of `step` long; the map's block
-/// indices are in bounds, it is `Way::Registers` and made for this kernel.
+/// indices are in bounds, it is `Way::Registers` and made for this kernel. `streaming`: outputs begin at a line there, and
+/// the map stores each once.
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
     map: &Grouped,
@@ -30,6 +28,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     at: Range<usize>,
+    streaming: bool,
 ) {
     let mut pointers = [std::ptr::null(); MAX_BLOCKS];
     let blocks = map.spec.inputs.iter().flat_map(|g| &g.blocks);
@@ -55,13 +54,23 @@ pub(crate) unsafe fn grouped<V: Vector>(
                     _ => outputs[block].as_mut_ptr(),
                 };
             }
-            dispatch::<V>(map.spec.size, pass, zero_first, &pointers[..count], &targets, table, piece.clone());
+            dispatch::<V>(
+                map.spec.size,
+                pass,
+                zero_first,
+                &pointers[..count],
+                &targets,
+                table,
+                piece.clone(),
+                streaming,
+            );
         }
         start = piece.end;
     }
 }
 
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "what a pass is made of")]
 unsafe fn dispatch<V: Vector>(
     size: usize,
     pass: &Pass,
@@ -70,15 +79,16 @@ unsafe fn dispatch<V: Vector>(
     outputs: &[*mut u8; 8],
     table: *const u8,
     at: Range<usize>,
+    streaming: bool,
 ) {
     let far = at.len() * inputs.len() > FAR_BYTES;
     macro_rules! instances {
         ($(($g:literal, $p:literal, $u:literal, $ones:literal)),+ $(,)?) => {
             match (size, pass.count, pass.ones) {
                 $(($g, $p, $ones) => if far {
-                    run::<V, $g, $p, $u, $ones, true>(zero_first, inputs, outputs, table, at)
+                    run::<V, $g, $p, $u, $ones, true>(zero_first, inputs, outputs, table, at, streaming)
                 } else {
-                    run::<V, $g, $p, $u, $ones, false>(zero_first, inputs, outputs, table, at)
+                    run::<V, $g, $p, $u, $ones, false>(zero_first, inputs, outputs, table, at, streaming)
                 },)+
                 other => unreachable!("no instance for {other:?}"),
             }
@@ -115,6 +125,7 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const O
     outputs: &[*mut u8; 8],
     table: *const u8,
     at: Range<usize>,
+    streaming: bool,
 ) {
     let (group_factors, transform_factors) = ((G - 1 + P) * V::FACTOR_BYTES, (G - 1) * V::FACTOR_BYTES);
     let groups = inputs.len() / G;
@@ -141,7 +152,7 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const O
         for (values, outputs) in sum.iter().zip(outputs.chunks_exact(G)).rev() {
             for (value, output) in values.iter().zip(outputs).rev() {
                 for (u, v) in value.iter().enumerate() {
-                    v.store(output.add(pos + u * V::BYTES));
+                    put(*v, output.add(pos + u * V::BYTES), streaming);
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! `Grouped` through a tile in the first-level cache, for wide codes and large groups: coefficients of every group
 //! for a few bytes of each block, transformed two layers at a time in registers.
 
-use super::MAX_BLOCKS;
+use super::{FAR_BYTES, MAX_BLOCKS, put};
 use crate::coset::twiddle_offset;
-use crate::factors::Aligned;
+use crate::factors::{Aligned, Scratch};
 use crate::grouped::{Grouped, NO_BLOCK, Way};
 use crate::vector::Vector;
 use std::ops::Range;
@@ -16,7 +16,8 @@ const MAX_POINTS: usize = 256;
 
 /// # Safety
 /// V's instruction set; every block reaches `at.end`; `at` is a multiple of `STEP` long; the map's block
-/// indices are in bounds, it is `Way::Tile` and made for this kernel.
+/// indices are in bounds, it is `Way::Tile` and made for this kernel. `streaming`: outputs begin at a line there, and the
+/// map stores each once.
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
     map: &Grouped,
@@ -24,12 +25,14 @@ pub(crate) unsafe fn grouped<V: Vector>(
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     at: Range<usize>,
+    streaming: bool,
 ) {
     let Way::Tile { width: widest } = map.way else { unreachable!("not a tile map") };
     let spec = &map.spec;
     let (size, columns, rows) = (spec.size, spec.inputs.len(), spec.outputs.len());
-    let mut tile = Aligned::zeroed((columns + rows) * size * widest.min(at.len()));
-    let coefficients = tile.as_mut_slice().as_mut_ptr();
+    let mut tile = Scratch::of((columns + rows) * size * widest.min(at.len()));
+    let coefficients = tile.as_mut_ptr();
+    let far = at.len() * inputs.len() > FAR_BYTES;
     let twiddles = |group: usize| map.transform.at(kernel, group * (size - 1));
     // What a slot without a block is read from, or a slot whose block needs more work is written to.
     let blank = Aligned::zeroed(widest.min(at.len()));
@@ -51,7 +54,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
                     }
                 }
             }
-            inverse_transform::<V>(&sources, work, size, width, twiddles(g), group.shift == 0);
+            inverse_transform::<V>(&sources, work, size, width, twiddles(g), group.shift == 0, far);
         }
         for pass in &map.passes {
             let table = pass.factors.at(kernel, 0);
@@ -80,7 +83,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
                     outputs[block].as_mut_ptr().add(pos)
                 };
             }
-            transform::<V>(work, &targets, size, width, twiddles(columns + g), group.shift == 0);
+            transform::<V>(work, &targets, size, width, twiddles(columns + g), group.shift == 0, streaming);
             if !finish {
                 continue;
             }
@@ -179,7 +182,8 @@ fn constant(p: [*mut u8; 4]) -> [*const u8; 4] {
 
 /// Coefficients in `work`, `size` slots of `width` bytes, from the values at `sources`, which
 /// may be the slots themselves. Two layers a pass; the inner loop runs along the bytes, so that the first pass reads
-/// four blocks in long runs. `zero`: the coset is the subspace itself.
+/// four blocks in long runs. `zero`: the coset is the subspace itself. `far`: the sources come from memory, and those
+/// of the next runs are asked for in this one.
 #[inline(always)]
 pub(super) unsafe fn inverse_transform<V: Vector>(
     sources: &[*const u8],
@@ -188,6 +192,7 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
     width: usize,
     twiddles: *const u8,
     zero: bool,
+    far: bool,
 ) {
     let twiddle = |level: usize, index: usize| twiddles.add((twiddle_offset(size, level) + index) * V::FACTOR_BYTES);
     let levels = size.trailing_zeros() as usize;
@@ -200,7 +205,11 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
             let t = V::factor(twiddle(0, start / 2));
             let (from, to) =
                 ([sources[start], sources[start + 1]], [work.add(start * width), work.add((start + 1) * width)]);
+            let next = if far && start + 4 <= size { [sources[start + 2], sources[start + 3]] } else { from };
             for offset in (0..width).step_by(V::BYTES) {
+                if far && offset.is_multiple_of(64) {
+                    next.iter().for_each(|p| V::prefetch(p.wrapping_add(offset)));
+                }
                 let a = V::load(from[0].add(offset));
                 let b = V::load(from[1].add(offset)).xor(a);
                 let a = if zero && start == 0 { a } else { a.mul_add(b.split(), t) };
@@ -223,7 +232,12 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
                 } else {
                     constant(to)
                 };
+                let asked = far && level == 0 && i + 8 <= size;
+                let next = if asked { [sources[i + 4], sources[i + 5], sources[i + 6], sources[i + 7]] } else { from };
                 for offset in (0..width).step_by(V::BYTES) {
+                    if asked && offset.is_multiple_of(64) {
+                        next.iter().for_each(|p| V::prefetch(p.wrapping_add(offset)));
+                    }
                     let (mut a, mut b) = (V::load(from[0].add(offset)), V::load(from[1].add(offset)));
                     let (mut c, mut d) = (V::load(from[2].add(offset)), V::load(from[3].add(offset)));
                     b = b.xor(a);
@@ -251,7 +265,7 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
 }
 
 /// Values at `targets`, which may be the slots themselves, from the coefficients in `work`,
-/// which are overwritten: the mirror of [`inverse_transform`].
+/// which are overwritten: the mirror of [`inverse_transform`]. `streaming`: the targets are written past the caches.
 #[inline(always)]
 pub(super) unsafe fn transform<V: Vector>(
     work: *mut u8,
@@ -260,6 +274,7 @@ pub(super) unsafe fn transform<V: Vector>(
     width: usize,
     twiddles: *const u8,
     zero: bool,
+    streaming: bool,
 ) {
     let twiddle = |level: usize, index: usize| twiddles.add((twiddle_offset(size, level) + index) * V::FACTOR_BYTES);
     let levels = size.trailing_zeros() as usize;
@@ -270,6 +285,7 @@ pub(super) unsafe fn transform<V: Vector>(
     while level >= 2 {
         level -= 2;
         let half = 1 << level;
+        let last = streaming && level == 0;
         for (quad, start) in (0..size).step_by(4 * half).enumerate() {
             let (low, high) = (V::factor(twiddle(level, 2 * quad)), V::factor(twiddle(level, 2 * quad + 1)));
             let top = V::factor(twiddle(level + 1, quad));
@@ -293,10 +309,10 @@ pub(super) unsafe fn transform<V: Vector>(
                     b = b.xor(a);
                     c = c.mul_add(d.split(), high);
                     d = d.xor(c);
-                    a.store(to[0].add(offset));
-                    b.store(to[1].add(offset));
-                    c.store(to[2].add(offset));
-                    d.store(to[3].add(offset));
+                    put(a, to[0].add(offset), last);
+                    put(b, to[1].add(offset), last);
+                    put(c, to[2].add(offset), last);
+                    put(d, to[3].add(offset), last);
                 }
             }
         }
@@ -309,8 +325,8 @@ pub(super) unsafe fn transform<V: Vector>(
             for offset in (0..width).step_by(V::BYTES) {
                 let (a, b) = (V::load(from[0].add(offset)), V::load(from[1].add(offset)));
                 let a = if zero && start == 0 { a } else { a.mul_add(b.split(), t) };
-                a.store(to[0].add(offset));
-                b.xor(a).store(to[1].add(offset));
+                put(a, to[0].add(offset), streaming);
+                put(b.xor(a), to[1].add(offset), streaming);
             }
         }
     }

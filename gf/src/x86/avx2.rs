@@ -29,6 +29,10 @@ impl Vector for Avx2 {
         _mm256_storeu_si256(p.cast(), self.0)
     }
     #[inline(always)]
+    unsafe fn stream(self, p: *mut u8) {
+        _mm256_stream_si256(p.cast(), self.0)
+    }
+    #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         Self(_mm256_xor_si256(self.0, other.0))
     }

@@ -32,6 +32,10 @@ impl Vector for Avx512 {
         _mm512_storeu_si512(p.cast(), self.0)
     }
     #[inline(always)]
+    unsafe fn stream(self, p: *mut u8) {
+        _mm512_stream_si512(p.cast(), self.0)
+    }
+    #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         Self(_mm512_xor_si512(self.0, other.0))
     }

@@ -10,7 +10,7 @@ use crate::erasure::Erasure;
 use crate::factors::Factors;
 use crate::grouped::{Grouped, Way};
 use crate::kernel::{Kernel, check};
-use crate::simd::{Tail, erasure, in_steps, registers, simple, tile};
+use crate::simd::{Tail, erasure, in_steps, registers, simple, streamable, tile};
 use crate::vector::Vector;
 use std::ops::Range;
 
@@ -62,12 +62,12 @@ macro_rules! kernel {
                 simple::multiply_add::<$vector>(f.at($name, 0), input, outputs, at)
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn registers(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>) {
-                registers::grouped::<$vector>(m, $name, i, o, at)
+            pub(super) unsafe fn registers(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
+                registers::grouped::<$vector>(m, $name, i, o, at, past)
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn tile(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>) {
-                tile::grouped::<$vector>(m, $name, i, o, at)
+            pub(super) unsafe fn tile(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
+                tile::grouped::<$vector>(m, $name, i, o, at, past)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn erasure(m: &Erasure, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>) {
@@ -80,7 +80,7 @@ macro_rules! kernel {
         }
 
         // SAFETY (all calls below): `Self` exists only where the instructions run, `check` and `check_blocks` hold
-        // every block and index to the range, and `in_steps` passes whole steps only.
+        // every block and index to the range, and `in_steps` and `streamable` pass whole steps only.
         impl crate::kernel::sealed::Sealed for $kernel {}
 
         #[allow(clippy::undocumented_unsafe_blocks)]
@@ -114,14 +114,32 @@ macro_rules! kernel {
                 match map.way() {
                     Way::Registers => {
                         in_steps(registers::step::<$vector>(), Tail::Overlap, inputs, outputs, at, |i, o, at| unsafe {
-                            $private::registers(map, i, o, at)
+                            $private::registers(map, i, o, at, false)
                         });
                     }
                     Way::Tile { .. } => {
                         in_steps(tile::STEP, Tail::Overlap, inputs, outputs, at, |i, o, at| unsafe {
-                            $private::tile(map, i, o, at)
+                            $private::tile(map, i, o, at, false)
                         });
                     }
+                }
+            }
+
+            fn grouped_streaming(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+                check(inputs, outputs, &at);
+                map.check_blocks(inputs.len(), outputs.len());
+                let Some(lines) = streamable(outputs, &at).filter(|_| map.stores_once()) else {
+                    return self.grouped(map, inputs, outputs, at);
+                };
+                self.grouped(map, inputs, outputs, at.start..lines.start);
+                self.grouped(map, inputs, outputs, lines.end..at.end);
+                unsafe {
+                    match map.way() {
+                        Way::Registers => $private::registers(map, inputs, outputs, lines, true),
+                        Way::Tile { .. } => $private::tile(map, inputs, outputs, lines, true),
+                    }
+                    // Other threads that are told of the outputs shall see them.
+                    core::arch::x86_64::_mm_sfence();
                 }
             }
 

@@ -29,6 +29,10 @@ impl Vector for Ssse3 {
         _mm_storeu_si128(p.cast(), self.0)
     }
     #[inline(always)]
+    unsafe fn stream(self, p: *mut u8) {
+        _mm_stream_si128(p.cast(), self.0)
+    }
+    #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         Self(_mm_xor_si128(self.0, other.0))
     }
