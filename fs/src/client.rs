@@ -385,9 +385,9 @@ impl Client {
         done
     }
 
-    /// A file was cut off.
+    /// A file is about to be cut off, and what was behind that is forgotten.
     pub fn cut(&self, ino: u64, size: u64) {
-        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+        if let Some(reserved) = lock(&self.ends).get_mut(&ino).filter(|reserved| reserved.waiting == 0) {
             reserved.end = reserved.end.min(size);
         }
     }

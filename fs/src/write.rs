@@ -168,17 +168,16 @@ impl FileSystem {
             buffer.size = Some(new_size);
         });
         drop(state);
+        if let (Some(client), Resize::To(size)) = (&self.client, resize) {
+            // Before it is asked for: a server that did it and was killed before it said so hears of the ends first.
+            client.cut(ino, size);
+        }
         let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
         // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
         let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
         let edit = ContentEdit { ranges, resize, modified: Some(now()) };
         match self.meta.change_content(ino, &edit) {
-            Ok((_, dead, seq)) => {
-                self.collector.add(dead, seq);
-                if let (Some(client), Resize::To(size)) = (&self.client, resize) {
-                    client.cut(ino, size);
-                }
-            }
+            Ok((_, dead, seq)) => self.collector.add(dead, seq),
             Err(error) => {
                 // It is as long as before, unless somebody changed that meanwhile.
                 let mut state = file.state();

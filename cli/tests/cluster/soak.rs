@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,25 @@ pub fn time() -> Duration {
     Duration::from_secs(number("WEFT_SOAK_SECONDS", 30))
 }
 
+/// What happened, for who wants to know how it came to a failure.
+struct Record {
+    begun: Instant,
+    lines: Mutex<Vec<String>>,
+}
+
+impl Record {
+    fn add(&self, what: String) {
+        let line = format!("{:9.3} {what}", self.begun.elapsed().as_secs_f64());
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// The last of it.
+    fn show(&self) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines[lines.len().saturating_sub(400)..].iter().for_each(|line| eprintln!("{line}"));
+    }
+}
+
 /// A client, and what it knows: the content of each of its files.
 struct Worker<'a> {
     who: usize,
@@ -35,6 +55,7 @@ struct Worker<'a> {
     files: BTreeMap<String, Vec<u8>>,
     made: usize,
     done: &'a AtomicU64,
+    record: &'a Record,
     slowest: (Duration, &'static str),
 }
 
@@ -74,6 +95,10 @@ impl Worker<'_> {
         }
     }
 
+    fn note(&self, what: &str, name: &str, from: usize, to: usize) {
+        self.record.add(format!("client {}: {what} {name} {from}..{to}", self.who));
+    }
+
     fn new_name(&mut self) -> String {
         self.made += 1;
         format!("f{}", self.made)
@@ -81,6 +106,7 @@ impl Worker<'_> {
 
     fn create(&mut self) -> io::Result<()> {
         let (name, bytes) = (self.new_name(), self.bytes());
+        self.note("create", &name, 0, bytes.len());
         let mut file = OpenOptions::new().write(true).create_new(true).open(self.at(&name))?;
         file.write_all(&bytes)?;
         file.sync_all()?;
@@ -92,6 +118,7 @@ impl Worker<'_> {
         let bytes = self.bytes();
         let length = self.files[name].len();
         let at = self.random.usize(..=length);
+        self.note("overwrite", name, at, at + bytes.len());
         let file = OpenOptions::new().write(true).open(self.at(name))?;
         file.write_all_at(&bytes, at as u64)?;
         file.sync_data()?;
@@ -108,6 +135,8 @@ impl Worker<'_> {
 
     fn append(&mut self, name: &str) -> io::Result<()> {
         let bytes = self.bytes();
+        let end = self.files[name].len();
+        self.note("append", name, end, end + bytes.len());
         let mut file = OpenOptions::new().append(true).open(self.at(name))?;
         file.write_all(&bytes)?;
         file.sync_all()?;
@@ -117,6 +146,7 @@ impl Worker<'_> {
 
     fn cut(&mut self, name: &str) -> io::Result<()> {
         let length = self.random.usize(..=self.files[name].len());
+        self.note("cut", name, length, self.files[name].len());
         let file = OpenOptions::new().write(true).open(self.at(name))?;
         file.set_len(length as u64)?;
         file.sync_all()?;
@@ -128,6 +158,7 @@ impl Worker<'_> {
         // Now and then onto one that is there.
         let to = self.pick().filter(|to| to != name && self.random.bool());
         let to = to.unwrap_or_else(|| self.new_name());
+        self.note(&format!("rename to {to}"), name, 0, self.files[name].len());
         fs::rename(self.at(name), self.at(&to))?;
         File::open(&self.mount.point)?.sync_all()?;
         let content = self.files.remove(name).expect("it is in the record");
@@ -136,6 +167,7 @@ impl Worker<'_> {
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.note("remove", name, 0, self.files[name].len());
         fs::remove_file(self.at(name))?;
         File::open(&self.mount.point)?.sync_all()?;
         self.files.remove(name);
@@ -154,6 +186,7 @@ impl Worker<'_> {
             let (what, done) = self.step();
             if let Err(why) = done {
                 stop.store(true, Ordering::SeqCst);
+                self.record.show();
                 panic!("client {}, {what}, after {:?}: {why}", self.who, begun.elapsed());
             }
             if begun.elapsed() > self.slowest.0 {
@@ -192,6 +225,7 @@ fn trouble(
     random: &mut fastrand::Rng,
     stop: &AtomicBool,
     until: Instant,
+    record: &Record,
 ) -> BTreeMap<&'static str, u32> {
     let mut away: BTreeMap<usize, (Away, Instant)> = BTreeMap::new();
     let mut counts = BTreeMap::new();
@@ -206,6 +240,7 @@ fn trouble(
         let due: Vec<usize> =
             away.iter().filter(|(_, (_, back))| Instant::now() >= *back).map(|(&store, _)| store).collect();
         for store in due {
+            record.add(format!("store {store} comes back"));
             come_back(&cluster.stores[store], away.remove(&store).expect("it is away").0);
         }
         if away.is_empty() && losses == 2 {
@@ -218,6 +253,7 @@ fn trouble(
                 if away.contains_key(&store) {
                     continue;
                 }
+                record.add(format!("store {store} is killed"));
                 cluster.stores[store].kill();
                 losses += 1;
                 away.insert(store, (Away::Killed, Instant::now() + Duration::from_millis(random.u64(200..6000))));
@@ -228,26 +264,33 @@ fn trouble(
                 if away.contains_key(&store) {
                     continue;
                 }
+                record.add(format!("store {store} is stopped"));
                 cluster.stores[store].stop();
                 losses += 1;
                 away.insert(store, (Away::Stopped, Instant::now() + Duration::from_millis(random.u64(200..8000))));
                 *counts.entry("stores stopped").or_default() += 1;
             }
             5 if random.bool() => {
+                record.add("meta is killed".into());
                 cluster.meta.kill();
                 sleep(Duration::from_millis(random.u64(..2500)));
                 cluster.meta.start();
+                record.add("meta is back".into());
                 *counts.entry("meta killed").or_default() += 1;
             }
             6 if random.bool() => {
+                record.add("meta is stopped".into());
                 cluster.meta.stop();
                 sleep(Duration::from_millis(random.u64(..2500)));
                 cluster.meta.go_on();
+                record.add("meta goes on".into());
                 *counts.entry("meta stopped").or_default() += 1;
             }
             7 if random.u8(..4) == 0 => {
+                record.add("meta ends".into());
                 assert!(cluster.meta.end(), "{}", cluster.meta.log());
                 cluster.meta.start();
+                record.add("meta is back".into());
                 *counts.entry("meta restarted").or_default() += 1;
             }
             _ => {}
@@ -271,6 +314,7 @@ fn what_was_synced_survives_random_faults() {
     let cluster = Cluster::with("rs:4+2", 7, &["--lease", "20"]);
     let mounts = [cluster.mount("a"), cluster.mount("b")];
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let record = Record { begun: Instant::now(), lines: Mutex::default() };
     let mut workers: Vec<Worker> = (0..3)
         .map(|who| Worker {
             who,
@@ -280,14 +324,16 @@ fn what_was_synced_survives_random_faults() {
             files: BTreeMap::new(),
             made: 0,
             done: &done,
+            record: &record,
             slowest: (Duration::ZERO, "nothing"),
         })
         .collect();
     let until = Instant::now() + time();
     let counts = std::thread::scope(|scope| {
         let running: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| worker.work(&stop))).collect();
-        let counts =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trouble(&cluster, &mut random, &stop, until)));
+        let counts = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            trouble(&cluster, &mut random, &stop, until, &record)
+        }));
         stop.store(true, Ordering::SeqCst);
         running.into_iter().for_each(|worker| worker.join().unwrap());
         counts.unwrap()
