@@ -128,7 +128,9 @@ macro_rules! kernel {
             fn grouped_streaming(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
                 check(inputs, outputs, &at);
                 map.check_blocks(inputs.len(), outputs.len());
-                let Some(lines) = streamable(outputs, &at).filter(|_| map.stores_once()) else {
+                // Halves of lines, stored between shuffles that keep the processor busy anyway, were rather slower.
+                let gains = <$vector>::BYTES >= 64 || map.way() != Way::Registers;
+                let Some(lines) = streamable(outputs, &at).filter(|_| gains && map.stores_once()) else {
                     return self.grouped(map, inputs, outputs, at);
                 };
                 self.grouped(map, inputs, outputs, at.start..lines.start);
