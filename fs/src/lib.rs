@@ -60,7 +60,7 @@ pub use members::Seen;
 pub use meta::port::FileLock;
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole};
 pub use names::SetAttributes;
-pub use open::{Create, OpenOptions, Warn};
+pub use open::{Create, METADATA_BYTES, OpenOptions, Warn};
 pub use places::{Directories, Places};
 pub use plan::Domain;
 pub use plan::coding::Coding;

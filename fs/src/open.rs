@@ -12,7 +12,7 @@ use crate::{
     Engine, Error, FileSystem, Result, background, collect, compact, file, limits, mutex, now, sessions, strays,
 };
 use meta::journal::{Journaled, Limits};
-use meta::kv::{Index, MemoryIndex, RedbIndex};
+use meta::kv::{Index, MemoryIndex, RedbIndex, ScratchIndex};
 use plan::coding::Coding;
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
@@ -72,11 +72,20 @@ pub struct OpenOptions {
     pub coding: Option<Coding>,
     /// Knows what is at the places of the targets.
     pub places: Arc<dyn Places>,
+    /// Memory for what is kept of the metadata, about.
+    pub metadata_bytes: usize,
+    /// Of a volume that is only read: only its files are of interest, not how many copies of the metadata there are. What copies lack is then not made again
+    /// in memory, where all that is written goes.
+    pub files_only: bool,
 }
+
+/// What is enough for metadata, and what it can do with.
+pub const METADATA_BYTES: std::ops::RangeInclusive<usize> = 8 << 20..=128 << 20;
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, warn: None, serve: false, coding: None, places: Arc::new(Directories) }
+        let (places, metadata_bytes) = (Arc::new(Directories), *METADATA_BYTES.end());
+        Self { read_only: false, warn: None, serve: false, coding: None, places, metadata_bytes, files_only: false }
     }
 }
 
@@ -286,18 +295,20 @@ impl FileSystem {
         let guard = lock(directory)?;
         let places = options.places.clone();
         let found = find(&places, pointer)?;
-        let index: Box<dyn Index> =
-            if options.read_only { Box::new(MemoryIndex::default()) } else { Self::index(&directory.join(INDEX))? };
+        let index: Box<dyn Index> = match options.read_only {
+            true => Box::new(ScratchIndex::new(options.metadata_bytes)),
+            false => Self::index(&directory.join(INDEX), options.metadata_bytes)?,
+        };
         Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options)
     }
 
     /// The index of the metadata; one that is damaged is made again.
-    fn index(path: &Path) -> Result<Box<dyn Index>> {
-        match RedbIndex::open(path) {
+    fn index(path: &Path, cache_bytes: usize) -> Result<Box<dyn Index>> {
+        match RedbIndex::open_with(path, cache_bytes) {
             Ok(index) => Ok(Box::new(index)),
             Err(_) => {
                 let _ = std::fs::remove_file(path);
-                Ok(Box::new(RedbIndex::open(path)?))
+                Ok(Box::new(RedbIndex::open_with(path, cache_bytes)?))
             }
         }
     }
@@ -346,13 +357,18 @@ impl FileSystem {
         for (&id, disk) in &disks {
             targets.add(id, disk.clone());
         }
+        let limits = journal_limits(targets.spaces(false).into_iter().map(|(_, space)| space));
         let journal = Arc::new(Journaled::open(meta::journal::Options {
             volume,
             targets: disks.iter().map(|(&id, disk)| (id, journal_target(disk, options.read_only))).collect(),
-            mirrors: shape.m + 1,
+            mirrors: if options.read_only && options.files_only { 1 } else { shape.m + 1 },
             index,
             merge: meta::MERGE,
-            limits: journal_limits(targets.spaces(false).into_iter().map(|(_, space)| space)),
+            limits: Limits {
+                overlay_bytes: limits.overlay_bytes.min(options.metadata_bytes / 4),
+                pending_bytes: limits.pending_bytes.min(options.metadata_bytes / 4),
+                ..limits
+            },
             accept_loss: false,
         })?);
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {

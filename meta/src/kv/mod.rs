@@ -8,6 +8,7 @@ mod index;
 mod layers;
 mod memory;
 mod redb;
+mod scratch;
 mod transaction;
 
 pub use direct::Direct;
@@ -15,6 +16,7 @@ pub use index::{Edit, Index, IndexState, Order, View};
 pub(crate) use layers::{Layer, Layered};
 pub use memory::MemoryIndex;
 pub use redb::RedbIndex;
+pub use scratch::ScratchIndex;
 pub(crate) use transaction::{resolve, scan};
 
 use std::fmt;

@@ -3,14 +3,15 @@
 use super::index::{End, can_hold};
 use super::{Edit, Index, IndexState, KvError, Order, View, Visit};
 use redb::{
-    Database, DatabaseError, Durability, ReadOnlyTable, ReadableDatabase, StorageError, Table, TableDefinition,
+    Database, DatabaseError, Durability, ReadOnlyTable, ReadableDatabase, StorageBackend, StorageError, Table,
+    TableDefinition,
 };
 use std::path::Path;
 
 const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 const STATE: TableDefinition<'_, (), ([u8; 16], u64, u64)> = TableDefinition::new("state");
 
-/// How much of the file redb keeps in memory.
+/// How much of the file redb keeps in memory, if nobody says otherwise.
 const CACHE_BYTES: usize = 128 << 20;
 
 /// An index in a redb file.
@@ -28,8 +29,16 @@ impl RedbIndex {
     /// `Corrupt` when it is damaged or not a redb file: the caller may remove it. `Unavailable` when it cannot be reached or is open
     /// elsewhere.
     pub fn open(path: &Path) -> Result<Self, KvError> {
+        Self::open_with(path, CACHE_BYTES)
+    }
+
+    /// The same, with so much memory.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn open_with(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
         let place = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let database = Database::builder().set_cache_size(CACHE_BYTES).create(path);
+        let database = Database::builder().set_cache_size(cache_bytes).create(path);
         let database = database.map_err(|error| match error {
             DatabaseError::Storage(StorageError::Io(io)) if io.kind() != std::io::ErrorKind::InvalidData => {
                 KvError::Unavailable(place(&io))
@@ -37,6 +46,16 @@ impl RedbIndex {
             DatabaseError::DatabaseAlreadyOpen => KvError::Unavailable(place(&"it is open elsewhere")),
             error => KvError::Corrupt(place(&error)),
         })?;
+        Self::with_tables(database)
+    }
+
+    /// One in something else than a file.
+    pub(super) fn with_backend(backend: impl StorageBackend, cache_bytes: usize) -> Result<Self, KvError> {
+        let database = Database::builder().set_cache_size(cache_bytes).create_with_backend(backend);
+        Self::with_tables(database.map_err(failed)?)
+    }
+
+    fn with_tables(database: Database) -> Result<Self, KvError> {
         let write = database.begin_write().map_err(failed)?;
         write.open_table(PAIRS).map_err(failed)?;
         write.open_table(STATE).map_err(failed)?;
