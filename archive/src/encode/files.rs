@@ -7,7 +7,8 @@ use crate::message::{Group, Item, Place, Problem, Stat};
 use crate::roles::Made;
 use crate::transport::Broken;
 use crate::walk::{
-    open_directory, open_file, read_attributes, stat_at, stat_of, sync_attributes, sync_directory, whole,
+    open_directory, open_file, read_attributes, read_attributes_at, stat_at, stat_of, sync_attributes, sync_directory,
+    whole,
 };
 use blake3::Hasher;
 use fs::{Attributes, Kind};
@@ -121,10 +122,11 @@ impl Encoder<'_> {
     fn unchanged(&mut self, source: &Source, decision: Decision, there: &Attributes) -> Result<(), Trouble> {
         if decision == Decision::Attributes && self.job.update {
             let broken = |error: Broken| Trouble::Volume(fs::Error::Conflict(error.0));
-            if source.item.stat.kind == Kind::File {
-                let file = open_file(source.directory, &source.item.name)?;
-                sync_attributes(self.volume(), there.ino, &read_attributes(&file)?).map_err(broken)?;
-            }
+            let wanted = match source.item.stat.kind {
+                Kind::File => read_attributes(open_file(source.directory, &source.item.name)?)?,
+                _ => read_attributes_at(source.directory, &source.item.name)?,
+            };
+            sync_attributes(self.volume(), there.ino, &wanted).map_err(broken)?;
             // Setting attributes has changed the times of the file; what they shall be is at the source.
             let there = self.volume().attributes(there.ino)?;
             sync_directory(self.volume(), &there, &source.item.stat).map_err(broken)?;
@@ -233,9 +235,9 @@ impl Encoder<'_> {
             Kind::File => {}
             Kind::Symlink => {
                 let target = readlinkat(source.directory, &item.name[..], Vec::new())?;
-                return Ok((Vec::new(), target.into_bytes()));
+                return Ok((read_attributes_at(source.directory, &item.name)?, target.into_bytes()));
             }
-            _ => return Ok((Vec::new(), Vec::new())),
+            _ => return Ok((read_attributes_at(source.directory, &item.name)?, Vec::new())),
         }
         let file = open_file(source.directory, &item.name)?;
         let now = stat_of(&file)?;

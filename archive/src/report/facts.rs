@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 pub struct Facts {
     /// The job's name.
     pub job: String,
+    /// What it does.
+    pub task: Task,
     /// Version of the program.
     pub version: String,
-    /// What was archived.
+    /// What was archived or restored, or what was compared with.
     pub sources: Vec<String>,
-    /// Where to.
+    /// Where to, or what was compared.
     pub volume: String,
     /// The code as it is written, `rs:4+2`.
     pub code: String,
@@ -37,21 +39,21 @@ pub struct Facts {
     pub ending: Ending,
     /// Who coded.
     pub workers: Vec<Worker>,
-    /// Files that it archived.
+    /// Files that it archived, restored or found to be as they should.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Directories, links and special files that it archived.
+    /// Directories, links and special files, likewise.
     pub others: u64,
-    /// Files that were in the archive already and were left alone.
+    /// Files that were there already and were left alone.
     pub unchanged_files: u64,
     /// Their bytes.
     pub unchanged_bytes: u64,
-    /// Sizes of the archived files.
+    /// Sizes of the files that it did.
     pub sizes: Sizes,
     /// What it wrote.
     pub written: Written,
-    /// Bytes of user data that were coded, over time.
+    /// Bytes of user data that were done, over time.
     pub throughput: Series,
     /// Where the time went. They may overlap, so that their wall times need not add up to the job's.
     pub phases: Vec<Phase>,
@@ -59,6 +61,47 @@ pub struct Facts {
     pub errors: Listed,
     /// What each source says of the energy; empty when nobody asked.
     pub energy: Vec<Account>,
+}
+
+/// What a job does with files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Puts them into a volume.
+    #[default]
+    Archive,
+    /// Gets them back.
+    Restore,
+    /// Compares them.
+    Verify,
+}
+
+impl Task {
+    /// The phase in which its workers are at files.
+    pub fn phase(self) -> &'static str {
+        match self {
+            Self::Archive => "encode",
+            Self::Restore => "restore",
+            Self::Verify => "verify",
+        }
+    }
+
+    /// What the job's sources are to it, and what its volume.
+    pub fn ends(self) -> [&'static str; 2] {
+        match self {
+            Self::Archive | Self::Restore => ["from", "to"],
+            Self::Verify => ["with", "of"],
+        }
+    }
+
+    /// What was done with data when it counts.
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Archive => "coded and written",
+            Self::Restore => "decoded and written",
+            Self::Verify => "read and compared",
+        }
+    }
 }
 
 /// How a job ended.
@@ -117,7 +160,7 @@ pub struct Written {
 /// A phase of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// `explore`, `encode`, `commit`, `verify`.
+    /// `explore`, `encode`, `commit`, `restore`, `verify`.
     pub name: String,
     /// From its beginning to its end.
     pub wall_seconds: f64,

@@ -14,7 +14,7 @@ mod text;
 pub mod words;
 
 pub use bounded::{Listed, MOST_INTERVALS, MOST_LINES, MOST_SPANS, Series, SizeClass, Sizes, Span, Timeline};
-pub use facts::{Ending, Facts, Phase, Worker, Written};
+pub use facts::{Ending, Facts, Phase, Task, Worker, Written};
 pub use figures::{Figures, Finish};
 pub use page::page;
 pub use text::text;

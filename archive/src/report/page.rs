@@ -1,9 +1,9 @@
 //! The report as one page that needs no other file, no script and no network.
 
 use super::charts::{bar, escape, single, throughput, timeline};
-use super::text::class_name;
+use super::text::{class_name, inhabited, problems};
 use super::words::{bytes, count, energy, moment, percent, plain, rate, signed_percent, time};
-use super::{Facts, Figures, Sizes};
+use super::{Facts, Figures, Sizes, Task};
 use plan::energy::Account;
 
 const STYLE: &str = include_str!("page.css");
@@ -47,9 +47,13 @@ pub fn framed(title: &str, body: &str) -> String {
 fn about(facts: &Facts) -> String {
     let sources: Vec<String> = facts.sources.iter().map(|source| escape(source)).collect();
     let workers = if facts.workers.len() == 1 { "1 worker".into() } else { format!("{} workers", facts.workers.len()) };
+    let [from, to] = match facts.task {
+        Task::Verify => ["With", "Of"],
+        _ => ["From", "To"],
+    };
     let rows = [
-        ("From", sources.join("<br>")),
-        ("To", format!("{}, {}", escape(&facts.volume), escape(&facts.code))),
+        (from, sources.join("<br>")),
+        (to, format!("{}, {}", escape(&facts.volume), escape(&facts.code))),
         ("By", format!("{workers}, {}, {} scheduling", escape(&facts.transport), escape(&facts.schedule))),
         ("Began", moment(facts.start_unix_seconds)),
     ];
@@ -93,16 +97,12 @@ fn key_figures(facts: &Facts, figures: &Figures) -> Vec<Card> {
     let mut cards = vec![
         Card::new("Files", count(facts.files), unchanged),
         Card::new("User data", bytes(facts.bytes as f64), mean),
-        Card::new(
-            "Written",
-            bytes(facts.written.bytes as f64),
-            format!(
-                "{} data and {} code chunks{per}",
-                count(facts.written.data_chunks),
-                count(facts.written.code_chunks)
-            ),
-        ),
     ];
+    if facts.task == Task::Archive {
+        let (data, code) = (count(facts.written.data_chunks), count(facts.written.code_chunks));
+        let note = format!("{data} data and {code} code chunks{per}");
+        cards.push(Card::new("Written", bytes(facts.written.bytes as f64), note));
+    }
     if let Some((speed, files)) = figures.bytes_per_second.zip(figures.files_per_second) {
         cards.push(Card::new("Bandwidth", rate(speed), format!("{} files/s", plain(files))));
     }
@@ -184,21 +184,19 @@ fn over_time(facts: &Facts, figures: &Figures) -> String {
     match throughput(facts) {
         Some(chart) => {
             let how =
-                format!("User data, when it had been coded and written, in intervals of {}.{mean}", time(interval));
+                format!("User data, when it had been {}, in intervals of {}.{mean}", facts.task.done(), time(interval));
             section("Throughput", &format!("<p class=\"how\">{how}</p>\n{chart}"))
         }
-        None => section("Throughput", "<p class=\"how\">No data was coded.</p>"),
+        None => section("Throughput", "<p class=\"how\">There was no data.</p>"),
     }
 }
 
 fn sizes(sizes: &Sizes) -> String {
-    let Some(first) = sizes.classes.iter().position(|class| class.files > 0) else { return String::new() };
     let most_files = sizes.classes.iter().map(|class| class.files).max().unwrap_or(0).max(1) as f64;
     let most_bytes = sizes.classes.iter().map(|class| class.bytes).max().unwrap_or(0).max(1) as f64;
     let row = |(at, class): (usize, &super::SizeClass)| {
         format!(
-            "<tr{}><th scope=\"row\">{}</th><td>{}</td><td class=\"bar\">{}</td><td>{}</td><td class=\"bar\">{}</td></tr>\n",
-            if class.files == 0 { " class=\"none\"" } else { "" },
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"bar\">{}</td><td>{}</td><td class=\"bar\">{}</td></tr>\n",
             escape(&class_name(at)),
             count(class.files),
             single(class.files as f64 / most_files),
@@ -206,9 +204,12 @@ fn sizes(sizes: &Sizes) -> String {
             bar(&[("second", class.bytes as f64 / most_bytes)], &bytes(class.bytes as f64)),
         )
     };
-    let rows: String = sizes.classes.iter().enumerate().skip(first).map(row).collect();
+    let rows: String = inhabited(sizes).map(row).collect();
+    if rows.is_empty() {
+        return rows;
+    }
     let head = table_head(&["size", "files", "", "user data", ""]);
-    let how = "<p class=\"how\">Each row goes up to the size named, from half of it.</p>";
+    let how = "<p class=\"how\">Sizes that no file has are left out.</p>";
     section("File sizes", &format!("{how}<div class=\"scroll\"><table>{head}<tbody>\n{rows}</tbody></table></div>"))
 }
 
@@ -279,8 +280,7 @@ fn errors(facts: &Facts) -> String {
         0 => String::new(),
         unlisted => format!("<p class=\"how\">And {} more.</p>", count(unlisted)),
     };
-    let title = format!("{} could not be archived", count(facts.errors.count()));
-    section(&title, &format!("<ul class=\"errors warning\">{lines}</ul>{more}"))
+    section(&problems(facts), &format!("<ul class=\"errors warning\">{lines}</ul>{more}"))
 }
 
 /// A part of a page.

@@ -1,7 +1,7 @@
 //! The report for a terminal, of at most 100 columns but for paths and errors, which are not cut.
 
 use super::words::{bytes, count, energy, moment, percent, plain, rate, signed_percent, time};
-use super::{Facts, Figures, Sizes};
+use super::{Facts, Figures, SizeClass, Sizes, Task};
 use plan::energy::Account;
 
 /// Most errors that are printed; the page and the JSON have more.
@@ -12,8 +12,9 @@ pub fn text(facts: &Facts) -> String {
     let figures = Figures::of(facts);
     let mut out = vec![format!("{}: {} in {}", facts.job, facts.ending.word(), time(facts.wall_seconds))];
     let mut line = |name: &str, what: String| out.push(format!("  {name:<12} {what}"));
-    line("from", facts.sources.join(" "));
-    line("to", format!("{}, {}", facts.volume, facts.code));
+    let [from, to] = facts.task.ends();
+    line(from, facts.sources.join(" "));
+    line(to, format!("{}, {}", facts.volume, facts.code));
     let workers = if facts.workers.len() == 1 { "1 worker".into() } else { format!("{} workers", facts.workers.len()) };
     line(
         "by",
@@ -22,18 +23,9 @@ pub fn text(facts: &Facts) -> String {
     line("files", files(facts, &figures));
     let speed = figures.bytes_per_second.zip(figures.files_per_second);
     speed.into_iter().for_each(|(b, f)| line("bandwidth", format!("{}, {} files/s", rate(b), plain(f))));
-    let written = &facts.written;
-    let per = figures.written_per_byte.map_or_else(String::new, |per| format!(", {per:.3} a byte"));
-    line(
-        "written",
-        format!(
-            "{}{per}; {} data and {} code chunks in {} sets",
-            bytes(written.bytes as f64),
-            count(written.data_chunks),
-            count(written.code_chunks),
-            count(written.chunk_sets)
-        ),
-    );
+    if facts.task == Task::Archive {
+        line("written", written(facts, &figures));
+    }
     let cpu = figures.cpu_seconds_per_gib.map_or_else(String::new, |per| format!(", {} s a GiB", plain(per)));
     line("processor", format!("{}{cpu}", time(facts.cpu_seconds)));
     if let Some(finish) = figures.finish {
@@ -51,12 +43,32 @@ pub fn text(facts: &Facts) -> String {
     }
     out.extend(histogram(&facts.sizes));
     if facts.errors.count() > 0 {
-        out.push(format!("  {} could not be archived:", count(facts.errors.count())));
+        out.push(format!("  {}:", problems(facts)));
         out.extend(facts.errors.lines.iter().take(MOST_ERRORS).map(|line| format!("    {}", line.escape_debug())));
         let more = facts.errors.count() - facts.errors.lines.len().min(MOST_ERRORS) as u64;
         out.extend((more > 0).then(|| format!("    and {} more", count(more))));
     }
     out.join("\n") + "\n"
+}
+
+/// How many problems there were.
+pub fn problems(facts: &Facts) -> String {
+    match facts.errors.count() {
+        1 => "1 problem".into(),
+        several => format!("{} problems", count(several)),
+    }
+}
+
+fn written(facts: &Facts, figures: &Figures) -> String {
+    let written = &facts.written;
+    let per = figures.written_per_byte.map_or_else(String::new, |per| format!(", {per:.3} a byte"));
+    format!(
+        "{}{per}; {} data and {} code chunks in {} sets",
+        bytes(written.bytes as f64),
+        count(written.data_chunks),
+        count(written.code_chunks),
+        count(written.chunk_sets)
+    )
 }
 
 fn files(facts: &Facts, figures: &Figures) -> String {
@@ -87,26 +99,34 @@ fn account_line(account: &Account, facts: &Facts) -> String {
     out
 }
 
-/// A line for each class between the smallest and the largest file.
+/// A line for each class that there are files of.
 fn histogram(sizes: &Sizes) -> Vec<String> {
     let most = sizes.classes.iter().map(|class| class.files).max().unwrap_or(0);
-    let Some(first) = sizes.classes.iter().position(|class| class.files > 0) else { return vec![] };
-    let classes = sizes.classes.iter().enumerate().skip(first);
-    let line = |(class, files): (usize, &super::SizeClass)| {
-        let bar = "#".repeat((files.files as f64 / most as f64 * 40.0).ceil() as usize);
+    let line = |(class, files): (usize, &SizeClass)| {
+        let bar = "#".repeat((files.files as f64 / most as f64 * 36.0).ceil() as usize);
         format!(
-            "  {:>12} {bar:<40} {:>12} files {:>10}",
+            "  {:>18} {bar:<36} {:>12} files {:>10}",
             class_name(class),
             count(files.files),
             bytes(files.bytes as f64)
         )
     };
-    std::iter::once("  sizes".to_owned()).chain(classes.map(line)).collect()
+    let lines: Vec<String> = inhabited(sizes).map(line).collect();
+    if lines.is_empty() { lines } else { std::iter::once("  sizes".to_owned()).chain(lines).collect() }
+}
+
+/// The classes that there are files of, with their numbers.
+pub fn inhabited(sizes: &Sizes) -> impl Iterator<Item = (usize, &SizeClass)> {
+    sizes.classes.iter().enumerate().filter(|(_, class)| class.files > 0)
 }
 
 /// The sizes of a class in words.
 pub fn class_name(class: usize) -> String {
-    if class == 0 { "empty".into() } else { format!("< {}", bytes(Sizes::below(class) as f64)) }
+    match class {
+        0 => "empty".into(),
+        1 => bytes(1.0),
+        class => format!("{} to {}", bytes(Sizes::below(class - 1) as f64), bytes(Sizes::below(class) as f64)),
+    }
 }
 
 #[cfg(test)]

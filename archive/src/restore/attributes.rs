@@ -1,10 +1,11 @@
 //! Giving files of the machine the attributes that they have in an archive.
 
 use crate::message::Stat;
-use crate::walk::OWN;
+use crate::walk::{OWN, path_of};
 use fs::{FileSystem, Kind, Time};
 use rustix::fs::{
-    AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fsetxattr, futimens, utimensat,
+    AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fsetxattr, futimens, lsetxattr,
+    utimensat,
 };
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -31,45 +32,67 @@ fn allowed(done: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
+/// The attributes that a file could not be given.
+#[derive(Default)]
+struct Failed(Vec<String>);
+
+impl Failed {
+    fn note(&mut self, what: &str, done: Result<(), Errno>) {
+        if let Err(error) = allowed(done) {
+            self.0.push(format!("{what}: {}", std::io::Error::from(error)));
+        }
+    }
+
+    /// Sets the extended attributes that a file of the volume has.
+    fn set(
+        &mut self,
+        volume: &FileSystem,
+        ino: u64,
+        set: impl Fn(&[u8], &[u8]) -> Result<(), Errno>,
+    ) -> Result<(), String> {
+        let names = volume.attribute_names(ino).map_err(|error| error.to_string())?;
+        for name in names.into_iter().filter(|name| !name.starts_with(OWN)) {
+            let value = volume.attribute(ino, &name).map_err(|error| error.to_string())?;
+            self.note(&String::from_utf8_lossy(&name), set(&name, &value));
+        }
+        Ok(())
+    }
+
+    fn done(self) -> Result<(), String> {
+        if self.0.is_empty() { Ok(()) } else { Err(self.0.join(", ")) }
+    }
+}
+
 /// Owner, extended attributes, mode and times of an open file or directory, in an order in which none takes back another.
 ///
 /// # Errors
 /// Says which of them it does not have; the others it has.
 pub fn give(file: impl AsFd, stat: &Stat, volume: &FileSystem, ino: u64) -> Result<(), String> {
     let file = file.as_fd();
-    let mut failed = Vec::new();
-    let mut note = |what: &str, done: Result<(), Errno>| {
-        if let Err(error) = allowed(done) {
-            failed.push(format!("{what}: {}", std::io::Error::from(error)));
-        }
-    };
+    let mut failed = Failed::default();
     let (uid, gid) = owner(stat);
-    note("its owner", fchown(file, uid, gid));
-    match volume.attribute_names(ino) {
-        Err(error) => return Err(error.to_string()),
-        Ok(names) => {
-            for name in names.into_iter().filter(|name| !name.starts_with(OWN)) {
-                let value = volume.attribute(ino, &name).map_err(|error| error.to_string())?;
-                let shown = String::from_utf8_lossy(&name).into_owned();
-                note(&shown, fsetxattr(file, &name[..], &value, XattrFlags::empty()));
-            }
-        }
-    }
-    note("its mode", fchmod(file, Mode::from_raw_mode(stat.mode)));
-    note("its times", futimens(file, &timestamps(stat)));
-    if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
+    failed.note("its owner", fchown(file, uid, gid));
+    failed.set(volume, ino, |name, value| fsetxattr(file, name, value, XattrFlags::empty()))?;
+    failed.note("its mode", fchmod(file, Mode::from_raw_mode(stat.mode)));
+    failed.note("its times", futimens(file, &timestamps(stat)));
+    failed.done()
 }
 
 /// The same for what cannot be opened: links and special files.
 ///
 /// # Errors
-/// Those of the system calls.
-pub fn give_at(directory: impl AsFd, name: &[u8], stat: &Stat) -> Result<(), Errno> {
+/// Likewise.
+pub fn give_at(directory: impl AsFd, name: &[u8], stat: &Stat, volume: &FileSystem, ino: u64) -> Result<(), String> {
     let directory = directory.as_fd();
+    let mut failed = Failed::default();
     let (uid, gid) = owner(stat);
-    allowed(rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))?;
+    failed.note("its owner", rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW));
+    let path = path_of(directory, name);
+    failed.set(volume, ino, |name, value| lsetxattr(&path[..], name, value, XattrFlags::empty()))?;
     if stat.kind != Kind::Symlink {
-        rustix::fs::chmodat(directory, name, Mode::from_raw_mode(stat.mode), AtFlags::empty())?;
+        let mode = Mode::from_raw_mode(stat.mode);
+        failed.note("its mode", rustix::fs::chmodat(directory, name, mode, AtFlags::empty()));
     }
-    utimensat(directory, name, &timestamps(stat), AtFlags::SYMLINK_NOFOLLOW)
+    failed.note("its times", utimensat(directory, name, &timestamps(stat), AtFlags::SYMLINK_NOFOLLOW));
+    failed.done()
 }

@@ -322,8 +322,7 @@ impl<'a> Restorer<'a> {
             Kind::Symlink => {
                 let target = self.volume().read_link(ino)?;
                 symlinkat(&target[..], directory, name)?;
-                give_at(directory, name, stat)?;
-                return Ok(None);
+                return Ok(give_at(directory, name, stat, self.volume(), ino).err());
             }
             Kind::Fifo => FileType::Fifo,
             Kind::Socket => FileType::Socket,
@@ -334,8 +333,7 @@ impl<'a> Restorer<'a> {
         // As the kernel writes device numbers in 32 bits.
         let (major, minor) = ((stat.device >> 8) & 0xFFF, (stat.device & 0xFF) | ((stat.device >> 12) & 0xFFF00));
         mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, rustix::fs::makedev(major, minor))?;
-        give_at(directory, name, stat)?;
-        Ok(None)
+        Ok(give_at(directory, name, stat, self.volume(), ino).err())
     }
 
     /// Writes a range of a file's content; holes stay holes.

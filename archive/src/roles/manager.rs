@@ -26,7 +26,8 @@ pub struct Plan {
 /// Something in the queue.
 enum Object {
     File(Arc<Place>, Item),
-    Open(Large),
+    // In a box, so that all are as short as the most frequent one.
+    Open(Box<Large>),
     Part(u64, u32),
     Close(u64),
 }
@@ -97,7 +98,7 @@ impl Manager {
             if item.stat.kind == fs::Kind::File && parts.are_several() {
                 let large = Large { place: Place::clone(&place), item, part_bytes: parts.part_bytes(), ino: 0 };
                 // Behind the parts of files that are begun, before everything that is smaller than a part.
-                self.queue.push(Object::Open(large), (parts.part_bytes() - 1).max(self.plan.limits.bytes));
+                self.queue.push(Object::Open(Box::new(large)), (parts.part_bytes() - 1).max(self.plan.limits.bytes));
             } else {
                 self.queue.push(Object::File(place.clone(), item), size);
             }
@@ -182,12 +183,12 @@ impl Manager {
             Object::Open(large) => {
                 if large.item.stat.links > 1 {
                     if let Some(waiting) = self.shared.get_mut(&large.item.stat.identity) {
-                        waiting.push(large);
+                        waiting.push(*large);
                         return None;
                     }
                     self.shared.insert(large.item.stat.identity, Vec::new());
                 }
-                Some((Work::Open(large.clone()), Doing::Open(large)))
+                Some((Work::Open(Large::clone(&large)), Doing::Open(*large)))
             }
             Object::Part(number, part) => {
                 let large = self.cut.get(&number)?.large.clone();
@@ -245,7 +246,7 @@ impl Manager {
     fn let_others(&mut self, identity: (u64, u64)) {
         for large in self.shared.remove(&identity).unwrap_or_default() {
             let weight = (large.part_bytes - 1).max(self.plan.limits.bytes);
-            self.queue.push(Object::Open(large), weight);
+            self.queue.push(Object::Open(Box::new(large)), weight);
         }
     }
 }

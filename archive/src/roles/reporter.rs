@@ -52,7 +52,7 @@ impl<S: Show> Reporter<S> {
 
     /// The facts, and why the job could not go on, if so.
     pub fn into_facts(mut self, control: &volume::Control) -> (Facts, Option<String>) {
-        let names = ["explore", "encode", "commit"];
+        let names = ["explore", self.facts.task.phase(), "commit"];
         for (name, phase) in names.into_iter().zip(self.phases) {
             if let Some((start, end, cpu)) = phase {
                 let phase = PhaseFacts { name: name.into(), wall_seconds: end - start, cpu_seconds: cpu };

@@ -1,8 +1,8 @@
 //! Extended attributes of files of the machine.
 
-use rustix::fs::{fgetxattr, flistxattr};
+use rustix::fs::{fgetxattr, flistxattr, lgetxattr, llistxattr};
 use rustix::io::Errno;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Attributes whose names begin so are Weft's own: in a volume they say what an archive knows of a file; they are neither taken from a source nor restored.
 pub const OWN: &[u8] = b"user.weft.";
@@ -19,13 +19,35 @@ const MOST: usize = 64 << 10;
 /// Those of the system calls.
 pub fn read_attributes(file: impl AsFd) -> Result<Extended, Errno> {
     let file = file.as_fd();
+    read(|names| flistxattr(file, names), |name, value| fgetxattr(file, name, value))
+}
+
+/// The same of what cannot be opened, links and special files, by name.
+///
+/// # Errors
+/// Those of the system calls.
+pub fn read_attributes_at(directory: impl AsFd, name: &[u8]) -> Result<Extended, Errno> {
+    let path = path_of(directory, name);
+    read(|names| llistxattr(&path[..], names), |name, value| lgetxattr(&path[..], name, value))
+}
+
+/// A path of a file in an open directory, for system calls that take nothing else. No link is followed on the way, but for the last one if the call does.
+pub fn path_of(directory: impl AsFd, name: &[u8]) -> Vec<u8> {
+    let directory = format!("/proc/self/fd/{}/", directory.as_fd().as_raw_fd());
+    [directory.as_bytes(), name].concat()
+}
+
+fn read(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
+) -> Result<Extended, Errno> {
     let mut names = [0u8; 1024];
-    let listed = match flistxattr(file, &mut names) {
+    let listed = match list(&mut names) {
         Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
         Ok(length) => names[..length].to_vec(),
         Err(Errno::RANGE) => {
             let mut more = vec![0; MOST];
-            let length = flistxattr(file, &mut more)?;
+            let length = list(&mut more)?;
             more.truncate(length);
             more
         }
@@ -34,10 +56,10 @@ pub fn read_attributes(file: impl AsFd) -> Result<Extended, Errno> {
     let mut found = Vec::new();
     for name in listed.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !name.starts_with(OWN)) {
         let mut value = vec![0; 1024];
-        let length = match fgetxattr(file, name, &mut value[..]) {
+        let length = match get(name, &mut value) {
             Err(Errno::RANGE) => {
                 value.resize(MOST, 0);
-                fgetxattr(file, name, &mut value[..])?
+                get(name, &mut value)?
             }
             // It was removed meanwhile.
             Err(Errno::NODATA) => continue,

@@ -8,7 +8,7 @@ mod stat;
 mod tree;
 
 pub use directory::{open_directory, open_file};
-pub use extended::{Extended, OWN, read_attributes};
+pub use extended::{Extended, OWN, path_of, read_attributes, read_attributes_at};
 pub use filter::Filter;
 pub use list::plan_line;
 pub use list::{Expected, List, Listed};

@@ -1,13 +1,13 @@
 //! `weft archive`: trees of this machine into a volume, in parallel.
 
-use super::{Address, Open, open};
+use super::{Address, Open, open_within};
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, show};
 use archive::check::{Against, check};
 use archive::dry::{Header, Planned, dry_run};
 use archive::job::{Job, Options, Source, most_workers};
 use archive::message::Problem;
-use archive::report::{Ending, Facts};
+use archive::report::{Ending, Facts, Task};
 use archive::roles::{Show, line};
 use archive::transport::Crew;
 use archive::walk::{Filter, List};
@@ -96,6 +96,8 @@ pub struct Arguments {
     pub sources: crate::energy::Sources,
 }
 
+/// What an archive is compared with where that is not a source.
+const THE_HASHES: &str = "the hashes of what was archived";
 /// The memory of a verification.
 const MEMORY: u64 = 1 << 30;
 
@@ -251,7 +253,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let mut options = arguments.options(Crew { explorers: arguments.explorers, workers: 0 }, wanted.update)?;
     options.list = wanted.list.take();
     let control = interrupt::control(false);
-    let volume = open(&wanted.address.volume, arguments.dry_run)?;
+    let volume = open_within(&wanted.address.volume, arguments.dry_run, arguments.memory)?;
     options.crew.workers = workers(arguments.workers, arguments.memory, &volume);
     let crew = options.crew;
     let facts = wanted.facts(&volume);
@@ -268,22 +270,27 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let sampler = arguments.sources.watch(arguments.energy)?;
     let done = Job::begin(volume.shared(), sources, &address.path, options, &control)
         .and_then(|job| job.run(facts.clone(), Progress::new("archiving", as_json)));
+    let mut checked = None;
     let done = done.and_then(|(mut facts, broken)| {
+        if facts.ending == Ending::Finished {
+            archive::check::write_manifest(&volume, &address.path)?;
+            if arguments.verify {
+                let job = format!("verification of {}", address.shown());
+                let sources = vec![THE_HASHES.into()];
+                let begun = Facts { job, task: Task::Verify, sources, ..wanted.facts(&volume) };
+                let show = Progress::new("verifying", as_json);
+                let memory = arguments.memory;
+                let found = check(volume.shared(), &address.path, Against::Hashes, crew, memory, begun, show, &control);
+                let of = |facts: &Facts| facts.phases.iter().find(|phase| phase.name == Task::Verify.phase()).cloned();
+                facts.phases.extend(found.iter().find_map(|(found, _)| of(found)));
+                checked = Some(found);
+            }
+        }
         if let Some(sampler) = sampler {
             archive::energy::account(sampler, &mut facts).iter().for_each(show::warning);
         }
-        if facts.ending == Ending::Finished {
-            archive::check::write_manifest(&volume, &address.path)?;
-        }
         Ok((facts, broken))
     });
-    let mut checked = None;
-    if arguments.verify && done.as_ref().is_ok_and(|(facts, _)| facts.ending == Ending::Finished) {
-        let facts = Facts { job: format!("verification of {}", address.shown()), ..facts };
-        let show = Progress::new("verifying", as_json);
-        let memory = arguments.memory;
-        checked = Some(check(volume.shared(), &address.path, Against::Hashes, crew, memory, facts, show, &control));
-    }
     // Also what was done before a failure stays.
     let finished = volume.finish();
     let (facts, broken) = done.map_err(failed)?;
@@ -363,13 +370,14 @@ fn tell_plan(planned: &Planned, broken: Option<String>, targets: usize, as_json:
 pub fn verify(address: &OsStr, source: Option<&OsStr>, as_json: bool) -> Outcome {
     let address = Address::required(address)?;
     let control = interrupt::control(false);
-    let volume = open(&address.volume, true)?;
+    let volume = open_within(&address.volume, true, MEMORY)?;
     let (code, k, m) = volume.code();
     let against = source.map_or(Against::Hashes, |source| Against::Source(source.as_bytes().to_vec()));
     let facts = Facts {
         job: format!("verification of {}", address.shown()),
+        task: Task::Verify,
         version: env!("CARGO_PKG_VERSION").into(),
-        sources: vec![source.map_or_else(|| address.shown(), |source| Shown(Path::new(source)).to_string())],
+        sources: vec![source.map_or_else(|| THE_HASHES.into(), |source| Shown(Path::new(source)).to_string())],
         volume: address.shown(),
         code,
         k,
@@ -450,6 +458,7 @@ impl Show for Progress {
             let _ = show::text(json!({ "progress": {
                 "files": files, "bytes": bytes, "others": others,
                 "unchanged_files": unchanged_files, "unchanged_bytes": unchanged_bytes, "errors": facts.errors.count(),
+                "worked_bytes": facts.throughput.total(),
             } }));
         }
         if let Some(bar) = &self.bar {

@@ -106,7 +106,17 @@ pub fn open(volume: &Path, read_only: bool) -> Result<Open, Failure> {
 
 /// The same, and says who codes stripes.
 pub fn open_with(volume: &Path, read_only: bool, coding: Option<fs::Coding>) -> Result<Open, Failure> {
-    let options = || OpenOptions { coding, ..options(read_only) };
+    open_as(volume, || OpenOptions { coding, ..options(read_only) })
+}
+
+/// The same as `open`, for a job that shall take so much memory in all.
+pub fn open_within(volume: &Path, read_only: bool, memory: u64) -> Result<Open, Failure> {
+    let share = usize::try_from(memory / 8).unwrap_or(usize::MAX);
+    let metadata_bytes = share.clamp(*fs::METADATA_BYTES.start(), *fs::METADATA_BYTES.end());
+    open_as(volume, || OpenOptions { metadata_bytes, files_only: true, ..options(read_only) })
+}
+
+fn open_as(volume: &Path, options: impl Fn() -> OpenOptions) -> Result<Open, Failure> {
     if let Some(serving) = served() {
         return Ok(Open { fs: serving.fs.clone(), served: true });
     }

@@ -1,10 +1,10 @@
 //! `weft restore`: a tree of a volume, or some of it, back onto this machine.
 
 use super::archive::{Progress, bytes, end, workers};
-use super::{Address, open};
+use super::{Address, open_within};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt;
-use archive::report::Facts;
+use archive::report::{Facts, Task};
 use archive::restore::{Options, restore};
 use archive::transport::Crew;
 use archive::walk::Filter;
@@ -12,7 +12,7 @@ use clap::Args;
 use plan::schedule::Policy;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use volume::Shown;
 
 /// Restore an archive, or some of it, into a directory, with all attributes, in parallel
@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let address = Address::required(&arguments.address)?;
     let filter = Filter::new(&arguments.include, &arguments.exclude).map_err(Failure::Usage)?;
     let control = interrupt::control(false);
-    let volume = open(&address.volume, true)?;
+    let volume = open_within(&address.volume, true, arguments.memory)?;
     let (code, k, m) = volume.code();
     let workers = workers(arguments.workers, arguments.memory, &volume);
     let options = Options {
@@ -71,9 +71,10 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     };
     let facts = Facts {
         job: format!("restore from {}", address.shown()),
+        task: Task::Restore,
         version: env!("CARGO_PKG_VERSION").into(),
         sources: vec![address.shown()],
-        volume: Shown(Path::new(&address.volume)).to_string(),
+        volume: Shown(&arguments.directory).to_string(),
         code,
         k,
         m,

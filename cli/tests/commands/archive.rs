@@ -228,8 +228,13 @@ fn archives_are_checked_against_what_was_read() {
     let volume = Volume::new("rs:2+1", 3);
     let from = volume.scratch.path.join("from");
     grow(&from, 40);
-    let archived = run(weft().args(["archive", "--verify"]).arg(content_of(&from)).arg(volume.at("a")));
+    let page = volume.scratch.path.join("page.html");
+    let verify = ["archive", "--verify", "--energy", "--report"];
+    let archived = run(weft().args(verify).arg(&page).arg(content_of(&from)).arg(volume.at("a")));
     assert_eq!(archived.status, 0, "{}", archived.errors);
+    let phases = ["explore", "encode", "commit", "verify"].map(|phase| format!("<th scope=\"row\">{phase}</th>"));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(phases.iter().all(|phase| page.contains(phase)), "{page}");
     run(weft().args(["verify", "--manifest"]).arg(volume.at("a"))).good();
     run(weft().args(["verify", "--manifest"]).arg(volume.at("a")).arg(&from)).good();
     // As b3sum prints it.
