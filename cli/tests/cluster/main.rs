@@ -1,7 +1,10 @@
 //! A cluster of real processes: what its users rely on, also when processes are killed, stopped and started again at any moment.
 
+mod archives;
 mod capabilities;
 mod coding;
+#[path = "../commands/forest.rs"]
+mod forest;
 mod hostile;
 mod lab;
 mod meta;

@@ -3,7 +3,9 @@
 mod archive;
 mod damage;
 mod energy;
+mod forest;
 mod hostile;
+mod killed;
 mod limits;
 mod mounts;
 mod overwriting;
