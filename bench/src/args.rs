@@ -100,6 +100,8 @@ pub enum Section {
     Bitmatrix,
     /// Every kernel that runs here
     Kernels,
+    /// weft encode of whole files, beside cp
+    File,
 }
 
 impl Section {
@@ -144,6 +146,8 @@ pub(crate) struct Effort {
     /// Block length and least region of the region curves.
     pub region_block: usize,
     pub region_least: usize,
+    /// Lengths of the files that are encoded.
+    pub file_bytes: [usize; 2],
     /// Buffer of the machine's own bandwidth.
     pub bandwidth_bytes: usize,
     /// Time that one request to a peer may take.
@@ -161,6 +165,7 @@ const FULL: Effort = Effort {
     wide_block: 64 << 10,
     region_block: 64 << 20,
     region_least: 64 << 10,
+    file_bytes: [64 << 20, 1 << 30],
     bandwidth_bytes: 256 << 20,
     deadline_seconds: 120,
 };
@@ -176,6 +181,7 @@ const QUICK: Effort = Effort {
     wide_block: 4 << 10,
     region_block: 256 << 10,
     region_least: 64 << 10,
+    file_bytes: [64 << 10, 1 << 20],
     bandwidth_bytes: 1 << 20,
     deadline_seconds: 20,
 };

@@ -21,11 +21,13 @@ fn every_section_gives_figures_json_text_and_charts() {
             "regions",
             "memory",
             "memory-all",
+            "cores",
             "wide",
             "decode",
             "bitmatrix",
             "bitmatrix-memory",
-            "kernels"
+            "kernels",
+            "file"
         ]
     );
     for table in tables {

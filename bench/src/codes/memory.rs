@@ -1,11 +1,14 @@
 //! Streaming from memory: many stripes, together far larger than the caches, by one core and by all.
 
-use super::{compare_rs, rs_peers};
+use super::{cached_block, compare_rs, rs_peers};
 use crate::contest::{Contest, Entrant, Race, Regime};
 use crate::results::{Chart, Row, Table};
 use crate::threads::cores;
 
 const SHAPES: [(usize, usize); 7] = [(4, 2), (8, 2), (8, 4), (10, 4), (12, 4), (12, 6), (16, 4)];
+
+/// Shapes that arithmetic limits, not memory.
+const COMPUTED: [(usize, usize); 3] = [(10, 4), (12, 6), (16, 4)];
 
 pub fn tables(contest: &mut Contest) -> Vec<Table> {
     let mut rows = |entrants: &[Entrant], finish: fn(&mut Row)| -> Vec<Row> {
@@ -36,6 +39,16 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
         row.add_share("rs all/limit", "rs all", "limit all");
         row.add_share("crs all/limit", "crs all", "limit all");
     });
+    let computed = COMPUTED.iter().map(|&(k, m)| {
+        let own = Entrant::own("weft rs", "rs");
+        let entrants = vec![own.clone(), own.with_threads("rs all", cores())];
+        let block_bytes = cached_block(contest.effort.cached_bytes, k);
+        let (label, regime) = (format!("{k}+{m}"), Regime::Cached { iterations: None });
+        let mut row = contest.run(&Race { label, k, m, block_bytes, regime, lost: vec![], entrants });
+        row.add_ratio("rs all/one", "rs all", "weft rs");
+        row
+    });
+    let computed = computed.collect();
     let table = |id: &str, title: String, how: &str, rows| Table {
         id: id.into(),
         title,
@@ -47,6 +60,7 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
     vec![
         table("memory", "From memory, one core".into(), HOW_ONE, one),
         table("memory-all", format!("From memory, one core and all {}", cores()), HOW_ALL, all),
+        table("cores", format!("From cache, one core and all {}", cores()), HOW_CORES, computed),
     ]
 }
 
@@ -54,3 +68,4 @@ const HOW_ONE: &str = "Blocks of 1 MiB, 512 MiB in all (far slower subjects: 64 
     writes without arithmetic, by one XOR into the first parity and fills of the others.";
 const HOW_ALL: &str = "Each core has stripes of its own; from the first start to the last end. Columns without all are \
     one core.";
+const HOW_CORES: &str = "128 KiB of user data for each core, again and again: what computation gains from more cores.";

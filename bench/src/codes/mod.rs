@@ -2,6 +2,7 @@
 
 mod bitmatrix;
 mod decode;
+mod file;
 mod kernels;
 mod memory;
 mod regions;
@@ -22,6 +23,7 @@ pub fn tables(section: Section, contest: &mut Contest) -> Vec<Table> {
         Section::Decode => decode::tables(contest),
         Section::Bitmatrix => bitmatrix::tables(contest),
         Section::Kernels => kernels::tables(contest),
+        Section::File => file::tables(contest),
     }
 }
 
