@@ -5,9 +5,12 @@ use meta::Kind;
 use plan::extent::{Piece, pieces};
 use plan::{Extent, ExtentMap, Place};
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// How often a read begins anew when the stripes that it was to read were given up under it.
 const ATTEMPTS: usize = 5;
+/// What fails after so long had targets that do not answer.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What `lseek` looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,31 +41,47 @@ impl FileSystem {
             };
             let into = &mut into[..size as usize];
             // The buffer was looked at first: what a commit moves meanwhile is in both.
-            match self.fill_pieces(ino, offset, over, into) {
+            let found = self.find_pieces(ino, over)?;
+            let begun = Instant::now();
+            match self.fill_pieces(offset, &found, into) {
                 Ok(()) => return Ok(into.len()),
-                // What was read may have been overwritten and given up meanwhile; the second look shows where it is now.
+                // What was read may have been overwritten and given up meanwhile; the second look shows where it is now. Targets that did not answer
+                // are not waited for again.
                 Err(error) if attempt == ATTEMPTS => return Err(error),
+                Err(error) if begun.elapsed() > SLOW && !self.has_moved(ino, &found)? => return Err(error),
                 Err(_) => {}
             }
         }
         unreachable!("the loop returns")
     }
 
-    fn fill_pieces(&self, ino: u64, offset: u64, over: Vec<Piece>, into: &mut [u8]) -> Result<()> {
+    /// Where these bytes of a file are: what is in its buffer, and behind that what is committed.
+    fn find_pieces(&self, ino: u64, over: Vec<Piece>) -> Result<Vec<Piece>> {
+        let mut found = Vec::with_capacity(over.len());
         for piece in over {
-            let part = &mut into[(piece.range.start - offset) as usize..(piece.range.end - offset) as usize];
-            if let Some(place) = &piece.place {
-                self.fill_place(place, part)?;
+            if piece.place.is_some() {
+                found.push(piece);
                 continue;
             }
-            let start = piece.range.start;
             let extents = self.meta.extents(ino, piece.range.clone())?;
-            for piece in pieces(&extents, piece.range) {
-                let part = &mut part[(piece.range.start - start) as usize..(piece.range.end - start) as usize];
-                match &piece.place {
-                    Some(place) => self.fill_place(place, part)?,
-                    None => part.fill(0),
-                }
+            found.extend(pieces(&extents, piece.range));
+        }
+        Ok(found)
+    }
+
+    /// Whether bytes of a file are elsewhere than they were.
+    fn has_moved(&self, ino: u64, found: &[Piece]) -> Result<bool> {
+        let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(false) };
+        let over = self.table.enter(ino).state().buffer.read(first.range.start..last.range.end);
+        Ok(self.find_pieces(ino, over)? != found)
+    }
+
+    fn fill_pieces(&self, offset: u64, found: &[Piece], into: &mut [u8]) -> Result<()> {
+        for piece in found {
+            let part = &mut into[(piece.range.start - offset) as usize..(piece.range.end - offset) as usize];
+            match &piece.place {
+                Some(place) => self.fill_place(place, part)?,
+                None => part.fill(0),
             }
         }
         Ok(())
