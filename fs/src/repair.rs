@@ -22,6 +22,17 @@ pub struct Repaired {
     pub failed: Vec<(u64, String)>,
 }
 
+impl Repaired {
+    /// With what another repair did.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.chunks += more.chunks;
+        self.bytes += more.bytes;
+        self.witnessed += more.witnessed;
+        self.unwitnessed += more.unwitnessed;
+        self.failed.extend(more.failed);
+    }
+}
+
 impl FileSystem {
     /// Makes everything again that is known to be missing or damaged: chunks on targets that are gone, and what readers, writers and
     /// verifications found.

@@ -160,10 +160,12 @@ impl Leased {
     }
 
     /// Lets go of sets that were placed while targets were away which are back: what is written to them would be at risk, and what was
-    /// written is made whole only when this client is done with them.
+    /// written is made whole only when this client is done with them. And of those with a target that is to be emptied.
     pub fn renew(&self, store: &Store) -> Result<()> {
-        let good = |id: &TargetId| store.targets.get(*id).is_some() && store.targets.error(*id).is_none();
-        let there = store.targets.ids().iter().filter(|id| good(id) && !store.is_closed(**id)).count();
+        let good = |id: &TargetId| {
+            store.targets.get(*id).is_some() && store.targets.error(*id).is_none() && !store.is_closed(*id)
+        };
+        let there = store.targets.ids().iter().filter(|id| good(id)).count();
         let worse = |places: &[Option<TargetId>]| {
             places.iter().flatten().filter(|id| good(id)).count() < there.min(places.len())
         };

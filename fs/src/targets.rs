@@ -10,7 +10,12 @@ use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use volume::Control;
+
+/// So long clients are waited for that write to a target which is to be emptied, and so often it is looked.
+const LET_GO: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(200);
 
 impl FileSystem {
     /// The target at a path.
@@ -158,10 +163,7 @@ impl FileSystem {
             let waits = |position: &usize| record.places[*position].is_none() || queued.contains(&(*position as u16));
             (0..record.places.len()).filter(waits).collect()
         })?;
-        done.chunks += waiting.chunks;
-        done.bytes += waiting.bytes;
-        done.witnessed += waiting.witnessed;
-        done.unwitnessed += waiting.unwitnessed;
+        done.add(Repaired { failed: Vec::new(), ..waiting });
         Ok(done)
     }
 
@@ -179,13 +181,41 @@ impl FileSystem {
 
     /// Empties a target that gets no new chunks; the repair forgets it when it is empty.
     fn leave(&self, member: &Member, control: &Control) -> Result<Repaired> {
-        let done = self.repair_where(control, |record, _| positions_on(record, member.id))?;
+        let (begun, mut done) = (Instant::now(), Repaired::default());
+        loop {
+            let held = self.clients_write_to(member.id)?;
+            // What failed is tried again.
+            done.failed.clear();
+            done.add(self.repair_where(control, |record, _| positions_on(record, member.id))?);
+            if !held || self.chunks_on(member.id)? == 0 || begun.elapsed() >= LET_GO {
+                break;
+            }
+            // Clients hear that it is to be emptied, and let go of the sets that they write to.
+            while self.clients_write_to(member.id)? && begun.elapsed() < LET_GO {
+                control.go_on()?;
+                std::thread::sleep(LOOK);
+            }
+        }
         let left = self.chunks_on(member.id)?;
         if left > 0 {
-            let why = done.failed.first().map_or_else(String::new, |(set, why)| format!("; chunk set {set}: {why}"));
+            let why = match done.failed.first() {
+                Some((set, why)) => format!("; chunk set {set}: {why}"),
+                None if self.clients_write_to(member.id)? => ", which clients write to; try again later".into(),
+                None => String::new(),
+            };
             return Err(Error::Invalid(format!("{left} chunks are still on {}{why}", volume::Shown(&member.path))));
         }
         Ok(done)
+    }
+
+    /// Whether a chunk on a target is of a set that a client writes to, or may.
+    fn clients_write_to(&self, id: TargetId) -> Result<bool> {
+        let mut held = false;
+        self.each_set(|set, record| {
+            held |= self.leases.is_held(set) && !positions_on(record, id).is_empty();
+            Ok(())
+        })?;
+        Ok(held)
     }
 
     /// How many chunks should be on a target.
@@ -204,6 +234,11 @@ impl FileSystem {
             let id = member.id;
             if self.chunks_on(id)? > 0 {
                 continue;
+            }
+            if self.store.targets.is_healthy(id) {
+                // Chunks of sets that were given up lately, too: later nobody looks here any more.
+                self.strays.suspect(id);
+                self.remove_strays_now()?;
             }
             // The metadata leaves it too, before it is forgotten.
             self.engine()?.journal.set_targets(self.journal_targets(Some(id)))?;

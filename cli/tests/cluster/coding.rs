@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use volume::format::{CHUNK_HEADER_BYTES, StripeHeader};
 
 /// The chunk files on a disk: set, position, and the file.
-fn chunks(disk: PathBuf) -> Vec<(u64, usize, PathBuf)> {
+pub fn chunks(disk: PathBuf) -> Vec<(u64, usize, PathBuf)> {
     let list = |place: PathBuf| fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
     let chunk = |path: PathBuf| {
         let (set, position) = path.file_name()?.to_str()?.strip_suffix(".chunk")?.split_once('.')?;

@@ -1,8 +1,12 @@
 //! Where chunks go, who is there, and what the loss of a whole domain does.
 
-use crate::lab::Cluster;
+use crate::coding::chunks;
+use crate::lab::{Cluster, possible};
 use crate::scratch::{Scratch, noise, run, weft};
+use crate::stores::{all_there, write_synced};
 use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 impl Cluster {
@@ -35,6 +39,40 @@ impl Cluster {
         let done = run(weft().args(["target", command, &self.url()]).args(more));
         String::from_utf8(done.good()).unwrap()
     }
+}
+
+#[test]
+fn a_target_is_replaced_while_a_client_writes() {
+    if !possible("a_target_is_replaced_while_a_client_writes") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 5);
+    // The last store is not in the volume yet.
+    cluster.target("drain", &[&cluster.store(4)]);
+    let mount = cluster.mount("a");
+    let stop = AtomicBool::new(false);
+    let files = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_synced(&mount.point, "f", &stop));
+        std::thread::sleep(Duration::from_millis(500));
+        let replaced = catch_unwind(AssertUnwindSafe(|| {
+            let begun = Instant::now();
+            cluster.target("replace", &[&cluster.store(1), &cluster.store(4)]);
+            eprintln!("replaced after {:.2?}", begun.elapsed());
+        }));
+        stop.store(true, Ordering::SeqCst);
+        let files = writer.join().unwrap().0;
+        replaced.unwrap();
+        files
+    });
+    let left = chunks(cluster.scratch.path.join("disk1"));
+    assert!(left.is_empty(), "{left:?}");
+    all_there(&mount.point, &files);
+    cluster.stores[1].kill();
+    mount.unmount();
+    // A stripe may have been under way to the old one.
+    cluster.heal();
+    cluster.is_healthy();
+    all_there(&cluster.mount("fresh").point, &files);
 }
 
 /// Two stores in each of three racks, and two chunks that may be lost: a whole rack may be.
