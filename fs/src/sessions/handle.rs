@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 /// Sets that a client gets at a time.
 const MOST_SETS: u32 = 16;
 
+/// How often it is looked whether all clients of before a restart are back.
+const SETTLES: Duration = Duration::from_millis(50);
 /// How long a lock is waited for before the client asks again.
 const LOCK_WAITS: Duration = Duration::from_secs(5);
 
@@ -77,6 +79,12 @@ impl Handle {
 
     fn meta(&self) -> Result<&Meta> {
         Ok(&self.sessions.fs.engine().map_err(told)?.meta)
+    }
+
+    fn wait_until_settled(&self) {
+        while self.sessions.fs.leases.is_settling() {
+            std::thread::sleep(SETTLES);
+        }
     }
 
     fn is_open(&self, ino: u64) -> bool {
@@ -445,15 +453,17 @@ impl Session for Handle {
 
     fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
         // Clients of before a restart may have got ranges that this server does not know of yet.
-        while self.sessions.fs.leases.is_settling() {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        self.wait_until_settled();
         let size = self.meta()?.attributes(ino)?.size;
         self.sessions.fs.leases.table().reserve(ino, size, length).ok_or(Error::TooLarge)
     }
 
     fn lock(&self, ino: u64, wanted: FileLock, wait: bool) -> Result<bool> {
         let leases = &self.sessions.fs.leases;
+        // Others of before a restart may have locks that this server does not know of yet. Who is telling of its own ones is not kept from that.
+        if !lock(&leases.before).contains(&self.session) {
+            self.wait_until_settled();
+        }
         let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
         let mut locks = lock(&leases.locks);
         loop {

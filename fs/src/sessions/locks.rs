@@ -1,4 +1,4 @@
-//! Locks of byte ranges (`fcntl`), across clients: who has which, without a clock and without waiting.
+//! Locks of byte ranges (`fcntl`) and of whole files (`flock`), across clients: who has which, without a clock and without waiting.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -9,7 +9,7 @@ const MAX_BACKGROUND: u16 = 128;
 
 /// What is wanted of the kernel where it can do it.
 ///
-/// Left out on purpose: `POSIX_LOCKS`, but in shared mounts, and `FLOCK_LOCKS`, since locks among the processes of one machine are the kernel's business;
+/// Left out on purpose: `POSIX_LOCKS` and `FLOCK_LOCKS`, but in shared mounts, since locks among the processes of one machine are the kernel's business;
 /// `DONT_MASK`, since it applies the umask; `POSIX_ACL`, since there are none; `AUTO_INVAL_DATA`, since nobody else changes files;
 /// `NO_OPEN_SUPPORT` and `NO_OPENDIR_SUPPORT`, since files that are open must be known when their last name goes; `EXPORT_SUPPORT`, since
 /// its file handles would have to outlive the mount; `SPLICE_*`, since fuser does not splice.
@@ -36,7 +36,7 @@ const WANTED: [InitFlags; 11] = [
 fn wanted(shared: bool) -> impl Iterator<Item = InitFlags> {
     let only_alone = InitFlags::FUSE_WRITEBACK_CACHE | InitFlags::FUSE_CACHE_SYMLINKS;
     let kept = WANTED.into_iter().filter(move |flag| !shared || !only_alone.contains(*flag));
-    let more = [InitFlags::FUSE_AUTO_INVAL_DATA, InitFlags::FUSE_POSIX_LOCKS];
+    let more = [InitFlags::FUSE_AUTO_INVAL_DATA, InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS];
     kept.chain(more.into_iter().filter(move |_| shared))
 }
 

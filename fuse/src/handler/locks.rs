@@ -1,5 +1,5 @@
-//! Locks of byte ranges (`fcntl`) in mounts that others share. `flock` stays with the kernel, and so on this machine: a request does not say which of the two
-//! it is, and to Linux they are different locks.
+//! Locks in mounts that others share: of byte ranges (`fcntl`), and of whole files (`flock`), which are locks of all bytes whose owner is what was opened. The two
+//! meet, as they do on NFS: fuser does not hand on which of them a request is about.
 
 use super::call::Caller;
 use crate::files::Files;

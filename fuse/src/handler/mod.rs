@@ -307,10 +307,14 @@ impl<F: Files> Filesystem for Handler<F> {
         ino: INodeNo,
         _: FileHandle,
         flags: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
+        if let Some(owner) = owner {
+            // What was locked with `flock` is free with the last descriptor. Nobody can be told that it is not.
+            let _ = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner.0, 0, u64::MAX));
+        }
         self.close(ino.0, flags.0);
         reply.ok();
     }
