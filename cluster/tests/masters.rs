@@ -7,24 +7,42 @@ use plan::{Span, TargetId};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use volume::format::{CHUNK_HEADER_BYTES, VolumeId};
 use volume::{Appended, BufferPool, SetLayout, SetWriter, Targets, read};
 use wire::{Client, ClientOptions, Reply, Request, Server, ServerOptions, Service};
 
 const WRITE: u16 = 1;
+const REPORT: u16 = 32;
 const DISTRIBUTE: u16 = 64;
 
 /// A store that counts what it is asked.
 struct Counted {
     store: Store,
     methods: Arc<Mutex<Vec<u16>>>,
+    answers: Arc<Mutex<Answers>>,
+}
+
+/// How stores answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Answers {
+    AtOnce,
+    /// What they are to code takes them so long.
+    Late(Duration),
+    /// Masters take no notice of anything any more.
+    Never,
 }
 
 impl Service for Counted {
     async fn call(&self, request: Request) -> Reply {
         self.methods.lock().unwrap().push(request.method);
+        let answers = *self.answers.lock().unwrap();
+        match (answers, request.method) {
+            (Answers::Late(time), DISTRIBUTE) => tokio::time::sleep(time).await,
+            (Answers::Never, DISTRIBUTE | REPORT) => std::future::pending().await,
+            _ => {}
+        }
         self.store.call(request).await
     }
 }
@@ -34,6 +52,7 @@ struct Lab {
     path: PathBuf,
     servers: Vec<String>,
     methods: Arc<Mutex<Vec<u16>>>,
+    answers: Arc<Mutex<Answers>>,
     targets: Arc<Targets>,
     pool: Arc<BufferPool>,
     writer: SetWriter,
@@ -45,11 +64,13 @@ impl Lab {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("weft-masters-{}-{number}", std::process::id()));
         let (places, methods) = (ClusterPlaces::default(), Arc::<Mutex<Vec<u16>>>::default());
+        let answers = Arc::new(Mutex::new(Answers::AtOnce));
         let (targets, mut servers) = (Arc::new(Targets::new()), Vec::new());
         for store in 0..stores {
             let all: Vec<PathBuf> = (0..disks).map(|disk| path.join(format!("{store}/disk{disk}"))).collect();
             all.iter().for_each(|disk| std::fs::create_dir_all(disk).unwrap());
-            let service = Counted { store: Store::open(&all).unwrap(), methods: methods.clone() };
+            let opened = Store::open(&all).unwrap();
+            let service = Counted { store: opened, methods: methods.clone(), answers: answers.clone() };
             let server = Server::new(Arc::new(service), ServerOptions::default());
             let listener = cluster::runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
             servers.push(listener.local_addr().unwrap().to_string());
@@ -65,7 +86,7 @@ impl Lab {
         let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places: all };
         let writer = SetWriter::create(targets.clone(), pool.clone(), layout, 64 << 20, 1);
         methods.lock().unwrap().clear();
-        Self { path, servers, methods, targets, pool, writer }
+        Self { path, servers, methods, answers, targets, pool, writer }
     }
 
     fn append(&self, by: Coder, length: usize, sequence: u64) -> Appended {
@@ -166,6 +187,22 @@ fn more_than_a_master_takes_at_a_time_is_written_all_the_same() {
         read(&lab.targets, lab.writer.layout(), span, &mut out).unwrap();
         assert!(out == pattern(1 << 20, sequence), "stripe {sequence}");
     }
+}
+
+#[test]
+fn a_master_that_lives_is_waited_for_and_one_that_does_not_is_not() {
+    let lab = Lab::new("rs:4+2", 6, 1);
+    *lab.answers.lock().unwrap() = Answers::Late(Duration::from_millis(1800));
+    let done = lab.append(Coder::Master, 70_000, 0);
+    assert_eq!((done.by, done.missing.len()), (Coder::Master, 0));
+    assert!(lab.asked(REPORT) > 0);
+    let lab = Lab::new("rs:4+2", 6, 1);
+    *lab.answers.lock().unwrap() = Answers::Never;
+    let begun = Instant::now();
+    let done = lab.append(Coder::Master, 70_000, 0);
+    // Nobody waits for its block, either; the shortest time that a Master may take is three seconds.
+    assert_eq!((done.by, done.missing.len(), lab.asked(WRITE)), (Coder::Here, 1, 5));
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -17,6 +17,10 @@ const BUSY: u16 = 2;
 /// After so long a Master reports a store that does not answer as failed, if too few others did to know that it is late: before its client takes it for silent
 /// itself.
 const SLAVE_ANSWERS: Duration = Duration::from_secs(8);
+/// A Master is asked whether it lives after this part of the time that it may take: half a second when it is usually quick.
+const UNASKED: u32 = 6;
+/// It says so within this time. As much as a store that is late costs is over then.
+const LIVES: Duration = Duration::from_millis(600);
 /// A stripe waits so long for room at a Master.
 const ROOM_COMES: Duration = Duration::from_secs(1);
 
