@@ -127,21 +127,22 @@ const GUESS: Costs = Costs { message: 50e-6, coding: 0.5e-9, sending: 2e-9 };
 pub struct Measured {
     /// The share of this machine's processor time that nobody uses, 0 to 1.
     pub idle: f64,
-    /// Bytes that are on their way from here to stores.
+    /// User data that is on its way from here to stores.
     pub queued: f64,
     /// What work costs here.
     pub here: Costs,
-    /// What it costs at Masters; None where that is not known: they are taken for machines like this one that have time.
+    /// What it costs at Masters; None where that is not known: they are taken for machines like this one that have time, in an ordinary network.
     pub there: Option<Costs>,
 }
 
 /// What both ways would take, in seconds: coding here, and at the Master. Work on a busy processor takes as much longer as others have of it.
 fn costs(stripe: &Stripe, seen: &Measured) -> (f64, f64) {
-    let (here, there) = (seen.here, seen.there.unwrap_or(seen.here));
+    let (here, there) = (seen.here, seen.there.unwrap_or_else(|| seen.here.elsewhere()));
     let busy = 1.0 / seen.idle.clamp(LEAST_IDLE, 1.0);
     let bytes = stripe.bytes as f64;
-    let by_client =
-        (stripe.blocks() * here.message + bytes * here.coding) * busy + (stripe.coded() + seen.queued) * here.sending;
+    // What waits for the same way is as long for stripes that were coded before.
+    let by_client = (stripe.blocks() * here.message + bytes * here.coding) * busy
+        + (stripe.coded() + seen.queued * stripe.blocks() / stripe.k as f64) * here.sending;
     let to_master = here.message * busy + (bytes + seen.queued) * here.sending;
     let by_master =
         (stripe.blocks() - 1.0) * there.message + bytes * there.coding + stripe.distributed() * there.sending;
@@ -192,6 +193,11 @@ fn average(of: &mut f64, newest: f64) {
 }
 
 impl Costs {
+    /// What it may cost at Masters of which nothing is known. That the way from here is narrow says nothing of the ways between them.
+    fn elsewhere(&self) -> Self {
+        Self { sending: self.sending.min(GUESS.sending), ..*self }
+    }
+
     /// Takes notice of a stripe that was coded on this side, where `sent` bytes in `messages` left it.
     fn note(&mut self, stripe: &Stripe, took: &Took, sent: f64, messages: f64) {
         let sending = took.sending.as_secs_f64();
@@ -220,7 +226,7 @@ impl Auto {
             return self.here.note(stripe, took, stripe.coded(), stripe.blocks());
         }
         if !self.knows_masters(now) {
-            self.there = self.here;
+            self.there = self.here.elsewhere();
         }
         self.heard = Some(now);
         self.there.note(stripe, took, stripe.distributed(), stripe.blocks() - 1.0);
@@ -368,6 +374,32 @@ mod tests {
         // And they are found out to be quick again.
         let found = (0..1200).filter(|_| step(&mut auto, quick, 0.05) == Coder::Master).count();
         assert!(found > 400, "{found}");
+    }
+
+    #[test]
+    fn it_follows_the_width_of_the_link_to_the_stores() {
+        let (mut auto, mut now) = (Auto::default(), Duration::ZERO);
+        auto.note_idle(1.0);
+        // Stripes that Masters coded, of so many, where a byte takes so many nanoseconds to leave this machine, and others wait behind it.
+        let mut by_masters = |stripes: usize, nanoseconds: u64, queued: u64| {
+            let step = |_: &usize| {
+                now += Duration::from_millis(100);
+                let by = auto.choose(&LONG, queued, now);
+                let sending = |bytes: f64| bytes as u64 * nanoseconds / 1000;
+                let it = match by {
+                    Coder::Here => took(2000, sending(LONG.coded()), 2000 + sending(LONG.coded())),
+                    Coder::Master => took(3000, 8000, 11_000 + sending(LONG.bytes as f64)),
+                };
+                auto.note(by, &LONG, &it, now);
+                by == Coder::Master
+            };
+            (0..stripes).filter(step).count()
+        };
+        assert_eq!(by_masters(100, 1, 0), 0);
+        // 100 Mbit/s. It takes some stripes to notice.
+        assert!(by_masters(100, 80, 16 << 20) > 90);
+        assert!(by_masters(100, 1, 0) < 30);
+        assert_eq!(by_masters(100, 1, 0), 0);
     }
 
     #[test]
