@@ -50,6 +50,9 @@ struct StoreArguments {
     /// What it fails together with, from the large to the small, such as rack1/host3: volumes that are made on it then spread their chunks over domains
     #[arg(long, value_name = "PATH", env = "WEFT_DOMAIN")]
     domain: Option<fs::Domain>,
+    /// How much its clock and that of the metadata server may differ: for so long a capability that has expired is still good
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86400), env = "WEFT_CLOCK_TOLERANCE")]
+    clock_tolerance: u64,
     /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
@@ -195,7 +198,9 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
     let signals = Signals::new()?;
     match &arguments.what {
         What::Store(arguments) => {
-            let store = guarded(Store::open(&arguments.targets)?, identity)?.in_domain(arguments.domain.clone());
+            let tolerance = Duration::from_secs(arguments.clock_tolerance);
+            let store = guarded(Store::open(&arguments.targets)?, identity, tolerance)?;
+            let store = store.in_domain(arguments.domain.clone());
             let store = Arc::new(store);
             let names: Vec<String> = store.names().map(str::to_owned).collect();
             let options = server_options(Role::STORE, identity)?;
@@ -260,9 +265,9 @@ fn cluster_key(identity: Option<&Path>) -> Result<Option<Arc<ClusterKey>>, Failu
     Ok(identity.map(|place| Identity::at(place).cluster_key()).transpose()?)
 }
 
-fn guarded(store: Store, identity: Option<&Path>) -> Result<Store, Failure> {
+fn guarded(store: Store, identity: Option<&Path>, clock_tolerance: Duration) -> Result<Store, Failure> {
     Ok(match cluster_key(identity)? {
-        Some(key) => store.guarded_by(key),
+        Some(key) => store.guarded_by(key, clock_tolerance),
         None => store,
     })
 }

@@ -18,12 +18,12 @@ use volume::target::{Target, TargetFile};
 use volume::{Master, NoMaster, Order, SetLayout};
 
 /// Servers with identities, each a process, and a client called laptop, which has no cluster key.
-struct Secured {
+pub struct Secured {
     meta: Process,
-    stores: Vec<Process>,
+    pub stores: Vec<Process>,
     addresses: Vec<StoreAddress>,
     port: u16,
-    scratch: Scratch,
+    pub scratch: Scratch,
 }
 
 /// Starts a server at a port that is free; `arguments` get the address behind them.
@@ -41,8 +41,13 @@ fn started(name: &str, arguments: &[&str], what: PathBuf, scratch: &Scratch) -> 
 }
 
 impl Secured {
-    /// `create`: more arguments for the volume.
+    /// `more`: arguments for the volume.
     fn new(code: &str, stores: usize, more: &[&str]) -> Self {
+        Self::with(code, stores, more, &[], 5)
+    }
+
+    /// Also with arguments for the stores, and another lease.
+    pub fn with(code: &str, stores: usize, more: &[&str], of_stores: &[&str], lease: u64) -> Self {
         let scratch = Scratch::new(0);
         let ids = scratch.path.join("ids");
         let mut init = weft();
@@ -60,12 +65,9 @@ impl Secured {
         for number in 0..stores {
             let disk = scratch.path.join(format!("disk{number}"));
             fs::create_dir(&disk).unwrap();
-            let (store, port) = started(
-                &format!("store{number}"),
-                &["serve", "store", "--domain", &format!("rack{number}")],
-                disk,
-                &scratch,
-            );
+            let rack = format!("rack{number}");
+            let arguments = [&["serve", "store", "--domain", &rack], of_stores].concat();
+            let (store, port) = started(&format!("store{number}"), &arguments, disk, &scratch);
             running.push(store);
             addresses.push(StoreAddress { server: format!("127.0.0.1:{port}"), target: format!("disk{number}") });
         }
@@ -83,11 +85,11 @@ impl Secured {
         let said = run(create().arg("--identity").arg(laptop.join("laptop"))).failed(1);
         assert!(said.contains("capability"), "{said}");
         run(create().arg("--identity").arg(ids.join("meta"))).good();
-        let (meta, port) = started("meta", &["serve", "meta", "--lease", "5"], volume, &scratch);
+        let (meta, port) = started("meta", &["serve", "meta", "--lease", &lease.to_string()], volume, &scratch);
         Self { meta, stores: running, addresses, port, scratch }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("weft://127.0.0.1:{}/vol", self.port)
     }
 
@@ -96,17 +98,17 @@ impl Secured {
         run(weft().arg("--identity").arg(self.scratch.path.join("laptop/laptop")).args(arguments))
     }
 
-    fn key(&self) -> Arc<ClusterKey> {
+    pub fn key(&self) -> Arc<ClusterKey> {
         Identity::at(&self.scratch.path.join("ids/meta")).cluster_key().unwrap()
     }
 
     /// The target of the first store, with the laptop's certificate and whatever is shown.
-    fn target(&self, shown: Option<Arc<dyn Credentials>>) -> RemoteTarget {
+    pub fn target(&self, shown: Option<Arc<dyn Credentials>>) -> RemoteTarget {
         let tls = Identity::at(&self.scratch.path.join("laptop/laptop")).client().unwrap();
         Stores::new(Some(tls), shown).target(&self.addresses[0])
     }
 
-    fn token(&self, set: u64, rights: Rights, expires_ms: u64) -> Token {
+    pub fn token(&self, set: u64, rights: Rights, expires_ms: u64) -> Token {
         let label = ::fs::label::Label::read_pointer(&self.scratch.path.join("vol")).unwrap();
         self.key().sign(&Capability { volume: label.id().unwrap(), set, rights, session: 0, expires_ms })
     }
@@ -153,7 +155,7 @@ impl Secured {
         self.meta.start();
     }
 
-    fn heal(&self) {
+    pub fn heal(&self) {
         self.weft(&["repair", &self.url()]).good();
         self.weft(&["status", &self.url()]).good();
         self.weft(&["verify", &self.url()]).good();
@@ -179,7 +181,7 @@ impl Credentials for Renewing {
 }
 
 #[track_caller]
-fn is_refused<T: std::fmt::Debug>(done: std::io::Result<T>, says: &str) {
+pub fn is_refused<T: std::fmt::Debug>(done: std::io::Result<T>, says: &str) {
     let why = done.unwrap_err();
     assert!(why.kind() == ErrorKind::PermissionDenied && why.to_string().contains(says), "{why:?}");
 }

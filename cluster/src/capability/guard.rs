@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How much the clocks of the metadata server and of a store may differ: so much longer is a token good.
+/// How much the clocks of the metadata server and of a store may differ, where nobody says otherwise: so much longer is a token good.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(300);
 /// Tokens that were found good are remembered, so that data costs a look and no hash.
 const REMEMBERED: usize = 1024;
@@ -26,6 +26,7 @@ pub enum Wanted {
 /// Lets pass what a token permits.
 pub struct Guard {
     key: Arc<ClusterKey>,
+    tolerance_ms: u64,
     /// Tokens with good signatures, each in the one place where it can be.
     good: RwLock<Vec<Option<(Token, Capability)>>>,
 }
@@ -44,9 +45,10 @@ fn place_of(token: &Token) -> usize {
 }
 
 impl Guard {
-    /// One that believes what this key signed.
-    pub fn new(key: Arc<ClusterKey>) -> Self {
-        Self { key, good: RwLock::new(vec![None; REMEMBERED]) }
+    /// One that believes what this key signed, from clocks that differ from its own by so much at most.
+    pub fn new(key: Arc<ClusterKey>, tolerance: Duration) -> Self {
+        let tolerance_ms = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
+        Self { key, tolerance_ms, good: RwLock::new(vec![None; REMEMBERED]) }
     }
 
     /// Whether these bytes permit what is wanted of a target of this volume, if it has one yet.
@@ -61,8 +63,7 @@ impl Guard {
             return Err(Refusal::Missing);
         }
         let capability = self.open(shown)?;
-        let tolerance = CLOCK_TOLERANCE.as_millis() as u64;
-        if now_ms > capability.expires_ms.saturating_add(tolerance) {
+        if now_ms > capability.expires_ms.saturating_add(self.tolerance_ms) {
             return Err(Refusal::Expired);
         }
         let of = |set: u64, least: Rights| {
@@ -105,7 +106,7 @@ mod tests {
 
     fn guard() -> (Guard, Arc<ClusterKey>) {
         let key = Arc::new(ClusterKey::new(&[4; 32]));
-        (Guard::new(key.clone()), key)
+        (Guard::new(key.clone(), CLOCK_TOLERANCE), key)
     }
 
     fn capability(set: u64, rights: Rights) -> Capability {

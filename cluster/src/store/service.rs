@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use volume::target::{Disk, Target, TargetFile};
 use wire::{Complaints, Payload, Reply, Request, Service};
@@ -91,10 +91,10 @@ impl Store {
         Self { domain, ..self }
     }
 
-    /// Does only what a token permits that is signed with this key.
+    /// Does only what a token permits that is signed with this key, by a clock that differs from its own by so much at most.
     #[must_use]
-    pub fn guarded_by(self, key: Arc<ClusterKey>) -> Self {
-        Self { guard: Some(Guard::new(key)), ..self }
+    pub fn guarded_by(self, key: Arc<ClusterKey>, clock_tolerance: Duration) -> Self {
+        Self { guard: Some(Guard::new(key, clock_tolerance)), ..self }
     }
 
     /// Whether none of its directories is a target yet.
