@@ -1,11 +1,12 @@
 //! A cluster of real processes for one test: each store one, the metadata server one, each mount one. Whatever happens, all of them are gone when it is dropped.
 
+use crate::network::{Between, Machine, inside};
 use crate::scratch::{Ended, Scratch, run, weft};
 use crate::starter;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,14 +42,23 @@ pub fn free_port() -> u16 {
 pub struct Process {
     name: String,
     arguments: Vec<OsString>,
+    /// The network namespace that it is in, if not that of the test.
+    place: Option<PathBuf>,
     scratch: PathBuf,
     child: Mutex<Option<Child>>,
     stopped: AtomicBool,
 }
 
 impl Process {
-    fn new(name: String, arguments: Vec<OsString>, scratch: &Path) -> Self {
-        Self { name, arguments, scratch: scratch.into(), child: Mutex::default(), stopped: AtomicBool::new(false) }
+    pub fn new(name: String, arguments: Vec<OsString>, scratch: &Path) -> Self {
+        let (child, stopped) = (Mutex::default(), AtomicBool::new(false));
+        Self { name, arguments, place: None, scratch: scratch.into(), child, stopped }
+    }
+
+    /// To be started in a network namespace.
+    pub fn inside(mut self, place: Option<PathBuf>) -> Self {
+        self.place = place;
+        self
     }
 
     /// Starts a command and waits until it is ready.
@@ -71,7 +81,11 @@ impl Process {
 
     pub fn try_start(&self) -> Result<(), String> {
         let mut command = weft();
-        command.args(&self.arguments).env("TMPDIR", &self.scratch);
+        command.args(&self.arguments);
+        if let Some(place) = &self.place {
+            command = inside(place, &command);
+        }
+        command.env("TMPDIR", &self.scratch);
         let output = self.scratch.join(format!("{}.out", self.name));
         let mut place = self.child.lock().unwrap();
         assert!(place.is_none(), "{} runs", self.name);
@@ -166,6 +180,8 @@ impl Drop for Process {
 pub struct Mount {
     process: Arc<Process>,
     pub point: PathBuf,
+    /// Where it is, in a cluster with a network.
+    machine: Option<Machine>,
 }
 
 impl std::ops::Deref for Mount {
@@ -179,6 +195,11 @@ impl std::ops::Deref for Mount {
 impl Mount {
     pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
         self.point.join(name)
+    }
+
+    /// Where it is in the cluster's network.
+    pub fn machine(&self) -> Machine {
+        self.machine.expect("a network")
     }
 
     /// Ends it as users do; returns when everything is committed.
@@ -213,6 +234,9 @@ pub struct Cluster {
     mounts: Arc<Mutex<Vec<Mounted>>>,
     ended: Arc<AtomicBool>,
     pub scratch: Scratch,
+    /// Where the metadata server is.
+    pub host: Ipv4Addr,
+    pub between: Option<Between>,
 }
 
 impl Cluster {
@@ -259,6 +283,11 @@ impl Cluster {
                 Err(why) => assert!(why.contains("cannot listen"), "{why}"),
             }
         };
+        Self::of(stores, meta, port, ports, scratch)
+    }
+
+    /// Watches over a test that may hang.
+    pub fn of(stores: Vec<Process>, meta: Process, port: u16, ports: Vec<u16>, scratch: Scratch) -> Self {
         let mounts = Arc::<Mutex<Vec<(Arc<Process>, PathBuf)>>>::default();
         let ended = Arc::new(AtomicBool::new(false));
         let watch = (mounts.clone(), ended.clone());
@@ -277,12 +306,13 @@ impl Cluster {
                 std::thread::sleep(Duration::from_millis(200));
             }
         });
-        Self { stores, meta, port, ports, mounts, ended, scratch }
+        let host = Ipv4Addr::LOCALHOST;
+        Self { stores, meta, port, ports, mounts, ended, scratch, host, between: None }
     }
 
     /// The address of the volume.
     pub fn url(&self) -> String {
-        format!("weft://127.0.0.1:{}/vol", self.port)
+        format!("weft://{}:{}/vol", self.host, self.port)
     }
 
     /// The address of a file in it.
@@ -292,7 +322,7 @@ impl Cluster {
 
     /// A command with the volume as its last argument.
     pub fn on(&self, command: &[&str]) -> Ended {
-        run(weft().args(command).arg(self.url()))
+        run(&mut self.command(command))
     }
 
     #[track_caller]
@@ -307,11 +337,18 @@ impl Cluster {
         let url = self.url();
         let mut arguments: Vec<OsString> =
             ["mount", "--foreground", "--tell"].iter().chain(options).map(OsString::from).collect();
+        let mut place = None;
+        let mut machine = None;
+        if let Some(between) = &self.between {
+            let joined = between.join();
+            (machine, place) = (Some(joined.0), Some(joined.1));
+            arguments.extend(["--identity".into(), self.scratch.path.join("client/client").into()]);
+        }
         arguments.extend([url.into(), point.clone().into()]);
-        let process = Arc::new(Process::new(name.into(), arguments, &self.scratch.path));
+        let process = Arc::new(Process::new(name.into(), arguments, &self.scratch.path).inside(place));
         self.mounts.lock().unwrap().push((process.clone(), point.clone()));
         process.start();
-        Mount { process, point }
+        Mount { process, point, machine }
     }
 
     /// All kinds of things are well.

@@ -3,12 +3,16 @@
 mod archives;
 mod capabilities;
 mod coding;
+mod expiry;
 #[path = "../commands/forest.rs"]
 mod forest;
 mod hostile;
 mod lab;
+mod locks;
 mod meta;
 mod metrics;
+mod network;
+mod partition;
 mod placement;
 #[path = "../commands/scratch.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]

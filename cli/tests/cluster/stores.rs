@@ -84,7 +84,7 @@ pub fn all_there(point: &Path, files: &[(String, usize)]) {
 }
 
 /// Writes and reads while something happens to stores.
-fn under_load(cluster: &Cluster, happens: impl FnOnce()) -> Vec<(String, usize)> {
+pub fn under_load(cluster: &Cluster, happens: impl FnOnce()) -> Vec<(String, usize)> {
     let (a, b) = (cluster.mount("writer"), cluster.mount("reader"));
     let (mut files, _) = write_synced(&a.point, "old", &AtomicBool::new(true));
     files.push(("big".into(), 20_000_000));
@@ -213,6 +213,6 @@ fn three_stores_are_killed_and_it_goes_on_when_they_are_back() {
     all_there(&cluster.mount("fresh").point, &old);
 }
 
-fn drop_caches() {
+pub fn drop_caches() {
     let _ = fs::write("/proc/sys/vm/drop_caches", "1");
 }

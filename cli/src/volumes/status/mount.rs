@@ -11,6 +11,7 @@ pub fn run(volume: &FileSystem, place: &str, as_json: bool) -> Outcome {
     let connected = volume.is_connected();
     let targets = volume.known_health();
     let (reads, cost) = (volume.read_counts(), volume.write_cost());
+    let (here, masters) = volume.coded_stripes();
     if as_json {
         let each = targets.iter().map(|target| {
             let problem = match &target.health {
@@ -27,6 +28,7 @@ pub fn run(volume: &FileSystem, place: &str, as_json: bool) -> Outcome {
             "reads_degraded": reads.degraded(),
             "reads_hedged": reads.hedged(),
             "blocks_refused": reads.refused(),
+            "stripes_coded": { "client": here, "masters": masters },
             "write_cost": cost::document(&cost),
         }))?;
     } else {
