@@ -18,12 +18,26 @@ static STARTER: LazyLock<Mutex<mpsc::Sender<Order>>> = LazyLock::new(|| {
     std::thread::spawn(move || {
         // SAFETY: the thread opens and closes its files in `launch`, and neither gets any from other threads nor gives them any: a child has no pipes.
         unsafe { unshare_unsafe(UnshareFlags::FILES) }.expect("a thread can have a table of files of its own");
+        close_copies();
         for (command, output, errors, started) in orders {
             let _ = started.send(launch(command, &output, &errors));
         }
     });
     Mutex::new(sender)
 });
+
+/// Closes the copies of what others had open just then: as long as there is one of a pipe, who reads from it does not see its end.
+fn close_copies() {
+    let listed = std::fs::read_dir("/proc/thread-self/fd").expect("the open files of a thread are listed");
+    let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut copies: Vec<i32> = numbers.filter(|&number: &i32| number > 2).collect();
+    // The one that listed them is closed by now.
+    copies.retain(|number| std::fs::symlink_metadata(format!("/proc/thread-self/fd/{number}")).is_ok());
+    for number in copies {
+        // SAFETY: the table is this thread's own and nothing of it was used yet, so nobody has the number of anything in it.
+        unsafe { rustix::io::close(number) };
+    }
+}
 
 fn launch(mut command: Command, output: &Path, errors: &Path) -> io::Result<Child> {
     let errors = File::options().create(true).append(true).open(errors)?;
