@@ -53,7 +53,10 @@ fn encoders_that_replace_the_same_object_at_once_leave_one_whole() {
             spawned(&mut command)
         };
         let all: Vec<Child> = files.iter().map(encode).collect();
-        assert!(all.into_iter().all(|child| child.wait_with_output().unwrap().status.success()));
+        for child in all {
+            let ended = child.wait_with_output().unwrap();
+            assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+        }
         let decoded = scratch.decoded("f");
         assert!((1..4).any(|n| decoded == noise(n * 50_000)));
         scratch.on("verify", "f", &[]).good();

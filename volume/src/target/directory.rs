@@ -81,11 +81,16 @@ impl Directory {
     /// # Errors
     /// When it cannot be created.
     pub fn create(&self, file_name: &OsStr, mode: u32) -> Result<Temporary> {
-        let temporary = Temporary::create(&self.path, file_name, file_name, (mode & 0o666) | 0o600)?;
-        // Tells others who work on this name that the file is not abandoned; where locks do not work, nobody removes
-        // files of others.
-        let _ = flock(temporary.file(), FlockOperation::NonBlockingLockExclusive);
-        Ok(temporary)
+        loop {
+            let temporary = Temporary::create(&self.path, file_name, file_name, (mode & 0o666) | 0o600)?;
+            // Tells others who work on this name that the file is not abandoned; where locks do not work, nobody removes
+            // files of others. Somebody who came before the lock may be about to remove it, and holds the lock until then.
+            let _ = flock(temporary.file(), FlockOperation::LockExclusive);
+            let there = std::fs::symlink_metadata(temporary.path());
+            if !there.is_err_and(|why| why.kind() == std::io::ErrorKind::NotFound) {
+                return Ok(temporary);
+            }
+        }
     }
 
     /// Makes committed names durable.
