@@ -1,4 +1,4 @@
-//! The algorithms, each written once over [`Vector`](crate::vector::Vector). Their safe entrances check every bound
+//! The algorithms, each written once over [`Vector`]. Their safe entrances check every bound
 //! before the raw loops run; the loops themselves take ranges that are whole multiples of their step.
 
 pub(crate) mod erasure;
