@@ -102,9 +102,15 @@ impl Writer {
     fn write(&mut self, records: Vec<u8>) -> Result<Vec<u8>, KvError> {
         let records = Arc::new(records);
         loop {
-            let before = self.state();
+            let (before, settled) = (self.state(), self.settled);
             // What is asked for meanwhile is done: another target may have room.
-            match self.settle().and_then(|()| self.try_write(&records)) {
+            let tried = self.settle().and_then(|()| self.try_write(&records));
+            if self.settled != settled {
+                // Only now: a new mirror is none before it has the beginning of the journal.
+                let settled = self.settled;
+                self.shared.task(|tasks| tasks.settled = settled);
+            }
+            match tried {
                 Ok(true) => break,
                 Ok(false) => {}
                 // A snapshot found no room. It is made again when there is some.
@@ -269,7 +275,6 @@ impl Writer {
         }
         self.release();
         self.settled = asked;
-        self.shared.task(|tasks| tasks.settled = asked);
         match error {
             Some(error) if self.mirrors.is_empty() => Err(error),
             _ => Ok(()),

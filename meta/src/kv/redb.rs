@@ -7,6 +7,7 @@ use redb::{
     TableDefinition,
 };
 use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
 const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 const STATE: TableDefinition<'_, (), ([u8; 16], u64, u64)> = TableDefinition::new("state");
@@ -15,12 +16,15 @@ const STATE: TableDefinition<'_, (), ([u8; 16], u64, u64)> = TableDefinition::ne
 const CACHE_BYTES: usize = 128 << 20;
 
 /// An index in a redb file.
-#[derive(Debug)]
-pub struct RedbIndex(Database);
+pub struct RedbIndex {
+    /// The newest state, kept open: to begin a read costs more than a read. Let go of before the database.
+    newest: RwLock<Arc<Pairs>>,
+    database: Database,
+}
 
 type Pairs = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-struct RedbView(Pairs);
+struct RedbView(Arc<Pairs>);
 
 impl RedbIndex {
     /// Opens the file, or makes it.
@@ -60,11 +64,12 @@ impl RedbIndex {
         write.open_table(PAIRS).map_err(failed)?;
         write.open_table(STATE).map_err(failed)?;
         write.commit().map_err(failed)?;
-        Ok(Self(database))
+        let newest = RwLock::new(Arc::new(open_pairs(&database)?));
+        Ok(Self { newest, database })
     }
 
-    fn pairs(&self) -> Result<Pairs, KvError> {
-        self.0.begin_read().map_err(failed)?.open_table(PAIRS).map_err(failed)
+    fn newest(&self) -> RedbView {
+        RedbView(self.newest.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     fn change(
@@ -72,7 +77,7 @@ impl RedbIndex {
         durable: bool,
         change: impl FnOnce(&mut Table<'_, &'static [u8], &'static [u8]>) -> Result<IndexState, KvError>,
     ) -> Result<(), KvError> {
-        let mut write = self.0.begin_write().map_err(failed)?;
+        let mut write = self.database.begin_write().map_err(failed)?;
         let durability = if durable { Durability::Immediate } else { Durability::None };
         write.set_durability(durability).map_err(failed)?;
         {
@@ -80,23 +85,30 @@ impl RedbIndex {
             let mut table = write.open_table(STATE).map_err(failed)?;
             table.insert((), (owner, epoch, applied)).map_err(failed)?;
         }
-        write.commit().map_err(failed)
+        write.commit().map_err(failed)?;
+        let newest = Arc::new(open_pairs(&self.database)?);
+        *self.newest.write().unwrap_or_else(PoisonError::into_inner) = newest;
+        Ok(())
     }
+}
+
+fn open_pairs(database: &Database) -> Result<Pairs, KvError> {
+    database.begin_read().map_err(failed)?.open_table(PAIRS).map_err(failed)
 }
 
 impl View for RedbIndex {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        RedbView(self.pairs()?).get(key)
+        self.newest().get(key)
     }
 
     fn visit(&self, low: End<'_>, high: End<'_>, order: Order, visit: Visit<'_>) -> Result<(), KvError> {
-        RedbView(self.pairs()?).visit(low, high, order, visit)
+        self.newest().visit(low, high, order, visit)
     }
 }
 
 impl Index for RedbIndex {
     fn state(&self) -> Result<IndexState, KvError> {
-        let table = self.0.begin_read().map_err(failed)?.open_table(STATE).map_err(failed)?;
+        let table = self.database.begin_read().map_err(failed)?.open_table(STATE).map_err(failed)?;
         let state = table.get(()).map_err(failed)?.map(|state| state.value());
         Ok(state.map_or_else(IndexState::default, |(owner, epoch, applied)| IndexState { owner, epoch, applied }))
     }
@@ -123,7 +135,13 @@ impl Index for RedbIndex {
     }
 
     fn view(&self) -> Result<Box<dyn View + Send>, KvError> {
-        Ok(Box::new(RedbView(self.pairs()?)))
+        Ok(Box::new(self.newest()))
+    }
+}
+
+impl std::fmt::Debug for RedbIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.database.fmt(f)
     }
 }
 
