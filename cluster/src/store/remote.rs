@@ -135,19 +135,27 @@ impl RemoteTarget {
         self.credentials.as_ref()?.token(operands.file.into(), changes(method))
     }
 
-    /// Asks once.
-    fn ask(&self, method: u16, operands: &Operands<'_>, token: Option<Token>, parts: &[IoSlice<'_>]) -> Answer {
-        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
-        self.client.call_blocking(method, &encode(&Operands { token, ..operands.clone() }), parts, DEADLINE)
+    fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
+        self.call_within(DEADLINE, method, operands, parts)
     }
 
-    fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
+    fn call_within(
+        &self,
+        deadline: Duration,
+        method: u16,
+        operands: &Operands<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> io::Result<Response> {
+        let ask = |token: Option<Token>| {
+            let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+            self.client.call_blocking(method, &encode(&Operands { token, ..operands.clone() }), parts, deadline)
+        };
         let token = self.token(method, operands);
-        let mut answer = self.ask(method, operands, token, parts);
+        let mut answer = ask(token);
         if let (Err(Error::Remote { status: REFUSED, .. }), Some(credentials)) = (&answer, &self.credentials)
             && let Some(another) = credentials.renew(operands.file.into(), changes(method), token)
         {
-            answer = self.ask(method, operands, Some(another), parts);
+            answer = ask(Some(another));
         }
         answer.map_err(|error| match error {
             Error::Remote { status: FAILED, body } => decode_error(&body),
@@ -162,7 +170,25 @@ impl RemoteTarget {
     }
 }
 
-type Answer = Result<Response, Error>;
+impl RemoteTarget {
+    /// Reads, and waits for each piece so long.
+    fn read_until(&self, deadline: Duration, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        for piece in into.chunks_mut(PIECE) {
+            let operands = Operands { offset: offset + done as u64, length: piece.len() as u64, ..self.operands(file) };
+            let answer = self.call_within(deadline, method::READ, &operands, &[])?;
+            let read = answer.payload.len();
+            let into =
+                piece.get_mut(..read).ok_or_else(|| io::Error::other("the store sent more than was asked for"))?;
+            into.copy_from_slice(&answer.payload);
+            done += read;
+            if read < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
 
 impl Target for RemoteTarget {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
@@ -189,20 +215,17 @@ impl Target for RemoteTarget {
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        for piece in into.chunks_mut(PIECE) {
-            let operands = Operands { offset: offset + done as u64, length: piece.len() as u64, ..self.operands(file) };
-            let answer = self.call(method::READ, &operands, &[])?;
-            let read = answer.payload.len();
-            let into =
-                piece.get_mut(..read).ok_or_else(|| io::Error::other("the store sent more than was asked for"))?;
-            into.copy_from_slice(&answer.payload);
-            done += read;
-            if read < piece.len() {
-                break;
-            }
-        }
-        Ok(done)
+        self.read_until(DEADLINE, file, offset, into)
+    }
+
+    fn read_within(
+        &self,
+        file: TargetFile,
+        offset: u64,
+        into: &mut [u8],
+        patience: Duration,
+    ) -> Option<io::Result<usize>> {
+        Some(self.read_until(patience, file, offset, into))
     }
 
     fn is_remote(&self) -> bool {

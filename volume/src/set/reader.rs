@@ -10,12 +10,13 @@ use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use gf::checksum::crc64;
-use plan::Span;
 use plan::stripe::Part;
+use plan::{Span, TargetId};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Up to so much between a record header and the granules is read along with them.
 const ADJACENT: usize = 32 << 10;
@@ -77,12 +78,26 @@ struct Raw {
 }
 
 impl Ask {
-    /// Reads it on a target's own thread.
+    /// Reads it, for as long as that takes.
     fn answer(&self, target: &dyn Target) -> io::Result<Raw> {
+        self.read_by(|offset, into| target.read(self.file, offset, into))
+    }
+
+    /// Reads it on the caller's thread, if the target can give up by itself. What fails is left to its own threads.
+    fn answer_here(&self, target: &dyn Target, patience: Duration) -> Option<Raw> {
+        let late = Instant::now() + patience;
+        let read = |offset, into: &mut [u8]| {
+            let left = late.saturating_duration_since(Instant::now());
+            target.read_within(self.file, offset, into, left).unwrap_or(Err(io::ErrorKind::Unsupported.into()))
+        };
+        self.read_by(read).ok()
+    }
+
+    fn read_by(&self, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Raw> {
         let begin = self.record + self.header_bytes as u64;
         let read = |offset: u64, length: usize| {
             let mut bytes = vec![0; length];
-            let found = target.read(self.file, offset, &mut bytes)?;
+            let found = read(offset, &mut bytes)?;
             bytes.truncate(found);
             Ok::<_, io::Error>(bytes)
         };
@@ -148,10 +163,12 @@ impl<'a> StripeAt<'a> {
 
     /// Reads whole granules (the last of the block may be short) if no device must be asked for them and they are sound. False says nothing.
     fn at_hand(&self, position: usize, at: &Range<usize>, into: &mut [u8]) -> Option<Arc<StripeHeader>> {
-        let header = self.header_at_hand(position)?;
         let id = self.layout.places[position]?;
         let offset = u64::from(self.record) + (self.header_bytes() + at.start) as u64;
-        let length = self.targets.get(id)?.read_cached(self.layout.file(position), offset, into)?;
+        // The granules come first: where the system has them not, asking has it fetch them while the header is looked for.
+        let length = self.targets.get(id)?.read_cached(self.layout.file(position), offset, into);
+        let header = self.header_at_hand(position)?;
+        let length = length?;
         self.targets.count_read(id, length);
         (length == into.len() && are_sound(&header, at, into)).then_some(header)
     }
@@ -181,6 +198,15 @@ impl<'a> StripeAt<'a> {
         found
     }
 
+    /// Has something read by this thread, if the target lets it.
+    fn answer_here(&self, id: TargetId, ask: &Ask) -> Option<Raw> {
+        let target = self.targets.get(id).filter(|target| target.is_remote())?;
+        let (begun, pace) = (Instant::now(), &self.targets.pace);
+        let raw = ask.answer_here(&*target, pace.patience())?;
+        pace.note(begun.elapsed());
+        Some(raw)
+    }
+
     /// Has granules read by the threads of their targets. Returns what did not fit a header that was remembered.
     fn ask(
         &self,
@@ -191,6 +217,8 @@ impl<'a> StripeAt<'a> {
         let mut doubted = Vec::new();
         let mut sent = BTreeMap::new();
         let mut batch = Batch::new();
+        let mut results = Vec::new();
+        let alone = self.hedged && asked.len() == 1;
         for (position, range) in asked {
             let Some(id) = self.layout.places[position] else {
                 found.insert(position, Err(BlockState::Missing));
@@ -212,14 +240,18 @@ impl<'a> StripeAt<'a> {
                 range: range.clone(),
                 known: header.is_some(),
             };
-            batch.run(self.targets, position, id, move |target| match ask.answer(target) {
-                // That a chunk is not there says nothing of its target.
-                Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-                raw => raw.map(Some),
-            });
+            // A single answer is worth no second thread where none can hang.
+            match if alone { self.answer_here(id, &ask) } else { None } {
+                Some(raw) => results.push((position, id, Ok(Some(raw)))),
+                None => batch.run(self.targets, position, id, move |target| match ask.answer(target) {
+                    // That a chunk is not there says nothing of its target.
+                    Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+                    raw => raw.map(Some),
+                }),
+            }
             sent.insert(position, (range, header));
         }
-        let results = if self.hedged { batch.hedged(self.targets) } else { batch.wait(self.targets) };
+        results.extend(if self.hedged { batch.hedged(self.targets) } else { batch.wait(self.targets) });
         for (position, id, result) in results {
             let Some((range, header)) = sent.remove(&position) else { continue };
             let was_remembered = header.is_some();

@@ -37,6 +37,18 @@ pub trait Target: Send + Sync + fmt::Debug {
         None
     }
 
+    /// As `read`, for no longer than `patience`: `TimedOut` then. None when the target cannot give up, so that who must not wait for it needs
+    /// another thread.
+    fn read_within(
+        &self,
+        _file: TargetFile,
+        _offset: u64,
+        _into: &mut [u8],
+        _patience: Duration,
+    ) -> Option<io::Result<usize>> {
+        None
+    }
+
     /// Whether its operations wait for another machine, however short they are.
     fn is_remote(&self) -> bool {
         false
