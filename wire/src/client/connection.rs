@@ -9,7 +9,7 @@ use crate::incoming::{Heard, Incoming};
 use crate::lock;
 use crate::outgoing::Outgoing;
 use crate::stream::WriteHalf;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
@@ -25,7 +25,8 @@ pub(super) struct Connection {
 
 #[derive(Default)]
 struct Exchanges {
-    waiting: HashMap<u64, Waiter>,
+    /// In order, so that all that depends on chance is the network: a simulation is the same with the same seed.
+    waiting: BTreeMap<u64, Waiter>,
     /// Why there can be no more.
     failed: Option<Error>,
     /// The server said goodbye.
@@ -115,6 +116,7 @@ impl Connection {
     /// Reads and answers until the connection ends, then tells everybody who waits.
     pub async fn drive(self: Arc<Self>, mut incoming: Incoming, options: Arc<ClientOptions>) {
         let error = tokio::select! {
+            biased;
             error = self.read(&mut incoming, &options) => error,
             error = self.watch(&options) => error,
             error = self.outgoing.flush_always() => error,

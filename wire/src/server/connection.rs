@@ -11,7 +11,7 @@ use crate::lock;
 use crate::outgoing::Outgoing;
 use crate::stream::Halves;
 use crate::{STATUS_PANICKED, STATUS_TOO_LONG};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ pub(super) struct Connection<S: Service> {
     requests: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     reply_bytes: Arc<Semaphore>,
-    running: Arc<Mutex<HashMap<u64, Running>>>,
+    running: Arc<Mutex<BTreeMap<u64, Running>>>,
 }
 
 /// A request that is being answered. Dropping this cancels it.
@@ -112,6 +112,7 @@ impl<S: Service> Connection<S> {
     pub async fn drive(self, mut incoming: Incoming) -> Result<(), Error> {
         let outgoing = self.peer.outgoing.clone();
         let ended = tokio::select! {
+            biased;
             ended = self.read(&mut incoming) => ended,
             error = self.watch() => Err(error),
             error = outgoing.flush_always() => Err(error),
@@ -253,6 +254,7 @@ impl<S: Service> Connection<S> {
         let mut said_goodbye = false;
         loop {
             tokio::select! {
+                biased;
                 () = sleep(tick) => {}
                 _ = stage.wait_for(|stage| *stage != Stage::Serving), if !said_goodbye => {
                     said_goodbye = true;
@@ -285,7 +287,7 @@ impl<S: Service> Drop for Connection<S> {
 /// The answer that is owed to a request, also when the service panics.
 struct Answer {
     peer: Arc<Peer>,
-    running: Arc<Mutex<HashMap<u64, Running>>>,
+    running: Arc<Mutex<BTreeMap<u64, Running>>>,
     kind: Kind,
     id: u64,
     owed: bool,
