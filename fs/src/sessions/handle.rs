@@ -215,11 +215,17 @@ impl Port for Handle {
     }
 
     fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
-        self.meta()?.set_attribute(ino, name, value, must_exist, now)
+        if self.was_done()? {
+            return Ok(Seq::MAX);
+        }
+        self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.once().as_ref())
     }
 
     fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
-        self.meta()?.remove_attribute(ino, name, now)
+        if self.was_done()? {
+            return Ok(Seq::MAX);
+        }
+        self.meta()?.remove_attribute_once(ino, name, now, self.once().as_ref())
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {

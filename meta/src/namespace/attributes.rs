@@ -4,7 +4,7 @@ use super::MAX_NAME;
 use super::find::{find, put};
 use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Kind, Time};
 use crate::transaction::run;
-use crate::{Error, Meta, Result, Seq, keys};
+use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// The largest value of an extended attribute.
@@ -251,9 +251,26 @@ impl Meta {
         must_exist: Option<bool>,
         now: Time,
     ) -> Result<Seq> {
+        self.set_attribute_once(ino, name, value, must_exist, now, None)
+    }
+
+    /// The same for a request that is not carried out twice; see [`Meta::was_done`].
+    ///
+    /// # Errors
+    /// As `set_attribute`.
+    pub fn set_attribute_once(
+        &self,
+        ino: u64,
+        name: &[u8],
+        value: &[u8],
+        must_exist: Option<bool>,
+        now: Time,
+        once: Option<&Once>,
+    ) -> Result<Seq> {
         check_attribute(name, value)?;
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
+            once.map_or(Ok(()), |once| once.note(t))?;
             let exists = t.get_bytes(&key)?.is_some();
             match must_exist {
                 Some(true) if !exists => return Err(Error::NoAttribute),
@@ -271,8 +288,17 @@ impl Meta {
     /// # Errors
     /// `NotFound`, `NoAttribute`.
     pub fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+        self.remove_attribute_once(ino, name, now, None)
+    }
+
+    /// The same for a request that is not carried out twice; see [`Meta::was_done`].
+    ///
+    /// # Errors
+    /// As `remove_attribute`.
+    pub fn remove_attribute_once(&self, ino: u64, name: &[u8], now: Time, once: Option<&Once>) -> Result<Seq> {
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
+            once.map_or(Ok(()), |once| once.note(t))?;
             t.get_bytes(&key)?.ok_or(Error::NoAttribute)?;
             t.delete(key.clone());
             touch(t, ino, now)
