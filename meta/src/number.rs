@@ -73,11 +73,13 @@ impl Meta {
         // What is left of a batch and does not suffice is given up: numbers are many.
         if lease.end - lease.next < count {
             let key = keys::setting(lease.setting);
-            let (first, _) = run(&*self.kv, |t| {
+            let (first, committed) = run(&*self.kv, |t| {
                 let first = t.get_bytes(&key)?.as_deref().map(decode).transpose()?.unwrap_or(lease.first);
                 t.put(key.clone(), &(first + lease.batch));
                 Ok(first)
             })?;
+            // Before any of them is given out: a client may know one for longer than a crash lets what it is the number of exist.
+            self.kv.sync(committed.seq)?;
             (lease.next, lease.end) = (first, first + lease.batch);
         }
         lease.next += count;

@@ -4,8 +4,9 @@
 mod common;
 
 use common::{Flaky, Scratch, memory, options, redb, small};
-use meta::journal::{Journaled, Limits};
+use meta::journal::{Journaled, Limits, Options};
 use meta::kv::{Batch, Index, Kv, KvError};
+use meta::{Meta, Time};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -135,6 +136,26 @@ fn a_crash_with_an_index_on_disk() {
         let scratch = Scratch::new();
         let path = scratch.0.join("index");
         crash_and_reopen(seed, &|| redb(&path), &|| std::fs::remove_file(&path).unwrap());
+    }
+}
+
+/// A client may know a number for longer than a crash lets its file exist, and must not find another file under it.
+#[test]
+fn numbers_of_files_are_not_given_out_again_after_a_crash() {
+    let (targets, mut rng, mut last) = (targets(2), fastrand::Rng::with_seed(1), 0);
+    for round in 0..3 {
+        let options = Options { merge: meta::MERGE, ..options(&targets, 2, memory(), quiet()) };
+        let kv = if round == 0 { Journaled::create(options) } else { Journaled::open(options) };
+        let meta = Meta::open(Arc::new(kv.unwrap()), (0, 0), Time::default()).unwrap();
+        let given = meta.new_inos(3).unwrap();
+        assert!(given > last, "{given} after {last}");
+        last = given + 2;
+        targets.iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+        drop(meta);
+        for target in &targets {
+            target.dead.store(false, Ordering::Relaxed);
+            target.crash(&mut rng);
+        }
     }
 }
 
