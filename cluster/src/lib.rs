@@ -13,6 +13,8 @@ mod identity;
 pub mod meta_server;
 pub mod metrics;
 mod places;
+#[cfg(test)]
+mod simulation;
 pub mod store;
 
 pub use address::{StoreAddress, VolumeAddress};
@@ -23,7 +25,8 @@ pub use places::ClusterPlaces;
 pub use store::{RemoteTarget, Store};
 
 use std::sync::OnceLock;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::task::JoinError;
 
 /// Threads that move messages. Coding and disks have their own.
 const THREADS: usize = 2;
@@ -42,4 +45,14 @@ pub fn runtime() -> &'static Runtime {
             .build()
             .expect("the system has threads")
     })
+}
+
+/// Whether the task that asks is moved by a runtime of one thread, as in simulations: nothing goes on beside it that waiting would hold up.
+fn is_alone() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
+}
+
+/// Has work that waits for a disk done by a thread of its own, where there are several; it goes on when nobody waits for it any more.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    if is_alone() { Ok(work()) } else { tokio::task::spawn_blocking(work).await }
 }

@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
-use wire::{Client, ClientOptions, Push};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use wire::{Client, ClientOptions, OnPush, Push};
 
 /// One attempt.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -32,12 +33,48 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LONG: usize = 64 << 10;
 
 /// The state of a client's session.
-struct State {
+pub(super) struct State {
     client: Client,
-    session: AtomicU64,
+    pub(super) session: AtomicU64,
     volume: Mutex<Weak<FileSystem>>,
     wallet: Arc<Wallet>,
     requests: Mutex<Requests>,
+}
+
+/// How the metadata server is talked to.
+pub(super) fn way() -> ClientOptions {
+    ClientOptions {
+        channels: 2,
+        fail_fast: true,
+        backoff: Duration::from_millis(20)..=Duration::from_millis(500),
+        ..ClientOptions::default()
+    }
+}
+
+impl State {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            session: AtomicU64::new(0),
+            volume: Mutex::default(),
+            wallet: Arc::default(),
+            requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
+        }
+    }
+
+    /// The number of a request that is to be answered.
+    pub(super) fn begin(&self) -> u64 {
+        let mut requests = lock(&self.requests);
+        let request = requests.next;
+        requests.next += 1;
+        requests.open.insert(request);
+        request
+    }
+
+    /// It was answered, or is given up.
+    pub(super) fn end(&self, request: u64) {
+        lock(&self.requests).open.remove(&request);
+    }
 }
 
 /// Requests that were not answered yet.
@@ -51,77 +88,124 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Calls in the session, or, while it is being taken up, for that alone.
-struct Link {
+pub(super) struct Link {
     state: Arc<State>,
     takes_up: bool,
     /// For what a store waits for.
     hurries: bool,
 }
 
+/// What one asks for until there is an answer.
+pub(super) struct Wish<'a> {
+    operation: u16,
+    request: u64,
+    arguments: &'a [u8],
+    begun: Instant,
+    /// It may have been carried out.
+    again: bool,
+}
+
+impl<'a> Wish<'a> {
+    pub(super) fn new(operation: u16, request: u64, arguments: &'a [u8]) -> Self {
+        Self { operation, request, arguments, begun: Instant::now(), again: false }
+    }
+}
+
+/// Why there is no answer.
+pub(super) enum Unanswered {
+    /// The server does not know the session: that must be taken up first.
+    NoSession,
+    Failed(Error),
+}
+
+fn unavailable(why: &str) -> Error {
+    Error::Unavailable(format!("the metadata server: {why}"))
+}
+
 impl Link {
-    fn new(state: &Arc<State>) -> Self {
+    pub(super) fn new(state: &Arc<State>) -> Self {
         Self { state: state.clone(), takes_up: false, hurries: false }
     }
 
+    pub(super) fn taking_up(state: &Arc<State>) -> Self {
+        Self { takes_up: true, ..Self::new(state) }
+    }
+
     /// Asks once.
-    fn ask(&self, operation: u16, ticket: Ticket, arguments: &[u8]) -> Result<wire::Response, wire::Error> {
+    async fn ask(&self, operation: u16, ticket: Ticket, arguments: &[u8]) -> Result<wire::Response, wire::Error> {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
         let client = &self.state.client;
         let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
         if arguments.len() > LONG {
-            return client.call_blocking(operation, &body, &[IoSlice::new(arguments)], deadline);
+            return client.call(operation, &body, &[IoSlice::new(arguments)], deadline).await;
         }
         body.extend_from_slice(arguments);
-        client.call_blocking(operation, &body, &[], deadline)
+        client.call(operation, &body, &[], deadline).await
     }
 
-    /// Asks until there is an answer.
-    fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
-        let begun = Instant::now();
-        let mut again = false;
-        let unavailable = |why: String| Error::Unavailable(format!("the metadata server: {why}"));
+    /// How long a server that does not answer is waited for.
+    fn patience(&self) -> Duration {
+        match self.state.session.load(Ordering::SeqCst) {
+            0 => FIRST_PATIENCE,
+            _ if self.hurries => RENEWAL_PATIENCE,
+            _ => PATIENCE,
+        }
+    }
+
+    /// Asks until there is an answer, or a server that does not know the session.
+    pub(super) async fn ask_until_answered(&self, wish: &mut Wish<'_>) -> Result<Vec<u8>, Unanswered> {
+        let failed = |why: &str| Err(Unanswered::Failed(unavailable(why)));
+        let &mut Wish { operation, request, arguments, begun, .. } = wish;
         loop {
             let session = self.state.session.load(Ordering::SeqCst);
             let answered = {
                 let requests = lock(&self.state.requests);
                 requests.open.first().copied().unwrap_or(requests.next)
             };
-            let patience = match session {
-                0 => FIRST_PATIENCE,
-                _ if self.hurries => RENEWAL_PATIENCE,
-                _ => PATIENCE,
-            };
-            match self.ask(operation, Ticket { session, request, answered, again }, arguments) {
+            match self.ask(operation, Ticket { session, request, answered, again: wish.again }, arguments).await {
                 Ok(answer) => {
                     self.state.wallet.put(&answer.body, (operation == EXTENTS).then_some(arguments));
                     return Ok(answer.payload.to_vec());
                 }
                 Err(wire::Error::Remote { .. }) if session == 0 => {
                     let address = self.state.client.address().as_str();
-                    return Err(Error::Unavailable(format!("what listens on {address} is no metadata server")));
+                    let why = format!("what listens on {address} is no metadata server");
+                    return Err(Unanswered::Failed(Error::Unavailable(why)));
                 }
                 Err(wire::Error::Remote { status: NO_SESSION, .. }) if self.takes_up || self.hurries => {
-                    return Err(unavailable("it does not know this client any more".into()));
+                    return failed("it does not know this client any more");
                 }
-                Err(wire::Error::Remote { status: NO_SESSION, .. }) => match self.take_up() {
-                    // It may have been started once more meanwhile.
-                    Err(_) if begun.elapsed() < patience && self.has_volume() => std::thread::sleep(PAUSE),
-                    taken_up => taken_up?,
-                },
+                Err(wire::Error::Remote { status: NO_SESSION, .. }) => return Err(Unanswered::NoSession),
                 Err(wire::Error::Remote { status: TOO_LATE, .. }) => {
-                    return Err(unavailable("it carried a request out, and how that ended is not known".into()));
+                    return failed("it carried a request out, and how that ended is not known");
                 }
                 Err(wire::Error::Remote { status, .. }) => {
-                    return Err(unavailable(format!("it does not understand a request (error {status})")));
+                    return failed(&format!("it does not understand a request (error {status})"));
                 }
                 // Who was never understood will not be later.
-                Err(wire::Error::Protocol(why)) if session == 0 => return Err(unavailable(why)),
-                Err(wire::Error::Refused(why)) => return Err(unavailable(why)),
-                Err(error) if begun.elapsed() < patience => {
-                    again |= !matches!(error, wire::Error::Unavailable { sent: false, .. });
-                    std::thread::sleep(PAUSE);
+                Err(wire::Error::Protocol(why)) if session == 0 => return failed(&why),
+                Err(wire::Error::Refused(why)) => return failed(&why),
+                Err(error) if begun.elapsed() < self.patience() => {
+                    wish.again |= !matches!(error, wire::Error::Unavailable { sent: false, .. });
+                    sleep(PAUSE).await;
                 }
-                Err(error) => return Err(unavailable(error.to_string())),
+                Err(error) => return failed(&error.to_string()),
+            }
+        }
+    }
+
+    /// Asks until there is an answer, and takes the session up where that is needed.
+    fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let mut wish = Wish::new(operation, request, arguments);
+        loop {
+            match crate::runtime().block_on(self.ask_until_answered(&mut wish)) {
+                Ok(answer) => return Ok(answer),
+                Err(Unanswered::Failed(error)) => return Err(error),
+                Err(Unanswered::NoSession) => match self.take_up() {
+                    // It may have been started once more meanwhile.
+                    Err(_) if wish.begun.elapsed() < self.patience() && self.has_volume() => std::thread::sleep(PAUSE),
+                    taken_up => taken_up?,
+                },
             }
         }
     }
@@ -134,21 +218,15 @@ impl Link {
     fn take_up(&self) -> meta::Result<()> {
         let volume = lock(&self.state.volume).upgrade();
         let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
-        volume.take_up(&Remote(Link { takes_up: true, ..Link::new(&self.state) }))
+        volume.take_up(&Remote(Self::taking_up(&self.state)))
     }
 }
 
 impl Call for Link {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
-        let request = {
-            let mut requests = lock(&self.state.requests);
-            let request = requests.next;
-            requests.next += 1;
-            requests.open.insert(request);
-            request
-        };
+        let request = self.state.begin();
         let answer = self.insist(operation, request, arguments);
-        lock(&self.state.requests).open.remove(&request);
+        self.state.end(request);
         answer
     }
 }
@@ -181,21 +259,9 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
                 });
             }
         };
-        let options = ClientOptions {
-            channels: 2,
-            tls: crate::identity::client_tls(),
-            fail_fast: true,
-            backoff: Duration::from_millis(20)..=Duration::from_millis(500),
-            on_push: Some(Arc::new(on_push)),
-            ..ClientOptions::default()
-        };
-        State {
-            client: Client::new(crate::runtime().handle().clone(), &address.server, options),
-            session: AtomicU64::new(0),
-            volume: Mutex::default(),
-            wallet: Arc::default(),
-            requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
-        }
+        let options =
+            ClientOptions { tls: crate::identity::client_tls(), on_push: Some(Arc::new(on_push) as OnPush), ..way() };
+        State::new(Client::new(crate::runtime().handle().clone(), &address.server, options))
     });
     let weak = Arc::downgrade(&state);
     state

@@ -5,6 +5,8 @@ mod keeper;
 mod link;
 mod replay;
 mod service;
+#[cfg(test)]
+mod simulated;
 
 pub use keeper::keep;
 pub use link::{command, connect};

@@ -6,6 +6,8 @@ mod remote;
 mod report;
 mod reports;
 mod service;
+#[cfg(test)]
+mod simulated;
 
 pub use remote::{RemoteTarget, Stores};
 pub use reports::{Reports, Seen, watch};

@@ -105,14 +105,16 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("these types have no maps of unknown length, the only thing that fails")
 }
 
-/// The time that the store took itself, from the end of the request on, as the body of the answer to a write or a sync.
-pub fn encode_time(took: Duration) -> Vec<u8> {
-    encode(&(took.as_nanos() as u64))
+/// The body of the answer to a write or a sync: the time that the store took itself, from the end of the request on, and the start of its machine, which is another
+/// number after each: what was written before one and not synced may be lost.
+pub fn encode_done(took: Duration, start: u64) -> Vec<u8> {
+    encode(&(took.as_nanos() as u64, start))
 }
 
-/// That time; none if the store did not say.
-pub fn decode_time(body: &[u8]) -> Duration {
-    Duration::from_nanos(postcard::from_bytes(body).unwrap_or(0))
+/// That time, none if the store did not say, and that number, 0 if it did not.
+pub fn decode_done(body: &[u8]) -> (Duration, u64) {
+    let (took, start) = postcard::take_from_bytes(body).unwrap_or((0, &[][..]));
+    (Duration::from_nanos(took), postcard::from_bytes(start).unwrap_or(0))
 }
 
 /// The status of an answer that has an [`io::Error`].
@@ -193,9 +195,11 @@ mod tests {
     #[test]
     fn times_arrive_and_garbage_is_none() {
         let took = Duration::from_nanos(123_456_789);
-        assert_eq!(decode_time(&encode_time(took)), took);
-        assert_eq!(decode_time(&[]), Duration::ZERO);
-        assert_eq!(decode_time(&[0xFF; 20]), Duration::ZERO);
+        assert_eq!(decode_done(&encode_done(took, u64::MAX)), (took, u64::MAX));
+        // A store that tells the time alone.
+        assert_eq!(decode_done(&encode(&(took.as_nanos() as u64))), (took, 0));
+        assert_eq!(decode_done(&[]), (Duration::ZERO, 0));
+        assert_eq!(decode_done(&[0xFF; 20]), (Duration::ZERO, 0));
     }
 
     #[test]

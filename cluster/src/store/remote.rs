@@ -1,6 +1,6 @@
 //! A target of a storage server, seen from elsewhere.
 
-use super::protocol::{FAILED, File, Operands, REFUSED, changes, decode_error, decode_time, encode, method};
+use super::protocol::{FAILED, File, Operands, REFUSED, changes, decode_done, decode_error, encode, method};
 use super::reports::Reports;
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Token};
@@ -16,7 +16,7 @@ use volume::target::{Space, Target, TargetFile};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives an operation up.
-const DEADLINE: Duration = Duration::from_secs(14);
+pub(super) const DEADLINE: Duration = Duration::from_secs(14);
 /// Connections to a store.
 const CHANNELS: usize = 4;
 /// A write is cut into messages of at most so much data, a read too.
@@ -60,18 +60,10 @@ impl Stores {
     pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
-            // A store that is down is an erasure, at once, and not something to wait for.
-            let options = ClientOptions {
-                channels: CHANNELS,
-                tls: self.tls.clone(),
-                fail_fast: true,
-                connect_timeout: Duration::from_secs(2),
-                backoff: Duration::from_millis(50)..=Duration::from_secs(1),
-                ..ClientOptions::default()
-            };
+            let options = ClientOptions { tls: self.tls.clone(), ..way() };
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
-        RemoteTarget { address: address.clone(), client: client.clone(), credentials }
+        RemoteTarget { address: address.clone(), client: client.clone(), credentials, unsynced: Mutex::default() }
     }
 
     /// All of them, by address.
@@ -81,11 +73,27 @@ impl Stores {
     }
 }
 
+/// How stores are talked to. One that is down is an erasure, at once, and not something to wait for.
+pub(super) fn way() -> ClientOptions {
+    ClientOptions {
+        channels: CHANNELS,
+        fail_fast: true,
+        connect_timeout: Duration::from_secs(2),
+        backoff: Duration::from_millis(50)..=Duration::from_secs(1),
+        ..ClientOptions::default()
+    }
+}
+
+/// Files of a target of which it is known that something is not synced. With more, all are forgotten.
+const UNSYNCED: usize = 1 << 16;
+
 /// A target behind a storage server.
 pub struct RemoteTarget {
     address: StoreAddress,
     client: Client,
     credentials: Option<Arc<dyn Credentials>>,
+    /// Files with what was not synced, and the start of the store's machine when it took that.
+    unsynced: Mutex<HashMap<TargetFile, u64>>,
 }
 
 impl fmt::Debug for RemoteTarget {
@@ -95,6 +103,12 @@ impl fmt::Debug for RemoteTarget {
 }
 
 impl RemoteTarget {
+    /// A target that the caller has a way to.
+    #[cfg(test)]
+    pub(super) fn over(address: StoreAddress, client: Client) -> Self {
+        Self { address, client, credentials: None, unsynced: Mutex::default() }
+    }
+
     /// Makes it a target, which has no label yet.
     ///
     /// # Errors
@@ -127,12 +141,25 @@ impl RemoteTarget {
         &self.client
     }
 
-    fn operands(&self, file: TargetFile) -> Operands<'_> {
+    pub(super) fn operands(&self, file: TargetFile) -> Operands<'_> {
         Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0, token: &[] }
     }
 
     fn token(&self, method: u16, operands: &Operands<'_>) -> Option<Token> {
         self.credentials.as_ref()?.token(operands.file.into(), changes(method))
+    }
+
+    /// Asks once.
+    pub(super) async fn ask(
+        &self,
+        deadline: Duration,
+        method: u16,
+        operands: &Operands<'_>,
+        token: Option<Token>,
+        parts: &[IoSlice<'_>],
+    ) -> Answer {
+        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+        self.client.call(method, &encode(&Operands { token, ..operands.clone() }), parts, deadline).await
     }
 
     fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
@@ -146,10 +173,7 @@ impl RemoteTarget {
         operands: &Operands<'_>,
         parts: &[IoSlice<'_>],
     ) -> io::Result<Response> {
-        let ask = |token: Option<Token>| {
-            let token = token.as_ref().map_or(&[][..], Token::as_bytes);
-            self.client.call_blocking(method, &encode(&Operands { token, ..operands.clone() }), parts, deadline)
-        };
+        let ask = |token| crate::runtime().block_on(self.ask(deadline, method, operands, token, parts));
         let token = self.token(method, operands);
         let mut answer = ask(token);
         if let (Err(Error::Remote { status: REFUSED, .. }), Some(credentials)) = (&answer, &self.credentials)
@@ -157,16 +181,26 @@ impl RemoteTarget {
         {
             answer = ask(Some(another));
         }
-        answer.map_err(|error| match error {
-            Error::Remote { status: FAILED, body } => decode_error(&body),
-            Error::Remote { status: REFUSED, body } => {
-                let why = String::from_utf8_lossy(&body).into_owned();
-                io::Error::new(io::ErrorKind::PermissionDenied, why)
-            }
-            Error::Unavailable { why, .. } => io::Error::new(io::ErrorKind::NotConnected, why),
-            Error::Deadline => io::ErrorKind::TimedOut.into(),
-            other => io::Error::other(other.to_string()),
-        })
+        self.settle(method, operands.file.into(), answer)
+    }
+
+    /// What an answer, or that there is none, means for the operation. A store whose machine was started again since it was written to may have lost what was not
+    /// synced: that is told once, by the next write or sync, though it knows nothing of it and did what it was asked.
+    pub(super) fn settle(&self, method: u16, file: TargetFile, answer: Answer) -> io::Result<Response> {
+        let answer = answer.map_err(meant)?;
+        if !matches!(method, method::WRITE | method::SYNC | method::REMOVE) {
+            return Ok(answer);
+        }
+        let (_, start) = decode_done(&answer.body);
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsynced.len() >= UNSYNCED {
+            unsynced.clear();
+        }
+        let before = if method == method::WRITE { unsynced.insert(file, start) } else { unsynced.remove(&file) };
+        if method != method::REMOVE && before.is_some_and(|before| before != start) {
+            return Err(io::Error::other("its machine was started again: what was not synced may be lost"));
+        }
+        Ok(answer)
     }
 }
 
@@ -190,6 +224,22 @@ impl RemoteTarget {
     }
 }
 
+type Answer = Result<Response, Error>;
+
+/// What it means for an operation on a target that there is no answer.
+fn meant(error: Error) -> io::Error {
+    match error {
+        Error::Remote { status: FAILED, body } => decode_error(&body),
+        Error::Remote { status: REFUSED, body } => {
+            let why = String::from_utf8_lossy(&body).into_owned();
+            io::Error::new(io::ErrorKind::PermissionDenied, why)
+        }
+        Error::Unavailable { why, .. } => io::Error::new(io::ErrorKind::NotConnected, why),
+        Error::Deadline => io::ErrorKind::TimedOut.into(),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
 impl Target for RemoteTarget {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.write_timed(file, offset, parts).map(drop)
@@ -199,7 +249,7 @@ impl Target for RemoteTarget {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let write = |at, parts: &[IoSlice<'_>]| {
             let answer = self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, parts)?;
-            Ok::<_, io::Error>(decode_time(&answer.body))
+            Ok::<_, io::Error>(decode_done(&answer.body).0)
         };
         if length <= PIECE {
             return write(offset, parts);
@@ -249,7 +299,7 @@ impl Target for RemoteTarget {
 
     fn sync_timed(&self, file: TargetFile) -> io::Result<Duration> {
         let answer = self.call(method::SYNC, &self.operands(file), &[])?;
-        Ok(decode_time(&answer.body))
+        Ok(decode_done(&answer.body).0)
     }
 
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
 use super::master::{self, DISTRIBUTE, Masters};
-use super::protocol::{FAILED, Operands, REFUSED, encode, encode_error, encode_time, method, wanted};
+use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, method, wanted};
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, Guard, Wanted, now_ms};
 use bytes::Bytes;
@@ -41,6 +41,8 @@ pub struct Store {
     guard: Option<Guard>,
     complaints: Complaints,
     domain: Option<Domain>,
+    /// The start of this machine.
+    start: u64,
 }
 
 impl Store {
@@ -61,28 +63,32 @@ impl Store {
             }
             // One that is no target yet becomes one when a volume is made on it.
             let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
-            let place = Place {
-                path,
-                volume: Mutex::new(target.as_deref().and_then(volume_of)),
-                target: Mutex::new(target),
-                depth: Arc::new(Semaphore::new(DEPTH)),
-                queue: Semaphore::new(QUEUE),
-                looked: Arc::default(),
-            };
-            if places.insert(name.clone(), Arc::new(place)).is_some() {
+            if places.insert(name.clone(), Arc::new(Place::new(path, target))).is_some() {
                 return Err(fs::Error::Invalid(format!(
                     "two directories are called {name}; a store's targets need different names"
                 )));
             }
         }
-        Ok(Self {
+        Ok(Self::of(places))
+    }
+
+    fn of(places: BTreeMap<String, Arc<Place>>) -> Self {
+        Self {
             places,
             counts: Counts::default(),
             masters: Masters::default(),
             guard: None,
             complaints: Complaints::default(),
             domain: None,
-        })
+            start: start_of_machine(),
+        }
+    }
+
+    /// A server of a target that the caller has, on a machine with this start.
+    #[cfg(test)]
+    pub(super) fn on(name: &str, target: Arc<dyn Target>, start: u64) -> Self {
+        let place = Place::new(PathBuf::new(), Some(target));
+        Self { start, ..Self::of(BTreeMap::from([(name.into(), Arc::new(place))])) }
     }
 
     /// Says that all of its targets fail together with what else is in this domain.
@@ -108,6 +114,18 @@ impl Store {
     }
 }
 
+/// A number that is another one whenever the machine was started: what a process wrote outlives it, and not the machine. Never 0.
+fn start_of_machine() -> u64 {
+    let mut hash = blake3::Hasher::new();
+    match std::fs::read("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => hash.update(&id),
+        // Where that is not told, every process counts as a start.
+        Err(_) => hash.update(format!("{:?} {}", std::time::SystemTime::now(), std::process::id()).as_bytes()),
+    };
+    let first = *hash.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes");
+    u64::from_le_bytes(first).max(1)
+}
+
 /// Opens a target for this process alone.
 fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
     use fs::Places;
@@ -120,6 +138,17 @@ fn volume_of(target: &dyn Target) -> Option<[u8; 16]> {
 }
 
 impl Place {
+    fn new(path: PathBuf, target: Option<Arc<dyn Target>>) -> Self {
+        Self {
+            path,
+            volume: Mutex::new(target.as_deref().and_then(volume_of)),
+            target: Mutex::new(target),
+            depth: Arc::new(Semaphore::new(DEPTH)),
+            queue: Semaphore::new(QUEUE),
+            looked: Arc::default(),
+        }
+    }
+
     fn volume(&self) -> MutexGuard<'_, Option<[u8; 16]>> {
         self.volume.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,7 +272,7 @@ impl Store {
         let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
         let Request { method, body, payload, .. } = request;
         let place = place.clone();
-        let operation = tokio::task::spawn_blocking(move || {
+        let operation = crate::beside(move || {
             let _depth = depth;
             let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
             let done = operate(&*target, method, &operands, &payload);
@@ -255,7 +284,7 @@ impl Store {
         });
         let mut reply = operation.await.map_err(io::Error::other)??;
         if matches!(method, method::WRITE | method::SYNC) {
-            reply.body = encode_time(begun.elapsed());
+            reply.body = encode_done(begun.elapsed(), self.start);
         }
         Ok(reply)
     }

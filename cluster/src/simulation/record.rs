@@ -1,0 +1,64 @@
+//! What happens in a simulation, in order. Of two runs with one seed it is the same.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Lines that are shown of a run that went wrong.
+const SHOWN: usize = 60;
+
+/// What happened so far. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct Record(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    hash: blake3::Hasher,
+    last: VecDeque<String>,
+    wrong: Option<String>,
+}
+
+impl Record {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap()
+    }
+
+    /// Something happened.
+    pub fn note(&self, what: impl Display) {
+        let when = turmoil::sim_elapsed().map_or(String::new(), |time| format!("{:9.3} ", time.as_secs_f64()));
+        let line = format!("{when}{what}");
+        if std::env::var_os("WEFT_SIM_TRACE").is_some() {
+            eprintln!("{line}");
+        }
+        let mut inner = self.inner();
+        inner.hash.update(line.as_bytes());
+        if inner.last.len() == SHOWN {
+            inner.last.pop_front();
+        }
+        inner.last.push_back(line);
+    }
+
+    /// Something happened that must not.
+    pub fn wrong(&self, what: impl Display) {
+        self.note(format_args!("WRONG: {what}"));
+        self.inner().wrong.get_or_insert(what.to_string());
+    }
+
+    /// Whether it did.
+    pub fn is_wrong(&self) -> bool {
+        self.inner().wrong.is_some()
+    }
+
+    /// What all of it comes to.
+    ///
+    /// # Panics
+    /// When something happened that must not; what came before it is printed.
+    pub fn finish(&self) -> blake3::Hash {
+        let inner = self.inner();
+        if let Some(wrong) = &inner.wrong {
+            inner.last.iter().for_each(|line| eprintln!("{line}"));
+            panic!("{wrong}");
+        }
+        inner.hash.finalize()
+    }
+}
