@@ -3,36 +3,50 @@
 use crate::forest;
 use crate::lab::Cluster;
 use crate::scratch::{Ended, run, weft};
+use crate::starter;
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
 
 /// Files of the tree.
 const FILES: usize = 1500;
 /// A job on its way is slow enough to be hit there.
 const SLOW: &str = "--limit=4MiB";
 
-/// Starts a job and reads what it says until it has done so many files.
-#[track_caller]
-fn on_its_way(command: &mut Command, files: u64) -> (Child, u64, BufReader<std::process::ChildStdout>) {
-    let mut job = command.args(["--json", SLOW]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(job.stdout.take().unwrap());
-    let mut line = String::new();
-    while said.read_line(&mut line).unwrap() > 0 {
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let done = told["progress"]["files"].as_u64().filter(|&done| done >= files);
-        if let Some(done) = done {
-            return (job, done, said);
-        }
-        line.clear();
-    }
-    let status = job.wait().unwrap();
-    panic!("it ended before: {status} {}", errors(&mut job));
+/// A job that was started, and the files that it writes what it says to.
+struct Job {
+    child: Child,
+    output: PathBuf,
+    errors: PathBuf,
 }
 
-fn errors(job: &mut Child) -> String {
-    job.stderr.take().map(|errors| std::io::read_to_string(errors).unwrap()).unwrap_or_default()
+impl Job {
+    /// Starts a job and waits until it has done so many files; returns how many it said it had.
+    #[track_caller]
+    fn on_its_way(mut command: Command, scratch: &Path, files: u64) -> (Self, u64) {
+        let (output, errors) = (scratch.join("job"), scratch.join("job.log"));
+        command.args(["--json", SLOW]);
+        let child = starter::start(command, &output, &errors).unwrap();
+        let mut job = Self { child, output, errors };
+        loop {
+            let ended = job.child.try_wait().unwrap();
+            let said = fs::read_to_string(&job.output).unwrap();
+            let whole = said.rfind('\n').map_or("", |end| &said[..end]);
+            let told = whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let done = told.filter_map(|told| told["progress"]["files"].as_u64()).find(|&done| done >= files);
+            match (done, ended) {
+                (Some(done), _) => return (job, done),
+                (None, Some(status)) => panic!("it ended before: {status} {}", job.errors()),
+                (None, None) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    fn errors(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap()
+    }
 }
 
 #[track_caller]
@@ -58,9 +72,9 @@ fn an_archive_goes_onto_a_cluster_and_comes_back_whatever_is_killed() {
     let mut told = 0;
     for (round, share) in [(1, 6), (2, 5), (1, 4)] {
         let left = tree.files - told;
-        let (mut job, done, _) = on_its_way(&mut archive(&round.to_string()), left / share);
-        job.kill().unwrap();
-        job.wait().unwrap();
+        let (mut job, done) = Job::on_its_way(archive(&round.to_string()), scratch, left / share);
+        job.child.kill().unwrap();
+        job.child.wait().unwrap();
         told += done;
     }
     let last = facts(&run(archive("3").arg("--json")));
@@ -73,12 +87,11 @@ fn an_archive_goes_onto_a_cluster_and_comes_back_whatever_is_killed() {
     let to = scratch.join("to");
     let mut restore = weft();
     restore.env("TMPDIR", scratch).args(["restore", &kept]).arg(&to);
-    let (mut job, _, said) = on_its_way(&mut restore, tree.files / 10);
+    let (mut job, _) = Job::on_its_way(restore, scratch, tree.files / 10);
     cluster.stores[1].kill();
     cluster.stores[4].kill();
-    let rest: Vec<String> = said.lines().map(Result::unwrap).collect();
-    let status = job.wait().unwrap();
-    assert!(status.success(), "{status}: {}{:?}", errors(&mut job), rest.last());
+    let status = job.child.wait().unwrap();
+    assert!(status.success(), "{status}: {}", job.errors());
     forest::same(&from, &to);
 
     for store in [1, 4] {

@@ -2,6 +2,7 @@
 
 use crate::lab::{Cluster, free_port, possible};
 use crate::scratch::{Scratch, noise, run, weft};
+use crate::starter;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,13 +23,10 @@ fn garbage_and_idle_connections_harm_nobody() {
     // What a client says first, to be told wrongly.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("weft://{}/vol:/", listener.local_addr().unwrap());
-    let mut client = weft()
-        .arg("ls")
-        .arg(url)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut client = weft();
+    client.arg("ls").arg(url);
+    let said = cluster.scratch.path.join("said");
+    let mut client = starter::start(client, &said, &said).unwrap();
     let mut hello = vec![0; 4096];
     let read = listener.accept().unwrap().0.read(&mut hello).unwrap();
     hello.truncate(read);

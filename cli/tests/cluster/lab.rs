@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -218,8 +218,7 @@ impl Drop for Mount {
 }
 
 fn detach(point: &Path) {
-    let mut umount = Command::new("umount");
-    let _ = umount.arg("-l").arg(point).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    run(Command::new("umount").arg("-l").arg(point));
 }
 
 /// The process of a mount, and where it is.

@@ -3,7 +3,6 @@
 
 use crate::lab::{Cluster, Process};
 use crate::scratch::{Scratch, run, weft};
-use crate::starter;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -12,7 +11,6 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Machines at most.
 const MACHINES: u8 = 24;
@@ -48,7 +46,6 @@ pub fn inside(namespace: &Path, program: &Command) -> Command {
 pub struct Network {
     hub: Namespace,
     machines: Mutex<Vec<Namespace>>,
-    scratch: PathBuf,
 }
 
 /// A machine by its number.
@@ -57,7 +54,7 @@ pub type Machine = usize;
 impl Network {
     /// Whether there can be one; says so if not.
     pub fn possible(test: &str) -> bool {
-        let answers = |name: &str| Command::new(name).arg("-V").output().is_ok();
+        let answers = |name: &str| run(Command::new("sh").arg("-c").arg(format!("command -v {name}"))).status == 0;
         if !crate::lab::possible(test) {
             return false;
         }
@@ -68,8 +65,8 @@ impl Network {
         missing.is_none()
     }
 
-    pub fn new(scratch: &Scratch) -> Self {
-        let network = Self { hub: Namespace::new(), machines: Mutex::default(), scratch: scratch.path.clone() };
+    fn new() -> Self {
+        let network = Self { hub: Namespace::new(), machines: Mutex::default() };
         network.tool(&network.hub.path(), "ip", "link add bridge type bridge");
         network.tool(&network.hub.path(), "ip", "link set bridge up");
         network
@@ -145,18 +142,12 @@ impl Network {
         }
     }
 
-    /// Runs a tool in a namespace, from a thread without files of mounts.
+    /// Runs a tool in a namespace.
     #[track_caller]
     fn tool(&self, place: &Path, program: &str, arguments: &str) {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut command = Command::new(program);
-        command.args(arguments.split(' '));
-        let said = self.scratch.join(format!("tool{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-        let mut child = starter::start(inside(place, &command), &said, &said).unwrap();
-        let ended = child.wait().unwrap();
-        let text = fs::read_to_string(&said).unwrap_or_default();
-        assert!(ended.success(), "{program} {arguments}: {ended}: {text}");
-        let _ = fs::remove_file(said);
+        let ended = run(&mut inside(place, command.args(arguments.split(' '))));
+        assert_eq!(ended.status, 0, "{program} {arguments}: {}", ended.errors);
     }
 }
 
@@ -188,7 +179,7 @@ impl Cluster {
     pub fn networked(code: &str, stores: usize, meta: &[&str]) -> Self {
         let scratch = Scratch::new(0);
         let path = scratch.path.clone();
-        let network = Network::new(&scratch);
+        let network = Network::new();
         let ids = path.join("ids");
         let mut init = weft();
         init.args(["cluster", "init"]).arg(&ids).args(["--member", "client"]);

@@ -1,13 +1,16 @@
-//! Starts processes from a thread that has no files of mounts.
+//! Starts all processes of these tests, from a thread that has no files of mounts and no pipes.
 //!
 //! What a process has open is had by each process that it starts, too, until that executes its program, which closes it; and to close a file of a mount is to wait
-//! until the mount has committed it. A test that started a metadata server while its files were open would make the server wait for itself.
+//! until the mount has committed it. A test that started a metadata server while its files were open would make the server wait for itself. And who reads from
+//! a pipe does not see its end while somebody else has a copy.
 
+use crate::scratch::Ended;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, mpsc};
 
 /// A command, the files for what it says on its two outputs, and where to send the process.
@@ -49,4 +52,21 @@ pub fn start(command: Command, output: &Path, errors: &Path) -> io::Result<Child
     let (sender, started) = mpsc::channel();
     STARTER.lock().unwrap().send((command, output.into(), errors.into(), sender)).expect("the starter lives");
     started.recv().expect("the starter answers")
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Ended {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let said = |what| std::env::temp_dir().join(format!("weft-test-{}-{number}.{what}", std::process::id()));
+    let (output, errors) = (said("output"), said("errors"));
+    // Commands cannot be copied, and this one is not needed any more.
+    let command = std::mem::replace(command, Command::new("true"));
+    let status = start(command, &output, &errors).and_then(|mut child| child.wait()).expect("it runs");
+    let [output, errors] = [output, errors].map(|path| {
+        let said = fs::read(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        said
+    });
+    Ended::new(status, output, &errors)
 }

@@ -12,5 +12,6 @@ mod overwriting;
 mod refusals;
 mod round_trips;
 mod scratch;
+mod starter;
 mod tables;
 mod volumes;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Removed when it is dropped.
@@ -23,6 +23,11 @@ pub struct Ended {
 }
 
 impl Ended {
+    pub fn new(status: ExitStatus, output: Vec<u8>, errors: &[u8]) -> Self {
+        let errors = String::from_utf8_lossy(errors).into_owned();
+        Self { status: status.code().unwrap_or(-1), output, errors }
+    }
+
     /// Its output when it succeeded.
     #[track_caller]
     pub fn good(self) -> Vec<u8> {
@@ -51,12 +56,8 @@ pub fn weft() -> Command {
     Command::new(env!("CARGO_BIN_EXE_weft"))
 }
 
-/// Runs a command to its end.
-pub fn run(command: &mut Command) -> Ended {
-    let ended = command.stdin(Stdio::null()).output().expect("it runs");
-    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
-    Ended { status: ended.status.code().unwrap_or(-1), output: ended.stdout, errors }
-}
+// Each of the test programs has its way to run a command to its end.
+pub use crate::starter::run;
 
 impl Scratch {
     pub fn new(disks: usize) -> Self {
@@ -161,8 +162,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> Ended {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     let ended = child.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
-    Ended { status: ended.status.code().unwrap_or(-1), output: ended.stdout, errors }
+    Ended::new(ended.status, ended.stdout, &ended.stderr)
 }
 
 /// A name of any bytes.
