@@ -1,7 +1,8 @@
-//! Everything at once, at random: clients keep their own record of what they wrote, while servers are killed, stopped and started again. Never are more than two
-//! stores away. `WEFT_SOAK_SECONDS` and `WEFT_SOAK_SEED` say how long and which.
+//! Everything at once, at random: clients keep their own record of what they wrote, while servers are killed, stopped and started again, and, where there can be a
+//! network for the test, cut off. Never are more than two stores away. `WEFT_SOAK_SECONDS` and `WEFT_SOAK_SEED` say how long and which.
 
-use crate::lab::{Cluster, Mount, Process, possible};
+use crate::lab::{Cluster, Mount, possible};
+use crate::network::{Machine, Network};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 const LONGEST: usize = 3_000_000;
 /// Files of a client.
 const FILES: usize = 12;
+/// The machine of the metadata server.
+const META: Machine = 0;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -217,87 +220,140 @@ fn differs(written: &[u8], read: &[u8]) -> Option<String> {
 enum Away {
     Killed,
     Stopped,
+    /// From everybody.
+    Cut,
+    /// From one client only.
+    Parted(Machine),
+}
+
+impl Away {
+    fn goes(self, cluster: &Cluster, store: usize) {
+        match self {
+            Self::Killed => cluster.stores[store].kill(),
+            Self::Stopped => cluster.stores[store].stop(),
+            Self::Cut => cluster.network().cut(cluster.machine(store)),
+            Self::Parted(client) => cluster.network().part(cluster.machine(store), client),
+        }
+    }
+
+    fn comes_back(self, cluster: &Cluster, store: usize) {
+        match self {
+            Self::Killed => cluster.stores[store].start(),
+            Self::Stopped => cluster.stores[store].go_on(),
+            Self::Cut => cluster.network().mend(cluster.machine(store)),
+            Self::Parted(client) => cluster.network().rejoin(cluster.machine(store), client),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Stopped => "stopped",
+            Self::Cut => "cut off",
+            Self::Parted(_) => "parted from a client",
+        }
+    }
+}
+
+/// What befalls the metadata server.
+#[derive(Clone, Copy)]
+enum Pause {
+    Killed,
+    Stopped,
+    Cut,
+    Ended,
+}
+
+impl Pause {
+    fn befalls(self, cluster: &Cluster, time: Duration) {
+        let meta = &cluster.meta;
+        match self {
+            Self::Killed => meta.kill(),
+            Self::Stopped => meta.stop(),
+            Self::Cut => cluster.network().cut(META),
+            Self::Ended => assert!(meta.end(), "{}", meta.log()),
+        }
+        sleep(time);
+        match self {
+            Self::Killed | Self::Ended => meta.start(),
+            Self::Stopped => meta.go_on(),
+            Self::Cut => cluster.network().mend(META),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "meta killed",
+            Self::Stopped => "meta stopped",
+            Self::Cut => "meta cut off",
+            Self::Ended => "meta ended",
+        }
+    }
 }
 
 /// Has servers fail and come back until it is time; then all are back.
 fn trouble(
     cluster: &Cluster,
+    clients: &[Mount],
     random: &mut fastrand::Rng,
     stop: &AtomicBool,
     until: Instant,
     record: &Record,
-) -> BTreeMap<&'static str, u32> {
+) -> BTreeMap<String, u32> {
     let mut away: BTreeMap<usize, (Away, Instant)> = BTreeMap::new();
     let mut counts = BTreeMap::new();
-    // A store that comes back has missed something: until it was made good, another loss may be one too many.
-    let come_back = |store: &Process, how: Away| match how {
-        Away::Killed => store.start(),
-        Away::Stopped => store.go_on(),
+    let come_back = |store: usize, how: Away| {
+        record.add(format!("store {store}, {}, comes back", how.name()));
+        how.comes_back(cluster, store);
     };
+    // A store that comes back has missed something: until it was made good, another loss may be one too many.
     let mut losses = 0;
     while Instant::now() < until && !stop.load(Ordering::SeqCst) {
         sleep(Duration::from_millis(random.u64(100..1200)));
         let due: Vec<usize> =
             away.iter().filter(|(_, (_, back))| Instant::now() >= *back).map(|(&store, _)| store).collect();
         for store in due {
-            record.add(format!("store {store} comes back"));
-            come_back(&cluster.stores[store], away.remove(&store).expect("it is away").0);
+            come_back(store, away.remove(&store).expect("it is away").0);
         }
         if away.is_empty() && losses == 2 {
             cluster.heal();
             losses = 0;
         }
-        match random.u8(..10) {
-            0..3 if losses < 2 => {
-                let store = random.usize(..cluster.stores.len());
-                if away.contains_key(&store) {
-                    continue;
-                }
-                record.add(format!("store {store} is killed"));
-                cluster.stores[store].kill();
-                losses += 1;
-                away.insert(store, (Away::Killed, Instant::now() + Duration::from_millis(random.u64(200..6000))));
-                *counts.entry("stores killed").or_default() += 1;
+        let networked = cluster.between.is_some();
+        let store = match random.u8(..15) {
+            0..3 => Some(Away::Killed),
+            3..5 => Some(Away::Stopped),
+            5..7 if networked => Some(Away::Cut),
+            7..9 if networked => Some(Away::Parted(clients[random.usize(..clients.len())].machine())),
+            _ => None,
+        };
+        if let Some(how) = store.filter(|_| losses < 2) {
+            let store = random.usize(..cluster.stores.len());
+            if away.contains_key(&store) {
+                continue;
             }
-            3..5 if losses < 2 => {
-                let store = random.usize(..cluster.stores.len());
-                if away.contains_key(&store) {
-                    continue;
-                }
-                record.add(format!("store {store} is stopped"));
-                cluster.stores[store].stop();
-                losses += 1;
-                away.insert(store, (Away::Stopped, Instant::now() + Duration::from_millis(random.u64(200..8000))));
-                *counts.entry("stores stopped").or_default() += 1;
-            }
-            5 if random.bool() => {
-                record.add("meta is killed".into());
-                cluster.meta.kill();
-                sleep(Duration::from_millis(random.u64(..2500)));
-                cluster.meta.start();
-                record.add("meta is back".into());
-                *counts.entry("meta killed").or_default() += 1;
-            }
-            6 if random.bool() => {
-                record.add("meta is stopped".into());
-                cluster.meta.stop();
-                sleep(Duration::from_millis(random.u64(..2500)));
-                cluster.meta.go_on();
-                record.add("meta goes on".into());
-                *counts.entry("meta stopped").or_default() += 1;
-            }
-            7 if random.u8(..4) == 0 => {
-                record.add("meta ends".into());
-                assert!(cluster.meta.end(), "{}", cluster.meta.log());
-                cluster.meta.start();
-                record.add("meta is back".into());
-                *counts.entry("meta restarted").or_default() += 1;
-            }
-            _ => {}
+            record.add(format!("store {store} is {}", how.name()));
+            how.goes(cluster, store);
+            losses += 1;
+            away.insert(store, (how, Instant::now() + Duration::from_millis(random.u64(200..8000))));
+            *counts.entry(format!("stores {}", how.name())).or_default() += 1;
+        }
+        let meta = match random.u8(..40) {
+            0..2 => Some(Pause::Killed),
+            2..4 => Some(Pause::Stopped),
+            4..6 if networked => Some(Pause::Cut),
+            6 => Some(Pause::Ended),
+            _ => None,
+        };
+        if let Some(how) = meta {
+            record.add(how.name().into());
+            how.befalls(cluster, Duration::from_millis(random.u64(..4000)));
+            record.add("meta is back".into());
+            *counts.entry(how.name().into()).or_default() += 1;
         }
     }
     for (store, (how, _)) in away {
-        come_back(&cluster.stores[store], how);
+        come_back(store, how);
     }
     counts
 }
@@ -311,7 +367,11 @@ fn what_was_synced_survives_random_faults() {
     eprintln!("WEFT_SOAK_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     // Nothing that clients may have is repaired for the time of a lease after the metadata server was killed; and a client must live through all that happens here.
-    let cluster = Cluster::with("rs:4+2", 7, &["--lease", "20"]);
+    let lease = ["--lease", "20"];
+    let cluster = match Network::possible("cutting servers off in what_was_synced_survives_random_faults") {
+        true => Cluster::networked("rs:4+2", 7, &lease),
+        false => Cluster::with("rs:4+2", 7, &lease),
+    };
     let mounts = [cluster.mount("a"), cluster.mount("b")];
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let record = Record { begun: Instant::now(), lines: Mutex::default() };
@@ -332,7 +392,7 @@ fn what_was_synced_survives_random_faults() {
     let counts = std::thread::scope(|scope| {
         let running: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| worker.work(&stop))).collect();
         let counts = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            trouble(&cluster, &mut random, &stop, until, &record)
+            trouble(&cluster, &mounts, &mut random, &stop, until, &record)
         }));
         stop.store(true, Ordering::SeqCst);
         running.into_iter().for_each(|worker| worker.join().unwrap());
