@@ -628,6 +628,15 @@ impl FileSystem {
         };
         done.and(closed)
     }
+
+    /// How many targets cannot be reached, if so many that nothing can be written, and if what they lack is kept on this machine: transactions are, data of
+    /// files is not.
+    pub(crate) fn left_behind(&self) -> Option<usize> {
+        let kept = self.engine.as_ref().is_some_and(|engine| engine.journal.keep());
+        let clean = self.table.all().iter().all(|file| file.state().buffer.is_clean());
+        let (members, there) = (self.volume.label().members().count(), self.store.targets.spaces(true).len());
+        (kept && clean && there < self.store.options.code.shape().k).then(|| members.saturating_sub(there))
+    }
 }
 
 impl Drop for FileSystem {

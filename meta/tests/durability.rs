@@ -252,6 +252,7 @@ fn without_a_spare_it_goes_on_degraded_and_without_any_mirror_not_at_all() {
     assert!(matches!(kv.sync(seq), Err(KvError::Unavailable(_))));
     assert!(matches!(kv.commit(Batch::of(vec![])), Err(KvError::Unavailable(_))));
     assert!(kv.sync(seq).is_err());
+    assert!(matches!(kv.close(), Err(KvError::Unavailable(_))));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Flaky, memory, options, small};
 use meta::journal::{Journaled, Limits};
-use meta::kv::{Batch, Kv};
+use meta::kv::{Batch, Kv, KvError};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -132,4 +132,100 @@ fn it_is_tried_at_once_when_somebody_asks() {
     assert!(kv.status().degraded);
     kv.retry();
     until("it comes back", || !kv.status().degraded);
+}
+
+#[test]
+fn it_goes_on_when_all_were_away_and_one_is_back() {
+    for back in 0..3 {
+        let targets = targets(3);
+        let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+        (0..20).for_each(|_| add(&kv));
+        targets.iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+        let mut batch = Batch::default();
+        batch.merge("sum", 1i64.to_le_bytes());
+        let seq = kv.commit(batch).unwrap().seq;
+        assert!(matches!(kv.sync(seq), Err(KvError::Unavailable(_))));
+        thread::sleep(Duration::from_millis(300));
+        assert!(kv.status().durable < seq && kv.sync(seq).is_err());
+        targets[back].dead.store(false, Ordering::Relaxed);
+        until("it goes on", || kv.sync(seq).is_ok());
+        (0..20).for_each(|_| add(&kv));
+        targets.iter().for_each(|target| target.dead.store(false, Ordering::Relaxed));
+        until("the others are back", || !kv.status().degraded);
+        kv.close().unwrap();
+        let mirrors = kv.status().mirrors;
+        drop(kv);
+        mirrors.iter().for_each(|mirror| assert_alone(&targets[usize::from(mirror.0)], 41));
+    }
+}
+
+/// While all are away commits are refused, and none is lost that was not.
+#[test]
+fn what_was_committed_when_all_went_away_is_there_when_they_are_back() {
+    let targets = targets(2);
+    let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+    targets.iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+    let (begun, mut count) = (Instant::now(), 0);
+    loop {
+        let mut batch = Batch::default();
+        batch.put(b"padding", vec![7; 1000]);
+        batch.merge("sum", 1i64.to_le_bytes());
+        match kv.commit(batch) {
+            Ok(_) => count += 1,
+            Err(why) => break assert!(matches!(why, KvError::Unavailable(_)), "{why}"),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{count} transactions wait");
+    }
+    targets.iter().for_each(|target| target.dead.store(false, Ordering::Relaxed));
+    until("it goes on", || kv.sync(u64::MAX).is_ok());
+    add(&kv);
+    until("it is whole", || !kv.status().degraded);
+    kv.close().unwrap();
+    drop(kv);
+    targets.iter().for_each(|target| assert_alone(target, count + 1));
+}
+
+#[test]
+fn all_fail_in_the_middle_of_writes_and_come_back_and_then_the_power_fails() {
+    for seed in 0..6 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let targets = targets(3);
+        let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+        let (mut committed, mut synced) = (0, 0);
+        let mut one_more = |synced: &mut u64| {
+            let mut batch = Batch::default();
+            batch.put(b"padding", vec![7; 500]);
+            batch.merge("sum", 1i64.to_le_bytes());
+            let Ok(done) = kv.commit(batch) else { return false };
+            committed += 1;
+            let durable = kv.sync(done.seq).is_ok();
+            if durable {
+                *synced = committed;
+            }
+            durable
+        };
+        for _ in 0..6 {
+            targets.iter().for_each(|target| target.writes_left.store(random.i64(0..8), Ordering::Relaxed));
+            (0..10).for_each(|_| _ = one_more(&mut synced));
+            targets.iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+            _ = one_more(&mut synced);
+            targets.iter().for_each(|target| target.writes_left.store(-1, Ordering::Relaxed));
+            // In any order, and not all of them before it goes on.
+            targets[random.usize(..3)].dead.store(false, Ordering::Relaxed);
+            let begun = Instant::now();
+            while !one_more(&mut synced) {
+                assert!(begun.elapsed() < Duration::from_secs(20), "seed {seed}: it does not go on: {:?}", kv.status());
+                thread::sleep(Duration::from_millis(50));
+            }
+            targets.iter().for_each(|target| target.dead.store(false, Ordering::Relaxed));
+            if random.bool() {
+                until("it is whole", || !kv.status().degraded);
+            }
+        }
+        drop(kv);
+        targets.iter().for_each(|target| target.crash(&mut random));
+        let kv =
+            Journaled::open(options(&targets, 2, memory(), small())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert!((synced..=committed).contains(&sum(&kv)), "seed {seed}: {synced}, {}, {committed}", sum(&kv));
+    }
 }

@@ -341,7 +341,14 @@ fn serve_meta(
     if let Some(desk) = &desk {
         desk.stop();
     }
-    let outcome = meta.close().map_err(Failure::from);
+    let outcome = meta.close().map_err(Failure::from).map(|away| {
+        if away > 0 {
+            show::warning(format_args!(
+                "{away} targets cannot be reached: what is not on them yet stays in {} until this server is started again",
+                Shown(&directory)
+            ));
+        }
+    });
     if let Some(desk) = &desk {
         desk.ended(&outcome);
     }

@@ -3,6 +3,7 @@
 mod archives;
 mod capabilities;
 mod coding;
+mod ending;
 mod expiry;
 #[path = "../commands/forest.rs"]
 mod forest;

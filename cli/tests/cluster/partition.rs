@@ -128,6 +128,29 @@ fn a_client_and_the_metadata_server_are_parted_and_the_client_waits() {
 }
 
 #[test]
+fn the_metadata_server_is_cut_off_for_longer_than_it_waits_for_stores() {
+    if !Network::possible("the_metadata_server_is_cut_off_for_longer_than_it_waits_for_stores") {
+        return;
+    }
+    let cluster = Cluster::networked("rs:4+2", 6, &[]);
+    let mount = cluster.mount("a");
+    let (mut files, _) = write_synced(&mount.point, "old", &AtomicBool::new(true));
+    // It has something to write there.
+    fs::write(mount.at("closed"), noise(100)).unwrap();
+    cluster.network().cut(0);
+    sleep(Duration::from_secs(25));
+    cluster.network().mend(0);
+    let took = until_done(Duration::from_secs(60), || write_file(&mount.at("new"), 3_000_000));
+    eprintln!("it went on after {took:.2?}");
+    files.extend([("closed".into(), 100), ("new".into(), 3_000_000)]);
+    all_there(&mount.point, &files);
+    mount.unmount();
+    cluster.heal();
+    cluster.is_healthy();
+    all_there(&cluster.mount("fresh").point, &files);
+}
+
+#[test]
 fn a_client_is_cut_off_for_longer_than_its_lease() {
     if !Network::possible("a_client_is_cut_off_for_longer_than_its_lease") {
         return;

@@ -68,11 +68,12 @@ impl MetaServer {
         self.sessions.volume()
     }
 
-    /// Closes the volume when nothing is served any more; clients go on with the next server.
+    /// Closes the volume when nothing is served any more; clients go on with the next server. Returns how many stores' targets cannot be reached, if that
+    /// keeps something on this machine until the next opening.
     ///
     /// # Errors
     /// When something could not be committed.
-    pub fn close(&self) -> fs::Result<()> {
+    pub fn close(&self) -> fs::Result<usize> {
         self.sessions.close()
     }
 

@@ -166,13 +166,17 @@ impl Sessions {
         &self.fs
     }
 
-    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up.
+    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up. Returns how many targets
+    /// cannot be reached if these are too many to write to, and nothing is lost by that: what they lack is in the volume directory until the next opening.
     ///
     /// # Errors
     /// When something could not be committed.
-    pub fn close(&self) -> Result<()> {
+    pub fn close(&self) -> Result<usize> {
         self.closed.store(true, Ordering::SeqCst);
-        self.fs.shut(false)
+        match self.fs.shut(false) {
+            Ok(()) => Ok(0),
+            Err(why) => self.fs.left_behind().ok_or(why),
+        }
     }
 
     /// How long a client that is silent is believed to live.

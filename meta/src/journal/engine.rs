@@ -8,7 +8,7 @@ use super::moving::set_targets;
 use super::options::{Options, Place, Status};
 use super::recover::{Recovered, check, recover};
 use super::retry;
-use super::shared::{Layers, Shared, Start, closed};
+use super::shared::{Layers, Shared, Start, Tasks, closed};
 use super::tail::{self, Tail};
 use super::writer::Writer;
 use crate::kv::{
@@ -115,6 +115,13 @@ impl Journaled {
         Ok(())
     }
 
+    /// Makes sure that nothing that was committed is lost with this process, nor with this machine's power: it is on targets, or in the files of
+    /// [`Self::keep_tail`]. Returns whether that is so.
+    pub fn keep(&self) -> bool {
+        let log = self.shared.log();
+        log.durable == log.last || log.tail.as_ref().is_some_and(|tail| tail.sync().is_ok())
+    }
+
     /// How the engine is.
     pub fn status(&self) -> Status {
         self.shared.status()
@@ -194,9 +201,15 @@ impl Journaled {
         while self.layers().active.bytes() >= limit.saturating_mul(2) {
             let seen = self.shared.tasks().flushes;
             self.shared.task(|tasks| tasks.flush = true);
-            let tasks = self.shared.wait_tasks(|tasks| tasks.flushes > seen || tasks.stop)?;
+            let flushed = |tasks: &Tasks| tasks.flushes > seen || tasks.stop;
+            let tasks = self.shared.wait_tasks(|tasks| flushed(tasks) || self.shared.stuck().is_some())?;
             if tasks.stop {
                 return Err(closed());
+            }
+            if !flushed(&tasks)
+                && let Some(why) = self.shared.stuck()
+            {
+                return Err(why);
             }
         }
         Ok(())

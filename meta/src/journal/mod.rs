@@ -5,7 +5,7 @@
 //! brings full layers to the index, after they are durable in the journal, and has snapshots of the index written to the mirrors, after
 //! which the older journal is removed. So the index is a cache: any one of m+1 mirrors has everything, and a mirror that fails is
 //! replaced by another target, with a snapshot of its own. Where there is none left, those that failed are tried again from time to
-//! time. The bytes are described in `frame`.
+//! time; while none at all answers, what is committed waits, and no more is. The bytes are described in `frame`.
 
 mod copies;
 mod engine;

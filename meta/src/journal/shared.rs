@@ -56,8 +56,8 @@ pub(super) struct Log {
     pub kick: bool,
     /// Nothing more is committed.
     pub closed: bool,
-    /// All targets are full: what is committed waits for room.
-    pub full: bool,
+    /// Why what is committed has to wait: no target has room for it, or none answers.
+    pub stuck: Option<KvError>,
     pub stop: bool,
     pub failed: Option<KvError>,
     /// Keeps what is committed from being lost with this process.
@@ -107,7 +107,7 @@ impl Shared {
             since: None,
             kick: false,
             closed: false,
-            full: false,
+            stuck: None,
             stop: false,
             failed: None,
             tail: None,
@@ -146,12 +146,15 @@ impl Shared {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the pending transactions leave room for one more.
+    /// Waits until the pending transactions leave room for one more. While no target answers there is none.
     pub fn wait_for_room(&self) -> Result<(), KvError> {
         let mut log = self.log();
+        if let Some(why @ KvError::Unavailable(_)) = &log.stuck {
+            return Err(why.clone());
+        }
         while log.failed.is_none() && !log.stop && !log.closed && log.pending.len() >= self.limits.pending_bytes {
-            if log.full {
-                return Err(KvError::NoSpace);
+            if let Some(why) = &log.stuck {
+                return Err(why.clone());
             }
             log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner);
         }
@@ -196,12 +199,12 @@ impl Shared {
         log.last
     }
 
-    /// Waits until a transaction is durable; not while all targets are full.
+    /// Waits until a transaction is durable; not while all targets are full or away.
     pub fn sync(&self, seq: Seq) -> Result<(), KvError> {
         self.wait_durable(seq, false)
     }
 
-    /// As `sync`, and waits for room too.
+    /// As `sync`, and waits for targets with room too.
     pub fn sync_at_last(&self, seq: Seq) -> Result<(), KvError> {
         self.wait_durable(seq, true)
     }
@@ -211,8 +214,8 @@ impl Shared {
         let seq = seq.min(log.last);
         while log.durable < seq {
             log.check()?;
-            if log.full && !patient {
-                return Err(KvError::NoSpace);
+            if let Some(why) = log.stuck.as_ref().filter(|_| !patient) {
+                return Err(why.clone());
             }
             if log.wanted < seq {
                 log.wanted = seq;
@@ -253,13 +256,13 @@ impl Shared {
     /// There is no room even for the beginning: the journal thread begins with that when there is some.
     pub fn begin_full(&self) {
         let mut log = self.log();
-        (log.full, log.kick) = (true, true);
+        (log.stuck, log.kick) = (Some(KvError::NoSpace), true);
     }
 
-    /// For the journal thread: all targets are full, so those who wait are told, and it is tried again soon. False when it shall end.
-    pub fn wait_while_full(&self) -> bool {
+    /// For the journal thread: no target takes anything now, so those who wait are told, and it is tried again soon. False when it shall end.
+    pub fn wait_while_stuck(&self, why: &KvError) -> bool {
         let mut log = self.log();
-        log.full = true;
+        log.stuck = Some(why.clone());
         self.done.notify_all();
         let pause = Duration::from_millis(200);
         let (log, _) =
@@ -267,10 +270,15 @@ impl Shared {
         !log.stop
     }
 
+    /// Why nothing becomes durable now.
+    pub fn stuck(&self) -> Option<KvError> {
+        self.log().stuck.clone()
+    }
+
     /// Tells everybody that transactions are durable.
     pub fn set_durable(&self, last: Seq) {
         let mut log = self.log();
-        (log.durable, log.full) = (last, false);
+        (log.durable, log.stuck) = (last, None);
         drop(log);
         self.done.notify_all();
     }

@@ -55,6 +55,11 @@ impl Tail {
         (self.current, self.at) = (1 - self.current, 0);
     }
 
+    /// Makes the files durable on this machine.
+    pub fn sync(&self) -> io::Result<()> {
+        self.files.iter().try_for_each(File::sync_all)
+    }
+
     /// Removes the files of earlier epochs.
     pub fn forget_before(directory: &Path, epoch: Epoch) -> io::Result<()> {
         for old in epochs(directory)?.range(..epoch.number) {

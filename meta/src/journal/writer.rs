@@ -67,7 +67,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes until the engine stops or has no mirror left.
+    /// Writes until the engine stops.
     pub fn run(mut self) {
         let mut spare = Vec::new();
         while let Some((pending, last)) = self.shared.take_pending(std::mem::take(&mut spare)) {
@@ -110,18 +110,23 @@ impl Writer {
                 let settled = self.settled;
                 self.shared.task(|tasks| tasks.settled = settled);
             }
-            match tried {
+            let why = match tried {
                 Ok(true) => break,
-                Ok(false) => {}
+                Ok(false) => KvError::NoSpace,
                 // A snapshot found no room. It is made again when there is some.
                 Err(KvError::NoSpace) => {
                     self.restore(before);
                     self.shared.task(|tasks| tasks.snapshot = true);
+                    KvError::NoSpace
                 }
-                Err(error) => return Err(error),
-            }
-            if !self.shared.wait_while_full() {
-                return Err(KvError::NoSpace);
+                // No target answers, which may be the fault of the network. Until one does, there is nothing better to do than to try them all.
+                Err(error) => {
+                    self.shared.retry();
+                    error
+                }
+            };
+            if !self.shared.wait_while_stuck(&why) {
+                return Err(why);
             }
         }
         let mut records = Arc::try_unwrap(records).unwrap_or_default();
@@ -132,7 +137,16 @@ impl Writer {
     }
 
     /// Makes the records durable on at least one mirror. False when all targets are full, and everything is as before.
+    ///
+    /// # Errors
+    /// When there is no mirror any more.
     fn try_write(&mut self, records: &Arc<Vec<u8>>) -> Result<bool, KvError> {
+        if self.mirrors.is_empty() {
+            if !self.fill() {
+                return Err(KvError::Unavailable(self.shared.files().last_error.clone().unwrap_or_default()));
+            }
+            self.restart();
+        }
         // Each round of failures leaves fewer targets. What they have of these records is the same as what others get.
         loop {
             let before = self.state();
