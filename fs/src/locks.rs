@@ -10,18 +10,18 @@ impl FileSystem {
         self.client.as_ref().ok_or(Error::Unsupported("the kernel keeps the locks of this volume"))
     }
 
-    /// Locks a range for an owner. Returns whether that could be; with `wait` only when it could.
+    /// Locks a range for an owner. Returns whether that could be; with `wait`, which is asked from time to time, it is waited for as long as that says so.
     ///
     /// # Errors
     /// When the metadata server does not answer, or the volume is not shared.
-    pub fn lock(&self, ino: u64, wanted: &FileLock, wait: bool) -> Result<bool> {
+    pub fn lock(&self, ino: u64, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool> {
         let client = self.locker()?;
         loop {
-            if client.session.lock(ino, wanted.clone(), wait)? {
+            if client.session.lock(ino, wanted.clone(), wait.is_some())? {
                 lock(&client.locks).push((ino, wanted.clone()));
                 return Ok(true);
             }
-            if !wait || self.is_closed() {
+            if self.is_closed() || wait.is_none_or(|goes_on| !goes_on()) {
                 return Ok(false);
             }
         }

@@ -48,7 +48,7 @@ files! {
     fn usage(&self) -> Result<Usage>;
     fn append(&self, ino: u64, data: &[u8]) -> Result<()>;
     fn is_read_only(&self) -> bool;
-    fn lock(&self, ino: u64, wanted: &FileLock, wait: bool) -> Result<bool>;
+    fn lock(&self, ino: u64, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool>;
     fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()>;
     fn conflicting_lock(&self, ino: u64, wanted: &FileLock) -> Result<Option<FileLock>>;
     fn is_shared(&self) -> bool;

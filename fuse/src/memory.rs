@@ -87,7 +87,7 @@ impl Files for Memory {
     fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
         self.write(ino, self.attributes(ino)?.size, data)
     }
-    fn lock(&self, _: u64, _: &fs::FileLock, _: bool) -> Result<bool> {
+    fn lock(&self, _: u64, _: &fs::FileLock, _: Option<&dyn Fn() -> bool>) -> Result<bool> {
         Err(fs::Error::Unsupported("it is not shared"))
     }
     fn told_at_close(&self, _: u64) -> Result<()> {

@@ -1,9 +1,11 @@
-//! Locks of files across mounts: `flock`, whose owner is what was opened. (`fcntl` locks are tested where clients are cut off.)
+//! Locks of files across mounts: `flock`, whose owner is what was opened, those of an opening (`F_OFD_SETLK`), and waiting for locks. (Other `fcntl` locks are
+//! tested where clients are cut off.)
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::starter;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -105,5 +107,89 @@ fn flock_holds_across_mounts_until_whoever_has_it_is_gone() {
     lives.kill().unwrap();
     lives.wait().unwrap();
     drop((ours, more, b));
+    a.unmount();
+}
+
+/// Waits until a process ends.
+#[track_caller]
+fn until_ended(child: &mut Child, what: &str) {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn who_waits_for_a_lock_can_be_interrupted_and_killed() {
+    if !possible("who_waits_for_a_lock_can_be_interrupted_and_killed") {
+        return;
+    }
+    let cluster = Cluster::with("rs:2+1", 3, &[]);
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::write(a.at("locked"), "x").unwrap();
+    let ours = open(&a);
+    exclusive(&ours).unwrap();
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut command = Command::new("flock");
+        command.arg(b.at("locked")).arg("true");
+        let log = cluster.scratch.path.join("waiter.log");
+        let mut waiter = starter::start(command, &log, &log).unwrap();
+        // Longer than the server waits at a time.
+        sleep(Duration::from_millis(1200));
+        assert!(waiter.try_wait().unwrap().is_none(), "it waits");
+        kill_process(Pid::from_child(&waiter), signal).unwrap();
+        until_ended(&mut waiter, "it can be ended");
+    }
+    // Who was interrupted does not have it.
+    flock(&ours, FlockOperation::Unlock).unwrap();
+    let theirs = open(&b);
+    exclusive(&theirs).unwrap();
+    drop(theirs);
+    until_free(&ours, Duration::from_secs(10));
+    drop(ours);
+    b.unmount();
+    a.unmount();
+}
+
+/// Two mounts, and a file in both.
+const OPENINGS: &str = r#"
+import errno, fcntl, os, struct, sys, time
+a, b = sys.argv[1:]
+lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
+def held(file):
+    try:
+        fcntl.fcntl(file, 37, lock)
+        return False
+    except OSError as why:
+        assert why.errno == errno.EAGAIN, why
+        return True
+ours, theirs = open(a, "r+"), open(b, "r+")
+assert not held(ours)
+assert held(theirs), "both have it"
+copy = os.dup(ours.fileno())
+ours.close()
+assert held(theirs), "it ended with one of two descriptors"
+os.close(copy)
+end = time.time() + 10
+while held(theirs):
+    assert time.time() < end, "it does not end with its opening"
+    time.sleep(0.02)
+"#;
+
+#[test]
+fn a_lock_of_an_opening_ends_with_it() {
+    let test = "a_lock_of_an_opening_ends_with_it";
+    if !possible(test) {
+        return;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        return eprintln!("{test} is skipped: there is no program python3");
+    }
+    let cluster = Cluster::with("rs:2+1", 3, &[]);
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::write(a.at("locked"), "x").unwrap();
+    starter::run(Command::new("python3").args(["-c", OPENINGS]).args([a.at("locked"), b.at("locked")])).good();
+    b.unmount();
     a.unmount();
 }

@@ -20,8 +20,8 @@ const MOST_SETS: u32 = 16;
 
 /// How often it is looked whether all clients of before a restart are back.
 const SETTLES: Duration = Duration::from_millis(50);
-/// How long a lock is waited for before the client asks again.
-const LOCK_WAITS: Duration = Duration::from_secs(5);
+/// How long a lock is waited for before the client asks again, if whoever wants it was not interrupted.
+const LOCK_WAITS: Duration = Duration::from_millis(500);
 
 /// A client's session, and the way to it.
 pub(super) struct Handle {

@@ -1,6 +1,6 @@
 //! Requests of the kernel, answered by a file system.
 //!
-//! File handles are all 0: what a request needs is the number of the file, and listings go on by cookies that stay valid. The kernel's
+//! File handles say nothing but which opening it was, for locks: what a request needs is the number of the file, and listings go on by cookies that stay valid. The kernel's
 //! references to files (lookups) are not counted either, since numbers are never used again; files that are open are known to the file
 //! system, which keeps them when their last name goes.
 
@@ -14,6 +14,7 @@ mod locks;
 mod names;
 mod opens;
 mod seek;
+mod signals;
 
 use crate::Log;
 use crate::files::Files;
@@ -35,13 +36,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-/// Every open file and directory has this handle.
+/// Every open directory has this handle.
 const HANDLE: FileHandle = FileHandle(0);
 
 /// Answers requests.
 pub(crate) struct Handler<F: Files> {
     caller: Caller<F>,
     opens: opens::Opens,
+    held: Arc<locks::Held>,
     /// Others change files, too: the kernel keeps little.
     shared: bool,
     /// What the mount says of at its end.
@@ -56,7 +58,8 @@ impl<F: Files> Handler<F> {
     pub(crate) fn new(files: Arc<F>, log: Log, writeback: bool, refused: Arc<Refused>) -> (Self, seek::Late) {
         let (seeks, late) = seek::queue();
         let shared = files.is_shared() && !writeback;
-        (Self { caller: Caller::new(files, log), opens: Opens::default(), shared, refused, seeks }, late)
+        let caller = Caller::new(files, log);
+        (Self { caller, opens: Opens::default(), held: Arc::default(), shared, refused, seeks }, late)
     }
 
     /// How long the kernel may believe what it is told.
@@ -187,7 +190,7 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let created = self.create(parent.0, name.as_bytes(), &new_file(request, Kind::File, mode), flags);
         answer!(reply, created, created =>
-            reply.created(&self.valid(), &file_attributes(&created), GENERATION, HANDLE, self.kept(flags)));
+            reply.created(&self.valid(), &file_attributes(&created), GENERATION, self.held.handle(), self.kept(flags)));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -222,7 +225,7 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let opened = self.open(request.uid(), ino.0, flags.0);
-        answer!(reply, opened, () => reply.opened(HANDLE, self.kept(flags.0)));
+        answer!(reply, opened, () => reply.opened(self.held.handle(), self.kept(flags.0)));
     }
 
     fn read(
@@ -262,7 +265,7 @@ impl<F: Files> Filesystem for Handler<F> {
         &self,
         _: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         owner: LockOwner,
         start: u64,
         end: u64,
@@ -270,14 +273,14 @@ impl<F: Files> Filesystem for Handler<F> {
         pid: u32,
         reply: ReplyLock,
     ) {
-        locks::Asked::new(ino.0, owner.0, (start, end), typ, pid).test(&self.caller, reply);
+        locks::Asked::new(ino.0, handle, owner.0, (start, end), typ, pid).test(&self.caller, reply);
     }
 
     fn setlk(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         owner: LockOwner,
         start: u64,
         end: u64,
@@ -286,12 +289,15 @@ impl<F: Files> Filesystem for Handler<F> {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
-        locks::Asked::new(ino.0, owner.0, (start, end), typ, pid).set(&self.caller, sleep, reply);
+        let waiter = sleep.then(|| request.pid());
+        let asked = locks::Asked::new(ino.0, handle, owner.0, (start, end), typ, pid);
+        asked.set(&self.caller, &self.held, waiter, reply);
     }
 
     fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         if self.shared {
             // Closing any descriptor of a file gives up all locks that the process has on it.
+            self.held.forget(ino.0, owner.0);
             let done = self.caller.call("unlocking", ino.0, |files| {
                 files.unlock(ino.0, owner.0, 0, u64::MAX).and(files.told_at_close(ino.0))
             });
@@ -305,15 +311,15 @@ impl<F: Files> Filesystem for Handler<F> {
         &self,
         _: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         flags: OpenFlags,
         owner: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        if let Some(owner) = owner {
-            // What was locked with `flock` is free with the last descriptor. Nobody can be told that it is not.
-            let _ = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner.0, 0, u64::MAX));
+        // What was locked with `flock`, or for what was opened, is free with the last descriptor. Nobody can be told that it is not.
+        for owner in self.held.end(handle).into_iter().chain(owner.map(|owner| owner.0)) {
+            let _ = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner, 0, u64::MAX));
         }
         self.close(ino.0, flags.0);
         reply.ok();
