@@ -7,6 +7,7 @@
 mod arena;
 mod args;
 mod baseline;
+mod bound;
 mod chart;
 mod codes;
 mod contest;

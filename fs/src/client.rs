@@ -1,5 +1,6 @@
 //! A volume whose metadata a server has: data goes straight to the targets, what names it goes to the server.
 
+use crate::cache::{Cache, Sole};
 use crate::history::History;
 use crate::label::{Label, Member, Role};
 use crate::mutex::lock;
@@ -9,7 +10,7 @@ use crate::{Error, FileSystem, OpenOptions, Result, open};
 use meta::Kind;
 use meta::port::{FileLock, Port, Session, Welcome};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use volume::Targets;
@@ -58,7 +59,8 @@ pub(crate) struct Client {
     /// Openings and closings by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
-    others: AtomicU32,
+    pub(crate) sole: Arc<Sole>,
+    pub(crate) cache: Arc<Cache>,
     taking_up: Mutex<()>,
     /// When the server answered a beat last.
     heard: Mutex<Instant>,
@@ -106,9 +108,11 @@ impl FileSystem {
             coding: options.coding.unwrap_or(label.coding),
         };
         let sets = Arc::new(Leased::new(session.clone()));
+        let sole = Arc::new(Sole::default());
+        let cache = Arc::new(Cache::new(port.clone(), sole.clone()));
         let store = Store::new(
             Arc::new(Targets::new()),
-            port.clone(),
+            port,
             sets.clone(),
             store_options,
             History::default(),
@@ -126,14 +130,15 @@ impl FileSystem {
             ends: Mutex::default(),
             writes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
-            others: AtomicU32::new(0),
+            sole,
+            cache: cache.clone(),
             taking_up: Mutex::default(),
             heard: Mutex::new(Instant::now()),
             ended: Mutex::new(false),
             loss: AtomicBool::new(false),
         };
         let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(BEAT);
-        let fs = Self::assemble(port, None, Some(client), store, open::Opened::served(label, options));
+        let fs = Self::assemble(cache, None, Some(client), store, open::Opened::served(label, options));
         fs.look_at_targets()?;
         fs.beat()?;
         fs.background.start(&fs);
@@ -170,15 +175,18 @@ impl FileSystem {
     fn beat(&self) -> Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
         let beat = {
+            // One at a time, so that what is heard last was said last.
             let ended = lock(&client.ended);
             if *ended {
                 return Ok(());
             }
-            client.session.beat()?
+            let asked = Instant::now();
+            let beat = client.session.beat()?;
+            client.sole.hear(asked, beat.others, Instant::now());
+            beat
         };
         *lock(&client.heard) = Instant::now();
         self.room.set(beat.total, beat.free);
-        client.others.store(beat.others, Ordering::Relaxed);
         if beat.generation > client.generation.load(Ordering::Relaxed) {
             let label = Label::from_json(&client.session.label()?)?;
             *lock(&self.volume.label) = label;
@@ -415,8 +423,8 @@ impl Client {
         *lock(&self.ended) = true;
     }
 
-    /// Whether other clients have the volume open.
-    pub fn has_others(&self) -> bool {
-        self.others.load(Ordering::Relaxed) > 0
+    /// Whether no other client has the volume open.
+    pub fn is_sole(&self) -> bool {
+        self.sole.period(Instant::now()).is_some()
     }
 }

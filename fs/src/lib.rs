@@ -12,6 +12,7 @@
 
 mod background;
 mod buffer;
+mod cache;
 mod claims;
 mod client;
 mod coding;

@@ -256,8 +256,8 @@ impl FileSystem {
         const ALONE: Duration = Duration::from_secs(24 * 60 * 60);
         match &self.client {
             None => ALONE,
-            Some(client) if client.has_others() => Duration::ZERO,
-            Some(_) => sessions::BEFORE_OTHERS,
+            Some(client) if client.is_sole() => sessions::BELIEVED_FOR,
+            Some(_) => Duration::ZERO,
         }
     }
 

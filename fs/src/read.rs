@@ -40,6 +40,9 @@ impl FileSystem {
                 (range.end - range.start, state.buffer.read(range))
             };
             let into = &mut into[..size as usize];
+            if let Some(client) = self.client.as_ref().filter(|_| attempt > 1) {
+                client.cache.forget_extents(ino);
+            }
             // The buffer was looked at first: what a commit moves meanwhile is in both.
             let found = self.find_pieces(ino, over)?;
             let begun = Instant::now();

@@ -1,6 +1,7 @@
 //! Whole files, as `weft encode` does them: read from the page cache, encoded, written, durable, beside the time that
 //! copying the file and writing as many bytes as its parity has takes.
 
+use crate::bound::{copy_and_parity, failed, write_durably};
 use crate::contest::{Contest, progress};
 use crate::machine::size;
 use crate::measure::interleaved;
@@ -9,7 +10,7 @@ use crate::results::{Cell, Chart, Role, Row, Table};
 use crate::threads::cores;
 use ec::Code;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -52,7 +53,7 @@ fn rows(contest: &Contest, bytes: usize) -> Vec<Row> {
             read_through(file)?;
             let seconds = match ways[at].0 {
                 ENCODE => time_encode(file, own::build(contest.kernel, name, k, m, 0)?)?,
-                _ => time_bound(file, bytes / k * m)?,
+                _ => copy_and_parity(file, file.parent().expect("it is in a folder"), bytes / k * m)?,
             };
             Ok(bytes as f64 / (1 << 20) as f64 / seconds)
         });
@@ -94,28 +95,12 @@ impl Drop for Folder {
     }
 }
 
-fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> String {
-    move |error| format!("{}: {error}", path.display())
-}
-
 /// A file that is on disk already, so that nobody pays for that inside the clock.
 fn random_file(folder: &Path, bytes: usize) -> Result<PathBuf, String> {
     let path = folder.join("file");
     let mut arena = crate::arena::Arena::new(PIECE.min(bytes));
     write_durably(&path, arena.bytes(), bytes).map_err(failed(&path))?;
     Ok(path)
-}
-
-/// The piece, again and again.
-fn write_durably(path: &Path, piece: &[u8], bytes: usize) -> std::io::Result<()> {
-    let mut file = File::create_new(path)?;
-    let mut left = bytes;
-    while left > 0 {
-        let now = left.min(piece.len());
-        file.write_all(&piece[..now])?;
-        left -= now;
-    }
-    file.sync_all()
 }
 
 /// Brings the file into the page cache.
@@ -145,22 +130,5 @@ fn time_encode(file: &Path, code: Arc<dyn Code>) -> Result<f64, String> {
     let seconds = start.elapsed().as_secs_f64();
     fs::remove_dir_all(&to).map_err(failed(&to))?;
     encoded.map_err(|error| error.to_string())?;
-    Ok(seconds)
-}
-
-fn time_bound(file: &Path, parity_bytes: usize) -> Result<f64, String> {
-    let (copy, parity) = (file.with_file_name("copy"), file.with_file_name("parity"));
-    let piece = vec![0x5A; PIECE];
-    let start = Instant::now();
-    // A copy that shares the file's blocks would copy nothing.
-    let status = std::process::Command::new("cp").arg("--reflink=never").arg(file).arg(&copy).status();
-    let status = status.map_err(|error| format!("cp: {error}"))?;
-    if !status.success() {
-        return Err(format!("cp: {status}"));
-    }
-    write_durably(&parity, &piece, parity_bytes).map_err(failed(&parity))?;
-    File::open(&copy).and_then(|copy| copy.sync_all()).map_err(failed(&copy))?;
-    let seconds = start.elapsed().as_secs_f64();
-    fs::remove_file(&copy).and_then(|()| fs::remove_file(&parity)).map_err(failed(&parity))?;
     Ok(seconds)
 }

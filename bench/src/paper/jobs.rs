@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// The paper's numbers of parts.
 const PARTS: [u64; 6] = [1, 2, 4, 8, 20, 40];
@@ -45,8 +46,8 @@ impl Ground {
         Ok(path)
     }
 
-    /// Archives a source into a volume of its own, which goes again.
-    fn archive(&self, source: &Path, more: &[&str]) -> Result<Facts, String> {
+    /// Archives a source into a volume of its own, which goes again: the facts, and the seconds of the whole process.
+    pub fn archive(&self, source: &Path, more: &[&str]) -> Result<(Facts, f64), String> {
         let place = self.folder.join("volume");
         let targets: Vec<PathBuf> = (0..6).map(|disk| place.join(format!("disk{disk}"))).collect();
         for target in &targets {
@@ -56,13 +57,16 @@ impl Ground {
         weft(|weft| weft.args(["create", "--code", "rs:4+2"]).arg(&volume).args(&targets))?;
         let mut to = volume.into_os_string();
         to.push(":/");
+        let began = Instant::now();
         let said = weft(|weft| weft.args(["--json", "archive", "--energy"]).args(more).arg(source).arg(&to));
+        let seconds = began.elapsed().as_secs_f64();
         let _ = std::fs::remove_dir_all(&place);
         let said = said?;
         let last = said.lines().last().unwrap_or_default();
         let mut answer: serde_json::Value =
             serde_json::from_str(last).map_err(|error| format!("weft archive said {last:?}: {error}"))?;
-        serde_json::from_value(answer["facts"].take()).map_err(|error| format!("weft archive said {last:?}: {error}"))
+        let facts = serde_json::from_value(answer["facts"].take());
+        Ok((facts.map_err(|error| format!("weft archive said {last:?}: {error}"))?, seconds))
     }
 }
 
@@ -105,7 +109,7 @@ pub fn parts(ground: &Ground, args: &Args) -> Result<Vec<Parts>, String> {
         let (workers, part) = (parts.to_string(), (bytes / parts).to_string());
         let mut runs = vec![];
         for _ in 0..args.rounds {
-            runs.push(ground.archive(&source, &["--workers", &workers, "--part-bytes", &part, "--memory", "4GiB"])?);
+            runs.push(ground.archive(&source, &["--workers", &workers, "--part-bytes", &part, "--memory", "4GiB"])?.0);
         }
         runs.sort_by(|a, b| a.wall_seconds.total_cmp(&b.wall_seconds));
         let median = &runs[runs.len() / 2];
@@ -136,7 +140,7 @@ pub fn schedules(ground: &Ground, args: &Args) -> Result<Vec<Schedule>, String> 
     };
     let (mixed, least_ones) = (tree("mixed", &sizes)?, tree("small", &small)?);
     // Two trees on one worker give the time for an object and the time for a byte.
-    let alone = |source: &Path| ground.archive(source, &["--workers", "1"]).map(|facts| facts.wall_seconds);
+    let alone = |source: &Path| ground.archive(source, &["--workers", "1"]).map(|(facts, _)| facts.wall_seconds);
     let (all, little) = (alone(&mixed)?, alone(&least_ones)?);
     let total = |sizes: &[u64]| sizes.iter().sum::<u64>() as f64;
     let per_byte = ((all - little) / (total(&sizes) - total(&small))).max(0.0);
@@ -146,7 +150,8 @@ pub fn schedules(ground: &Ground, args: &Args) -> Result<Vec<Schedule>, String> 
 
     let mut rows = vec![];
     for policy in [Policy::RoundRobin, Policy::Demand] {
-        let facts = ground.archive(&mixed, &["--workers", "32", "--schedule", policy.word(), "--memory", "4GiB"])?;
+        let (facts, _) =
+            ground.archive(&mixed, &["--workers", "32", "--schedule", policy.word(), "--memory", "4GiB"])?;
         let measured: Vec<f64> =
             facts.workers.iter().map(|worker| worker.timeline.last_finish.unwrap_or(0.0)).collect();
         for (modelled, times) in [(false, measured), (true, finishes(policy, &objects, WORKERS))] {

@@ -1,10 +1,12 @@
-//! `weft bench archive --paper`: the experiments of the parallel encoder's and the energy study (P7, S2), scaled to this machine.
+//! `weft bench archive --paper`: the experiments of the parallel encoder's and the energy study (P7, S2), scaled to this machine, and
+//! trees of large and small files beside `cp -r`.
 //!
 //! The program runs itself as a user would. What needs more cores than there are is modelled by the archive's own scheduler from
 //! times measured here, and says so, in a table of its own.
 
 mod jobs;
 mod show;
+mod tree;
 mod wide;
 
 use crate::args::{Lanes, Section};
@@ -16,7 +18,7 @@ use std::time::SystemTime;
 /// Arguments of `weft bench archive`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  weft bench archive --paper --dir /archive --html paper.html   all three experiments, in some minutes
+  weft bench archive --paper --dir /archive --html paper.html   all experiments, in some minutes
   weft bench archive --paper --quick --json                     a trial run; the figures mean nothing
 
 Peers are built by `cargo xtask peers`; each that is missing is named and left out.")]
@@ -63,6 +65,8 @@ pub struct Report {
     pub parts: Vec<Parts>,
     /// 600 objects under both schedulers (P7).
     pub schedules: Vec<Schedule>,
+    /// Trees of large and small files beside `cp -r`.
+    pub trees: Vec<tree::Tree>,
     /// Wide stripes beside other libraries (S2).
     pub wide: Vec<wide::Wide>,
     /// Peers that did not take part, and why.
@@ -138,6 +142,7 @@ fn measure(args: &Args) -> Result<Report, String> {
         cores: crate::threads::cores(),
         parts: jobs::parts(&ground, args)?,
         schedules: jobs::schedules(&ground, args)?,
+        trees: tree::trees(&ground, args)?,
         wide,
         absent,
     })

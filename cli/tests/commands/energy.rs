@@ -98,6 +98,9 @@ fn the_experiments_have_all_their_rows() {
     let shapes: Vec<&str> =
         answer["wide"].as_array().unwrap().iter().map(|row| row["shape"].as_str().unwrap()).collect();
     assert!(["160+80", "160+40", "160+32"].iter().all(|shape| shapes.contains(shape)), "{shapes:?}");
+    let trees: Vec<u64> =
+        answer["trees"].as_array().unwrap().iter().map(|row| row["files"].as_u64().unwrap()).collect();
+    assert_eq!(trees, [2, 4, 40]);
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("energy, modelled") && page.matches("<svg").count() >= 10 && !page.contains("http"));
     assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 1, "only the page stays");

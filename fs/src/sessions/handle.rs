@@ -391,9 +391,7 @@ impl Session for Handle {
         // The connection on which the session began may be gone.
         lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
         self.grant_held(self.session);
-        let table = fs.leases.table();
-        let others = table.count() as u32 - 1;
-        drop(table);
+        let others = fs.leases.table().tell_of_others(self.session, Instant::now()) as u32;
         let (total, free) = fs.room.now();
         Ok(Beat { total, free, generation: fs.volume.label().generation, others })
     }
@@ -503,6 +501,7 @@ impl Session for Handle {
     }
 
     fn told(&self) -> Result<()> {
+        self.sessions.fs.leases.table().has_told(self.session);
         lock(&self.sessions.fs.leases.before).remove(&self.session);
         Ok(())
     }

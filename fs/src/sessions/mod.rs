@@ -8,6 +8,7 @@ mod handle;
 mod locks;
 mod table;
 
+use crate::cache::SOLE_FOR;
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use handle::Handle;
@@ -23,8 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Numbers of sessions that one opening of a volume gives out.
 const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
-/// A client that is alone may believe what it was told for so long, and one that joins it waits so long.
-pub(crate) const BEFORE_OTHERS: Duration = Duration::from_secs(1);
+/// What a client that is alone tells its kernel may be believed for so long.
+pub(crate) const BELIEVED_FOR: Duration = Duration::from_millis(500);
+/// How often it is looked whether they know of one that joins; nobody's clock is off by so much in that time.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// How often sessions are looked after.
 const TICK: Duration = Duration::from_millis(500);
@@ -110,6 +113,7 @@ pub struct Sessions {
     lease: Duration,
     recalls: Mutex<HashMap<u64, Recall>>,
     ticks: Mutex<Ticks>,
+    began: Instant,
     /// Nobody is heard any more.
     closed: AtomicBool,
 }
@@ -158,7 +162,7 @@ impl Sessions {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
         let ticks = Mutex::new(Ticks { last: now, settled: now + lease });
-        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, closed: AtomicBool::new(false) })
+        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, began: now, closed: AtomicBool::new(false) })
     }
 
     /// The volume.
@@ -278,20 +282,32 @@ impl Sessions {
         if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }
     }
 
-    /// A client joins. One that was alone until now hears of it, and is left the time in which it believes what it knew.
+    /// A client joins. One that was alone until now hears of it, and what it believed meanwhile is waited for.
     fn join(&self, session: u64) {
         // Durable no later than the first sets that it gets.
         if let Err(error) = self.note_sessions(false) {
             self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
         }
-        let others: Vec<Recall> = {
-            let recalls = lock(&self.recalls);
-            recalls.iter().filter(|(other, _)| **other != session).map(|(_, recall)| recall.clone()).collect()
-        };
-        if let [alone] = &others[..] {
-            alone(&[]);
-            std::thread::sleep(BEFORE_OTHERS + BEFORE_OTHERS / 5);
+        // Those that did not come back yet may have been told by the server of before that they are alone.
+        if lock(&self.fs.leases.before).iter().any(|other| *other != session) {
+            let believed = self.began + SOLE_FOR + BELIEVED_FOR + LOOK;
+            std::thread::sleep(believed.saturating_duration_since(Instant::now()));
         }
+        let mut told = Vec::new();
+        loop {
+            let unaware = self.fs.leases.table().unaware_of(session, Instant::now());
+            let Some((until, unaware)) = unaware else { break };
+            for other in unaware {
+                if !told.contains(&other) {
+                    told.push(other);
+                    let recall = lock(&self.recalls).get(&other).cloned();
+                    recall.inspect(|recall| recall(&[]));
+                }
+            }
+            std::thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
+        }
+        std::thread::sleep(LOOK);
+        self.fs.leases.table().let_in(session, Instant::now());
     }
 
     /// Ends a session, if `end` does, and takes care of what it leaves.

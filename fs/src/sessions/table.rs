@@ -1,5 +1,7 @@
 //! Who has what open, and which sets are whose: the state behind [`Sessions`](super::Sessions), without a clock and without waiting.
 
+use super::BELIEVED_FOR;
+use crate::cache::SOLE_FOR;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -8,6 +10,12 @@ use std::time::{Duration, Instant};
 struct Client {
     name: String,
     heard: Instant,
+    /// It is not let in yet.
+    joins: bool,
+    /// It said what it has, since this server knows it.
+    told: bool,
+    /// Until when it may believe that there are no others.
+    believes: Instant,
     /// Chunk sets that it may write to.
     sets: BTreeSet<u64>,
     /// Files that it has open: all openers, and those that write.
@@ -57,26 +65,62 @@ impl Table {
         self.lease = lease;
     }
 
-    /// Begins a session, or takes one up whose number this server may have forgotten; returns whether it had.
+    /// Begins a session, or takes one up whose number this server may have forgotten; returns whether that is new, or did not say yet what it has. Then it is not
+    /// heard before it is let in.
     pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
         let session = taken_up.unwrap_or(self.next);
-        let fresh = !self.clients.contains_key(&session);
         self.next = self.next.max(session + 1);
         let new = || Client {
             name: name.into(),
             heard: now,
+            joins: true,
+            told: taken_up.is_none(),
+            // One that comes back may have heard so from the server of before.
+            believes: if taken_up.is_some() { now + SOLE_FOR + BELIEVED_FOR } else { now },
             sets: BTreeSet::new(),
             open: HashMap::new(),
             dirty: HashMap::new(),
             asked: HashSet::new(),
         };
-        self.clients.entry(session).or_insert_with(new).heard = now;
-        (session, fresh)
+        let client = self.clients.entry(session).or_insert_with(new);
+        client.heard = now;
+        (session, client.joins || !client.told)
     }
 
-    /// Whether there is such a session; it was heard of.
+    /// Lets a session in.
+    pub fn let_in(&mut self, session: u64, now: Instant) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            (client.joins, client.heard) = (false, now);
+        }
+    }
+
+    /// A session said what it has.
+    pub fn has_told(&mut self, session: u64) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.told = true;
+        }
+    }
+
+    /// How many others a session is told of; it believes that for some time.
+    pub fn tell_of_others(&mut self, session: u64, now: Instant) -> usize {
+        let others = self.clients.len().saturating_sub(1);
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.believes =
+                if others == 0 { now + SOLE_FOR + BELIEVED_FOR } else { client.believes.min(now + BELIEVED_FOR) };
+        }
+        others
+    }
+
+    /// Until when some session may believe that this one is not there, with those that may.
+    pub fn unaware_of(&self, session: u64, now: Instant) -> Option<(Instant, Vec<u64>)> {
+        let unaware = self.clients.iter().filter(|(other, client)| **other != session && client.believes > now);
+        let until = unaware.clone().map(|(_, client)| client.believes).max()?;
+        Some((until, unaware.map(|(&other, _)| other).collect()))
+    }
+
+    /// Whether there is such a session, which was let in; it was heard of.
     pub fn hear(&mut self, session: u64, now: Instant) -> bool {
-        self.clients.get_mut(&session).map(|client| client.heard = now).is_some()
+        self.clients.get_mut(&session).filter(|client| !client.joins).map(|client| client.heard = now).is_some()
     }
 
     /// All sessions count as heard of.
@@ -86,7 +130,7 @@ impl Table {
 
     /// Sessions that were not heard of for too long.
     pub fn overdue(&self, now: Instant) -> Vec<u64> {
-        let late = |client: &Client| now.saturating_duration_since(client.heard) > self.lease;
+        let late = |client: &Client| !client.joins && now.saturating_duration_since(client.heard) > self.lease;
         self.clients.iter().filter(|(_, client)| late(client)).map(|(&session, _)| session).collect()
     }
 
@@ -241,6 +285,8 @@ mod tests {
         let mut table = Table::new(LEASE, 7);
         let (a, b) = (table.begin(None, "a", start).0, table.begin(None, "b", start).0);
         assert_eq!((a, b), (7, 8));
+        assert!(table.overdue(start + 2 * LEASE).is_empty(), "who is not let in yet is not silent");
+        [a, b].iter().for_each(|&session| table.let_in(session, start));
         table.hold(a, [1, 2]);
         table.open(a, 50, 1);
         table.open(b, 50, 0);
@@ -258,8 +304,42 @@ mod tests {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 7);
         assert_eq!(table.begin(Some(20), "a", start), (20, true));
+        // Its requests wait until it is let in; that the answer to its beginning got lost changes nothing.
+        assert!(!table.hear(20, start));
+        table.let_in(20, start);
+        assert!(table.hear(20, start));
+        assert_eq!(table.begin(Some(20), "a", start), (20, true));
+        table.has_told(20);
         assert_eq!(table.begin(Some(20), "a", start), (20, false));
         assert_eq!(table.begin(None, "b", start), (21, true));
+        table.let_in(21, start);
+        assert_eq!(table.begin(Some(21), "b", start), (21, false));
+    }
+
+    /// A client that was told that it is alone is waited for, until it heard otherwise and what it told its kernel is over, or as long as it may believe it.
+    #[test]
+    fn who_joins_waits_for_those_who_believe_to_be_alone() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut table = Table::new(LEASE, 1);
+        let a = table.begin(None, "a", start).0;
+        assert_eq!(table.tell_of_others(a, at(100)), 0);
+        let b = table.begin(None, "b", at(200)).0;
+        let believed = at(100) + SOLE_FOR + BELIEVED_FOR;
+        assert_eq!(table.unaware_of(b, at(200)), Some((believed, vec![a])));
+        // A third one waits for the same.
+        let c = table.begin(None, "c", at(210)).0;
+        assert_eq!(table.unaware_of(c, at(210)), Some((believed, vec![a])));
+        assert_eq!(table.tell_of_others(a, at(220)), 2);
+        let heard = at(220) + BELIEVED_FOR;
+        assert_eq!(table.unaware_of(b, at(220)), Some((heard, vec![a])));
+        assert_eq!(table.unaware_of(b, heard), None);
+        // Told again, it does not believe for longer what it was told before.
+        assert_eq!(table.tell_of_others(a, at(300)), 2);
+        assert_eq!(table.unaware_of(b, heard), None);
+        // One that the server of before may have told so.
+        let d = table.begin(Some(90), "d", at(5000)).0;
+        assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + SOLE_FOR + BELIEVED_FOR, vec![d])));
     }
 
     #[test]

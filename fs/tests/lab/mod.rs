@@ -1,6 +1,8 @@
 //! Volumes on targets in memory that fail, lose power and come back.
 #![allow(dead_code, reason = "every test uses some of it")]
 
+pub mod cluster;
+
 use fs::label::{Label, Member};
 use fs::{FileSystem, Kind, New, OpenOptions, ROOT};
 use meta::kv::MemoryIndex;

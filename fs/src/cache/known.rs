@@ -1,0 +1,417 @@
+//! What is known of a volume's metadata, and what becomes of it with changes: the state behind [`Cache`](super::Cache), without a clock and without asking
+//! anybody.
+
+use meta::{Attributes, Listed};
+use plan::{Extent, Place};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Names and files that are kept in mind at most; with more, all are forgotten.
+const MOST: usize = 1 << 16;
+/// Where bytes are is believed for so long: servers move them, and give up the old place seconds later.
+const EXTENTS_FOR: Duration = Duration::from_secs(1);
+/// What is kept in mind of that at most, of all files, by [`weight`].
+const MOST_EXTENTS: usize = 1 << 16;
+/// A file of which so much was asked within that time is asked for more at once.
+const MANY: u32 = 8;
+/// So much.
+const WIDE: u64 = 16 << 20;
+/// Lookups in a directory that had to be asked for, until its next entries are read together.
+const FEW: u32 = 8;
+/// The same where that did not help.
+const FEW_AT_MOST: u32 = 4096;
+
+/// Everything that is known.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    period: u64,
+    /// Changes that began or ended.
+    changes: u64,
+    /// Changes that are under way.
+    changing: u32,
+    files: HashMap<u64, Attributes>,
+    directories: HashMap<u64, Directory>,
+    names: usize,
+    contents: HashMap<u64, Content>,
+    /// The weight of all extents.
+    extents: usize,
+}
+
+/// What is known of a directory, and how far it was read.
+#[derive(Debug)]
+struct Directory {
+    /// Names, and whose they are: None for one that is not there.
+    names: HashMap<Box<[u8]>, Option<u64>>,
+    /// Where reading goes on; None at its end.
+    cookie: Option<u64>,
+    /// Lookups since it was read last: of what was known, and of what was not.
+    hits: u32,
+    misses: u32,
+    /// Misses before it is read on.
+    patience: u32,
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        // As if it had been read before, and had helped.
+        Self { names: HashMap::new(), cookie: Some(0), hits: FEW, misses: 0, patience: FEW }
+    }
+}
+
+/// Where the bytes of a file are.
+#[derive(Debug)]
+struct Content {
+    since: Instant,
+    misses: u32,
+    windows: HashMap<u64, Vec<Extent>>,
+}
+
+/// What a change concerns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Concerned<'a> {
+    /// Files whose attributes change, and with them maybe their contents.
+    pub files: Vec<u64>,
+    /// Names that come or go.
+    pub names: Vec<(u64, &'a [u8])>,
+    /// Nobody knows what else.
+    pub all: bool,
+}
+
+/// What a file is after a change: the name that was given, if one was, and its attributes.
+pub(super) type Now<'a> = (Option<(u64, &'a [u8])>, Attributes);
+
+/// When something was asked: what is learnt counts only if nothing changed meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    period: u64,
+    changes: u64,
+}
+
+impl Known {
+    /// Begins to ask, in this period without others.
+    pub fn ask(&mut self, period: u64) -> Asked {
+        if self.period != period {
+            self.forget_all();
+            self.period = period;
+        }
+        Asked { period, changes: self.changes }
+    }
+
+    /// Whether an answer is still true that was asked for then.
+    fn is_true(&self, asked: Asked) -> bool {
+        self.changing == 0 && asked == Asked { period: self.period, changes: self.changes }
+    }
+
+    /// The answer to the only change under way is true, if there was no other one since it began.
+    fn is_own(&self, begun: Asked) -> bool {
+        self.changing == 1 && begun == Asked { period: self.period, changes: self.changes }
+    }
+
+    /// A change begins.
+    pub fn begin(&mut self, concerned: &Concerned<'_>) -> Asked {
+        self.changing += 1;
+        self.changes += 1;
+        self.forget(concerned);
+        Asked { period: self.period, changes: self.changes }
+    }
+
+    /// A change ended, after which the file of this name, if it has one, has these attributes.
+    pub fn end(&mut self, concerned: &Concerned<'_>, begun: Asked, now: Option<Now<'_>>) {
+        let is_own = self.is_own(begun);
+        self.changing -= 1;
+        self.changes += 1;
+        self.forget(concerned);
+        if let Some((name, attributes)) = now.filter(|_| is_own) {
+            self.put(name, Some(attributes));
+        }
+    }
+
+    fn forget(&mut self, concerned: &Concerned<'_>) {
+        if concerned.all {
+            return self.forget_all();
+        }
+        for ino in &concerned.files {
+            self.files.remove(ino);
+            self.forget_extents(*ino);
+        }
+        for &(parent, name) in &concerned.names {
+            self.files.remove(&parent);
+            if let Some(directory) = self.directories.get_mut(&parent) {
+                self.names -= usize::from(directory.names.remove(name).is_some());
+            }
+        }
+    }
+
+    /// Nothing is known any more.
+    pub fn forget_all(&mut self) {
+        let Self { period, changes, changing, .. } = *self;
+        *self = Self { period, changes, changing, ..Self::default() };
+    }
+
+    /// Where the bytes of a file are is not known any more.
+    pub fn forget_extents(&mut self, ino: u64) {
+        let gone = self.contents.remove(&ino);
+        self.extents -= gone.map_or(0, |content| content.windows.values().map(|extents| weight(extents)).sum());
+    }
+
+    /// The attributes of a file.
+    pub fn file(&self, ino: u64) -> Option<Attributes> {
+        self.files.get(&ino).copied()
+    }
+
+    /// Whose a name is, if that is known: None inside for nobody's.
+    pub fn name(&mut self, parent: u64, name: &[u8]) -> Option<Option<Attributes>> {
+        let directory = self.directories.get_mut(&parent)?;
+        let found = match directory.names.get(name)? {
+            None => Some(None),
+            Some(ino) => self.files.get(ino).copied().map(Some),
+        };
+        directory.hits = directory.hits.saturating_add(u32::from(found.is_some()));
+        found
+    }
+
+    /// The file of a name, whether or not its attributes are known.
+    pub fn ino(&self, parent: u64, name: &[u8]) -> Option<u64> {
+        *self.directories.get(&parent)?.names.get(name)?
+    }
+
+    /// Attributes were learnt.
+    pub fn learn_file(&mut self, asked: Asked, attributes: Attributes) {
+        if self.is_true(asked) {
+            self.put(None, Some(attributes));
+        }
+    }
+
+    /// It was learnt whose a name is. Returns where the directory is to be read on, if that promises to save questions.
+    pub fn learn_name(&mut self, asked: Asked, parent: u64, name: &[u8], found: Option<Attributes>) -> Option<u64> {
+        if !self.is_true(asked) {
+            return None;
+        }
+        self.put(Some((parent, name)), found);
+        let directory = self.directories.get_mut(&parent)?;
+        directory.misses += u32::from(found.is_some());
+        if directory.misses < directory.patience {
+            return None;
+        }
+        let helped = directory.hits >= directory.misses;
+        directory.patience = if helped { FEW } else { (directory.patience * 2).min(FEW_AT_MOST) };
+        (directory.hits, directory.misses) = (0, 0);
+        directory.cookie
+    }
+
+    /// Entries of a directory behind a cookie, as many as `limit` unless it ends there.
+    pub fn learn_entries(&mut self, asked: Asked, parent: u64, cookie: u64, limit: usize, listed: &[Listed]) {
+        if !self.is_true(asked) {
+            return;
+        }
+        for entry in listed {
+            self.put(Some((parent, &entry.name)), Some(entry.attributes));
+        }
+        let directory = self.directories.entry(parent).or_default();
+        if directory.cookie == Some(cookie) {
+            directory.cookie = listed.last().filter(|_| listed.len() >= limit).map(|last| last.cookie);
+        }
+    }
+
+    fn put(&mut self, name: Option<(u64, &[u8])>, found: Option<Attributes>) {
+        if self.files.len() + self.names >= MOST {
+            self.files = HashMap::new();
+            self.directories = HashMap::new();
+            self.names = 0;
+        }
+        if let Some((parent, name)) = name {
+            let directory = self.directories.entry(parent).or_default();
+            let before = directory.names.insert(name.into(), found.map(|attributes| attributes.ino));
+            self.names += usize::from(before.is_none());
+        }
+        if let Some(attributes) = found {
+            self.files.insert(attributes.ino, attributes);
+        }
+    }
+
+    /// The extents of a range, clipped to it, if they are known.
+    pub fn extents(&self, ino: u64, range: &Range<u64>, now: Instant) -> Option<Vec<Extent>> {
+        let content = self.contents.get(&ino).filter(|content| now < content.since + EXTENTS_FOR)?;
+        let extents = content.windows.get(&window(range)?)?;
+        let first = extents.partition_point(|extent| extent.end() <= range.start);
+        Some(extents[first..].iter().map_while(|extent| extent.clip(range)).collect())
+    }
+
+    /// What to ask for instead of a range that is not known.
+    pub fn widen(&mut self, ino: u64, range: Range<u64>, now: Instant) -> Range<u64> {
+        if self.contents.get(&ino).is_none_or(|content| now >= content.since + EXTENTS_FOR) {
+            if self.contents.len() >= MOST {
+                self.contents = HashMap::new();
+                self.extents = 0;
+            }
+            self.forget_extents(ino);
+            self.contents.insert(ino, Content { since: now, misses: 0, windows: HashMap::new() });
+        }
+        let content = self.contents.get_mut(&ino).expect("it was just made, if it was not there");
+        content.misses += 1;
+        match window(&range) {
+            Some(window) if content.misses >= MANY => window * WIDE..(window + 1) * WIDE,
+            _ => range,
+        }
+    }
+
+    /// The extents of a range were learnt.
+    pub fn learn_extents(&mut self, asked: Asked, ino: u64, range: &Range<u64>, extents: &[Extent]) {
+        let is_window = range.end - range.start == WIDE && range.start.is_multiple_of(WIDE);
+        if !is_window || !self.is_true(asked) || self.extents + weight(extents) > MOST_EXTENTS {
+            return;
+        }
+        // Of a time that began later they are all the same as old as that time.
+        if let Some(content) = self.contents.get_mut(&ino) {
+            let before = content.windows.insert(range.start / WIDE, extents.to_vec());
+            self.extents += weight(extents);
+            self.extents -= before.map_or(0, |extents| weight(&extents));
+        }
+    }
+}
+
+/// What extents count for: one each, and more with the bytes of a file that are in the metadata itself.
+fn weight(extents: &[Extent]) -> usize {
+    let bytes = |extent: &Extent| if let Place::Bytes(bytes) = &extent.place { bytes.len() } else { 0 };
+    extents.iter().map(|extent| 1 + bytes(extent) / 64).sum()
+}
+
+/// The window that a range is in, if it is in one alone.
+fn window(range: &Range<u64>) -> Option<u64> {
+    let window = range.start / WIDE;
+    (range.end <= (window + 1).checked_mul(WIDE)?).then_some(window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meta::{Kind, Time};
+    use plan::Span;
+
+    fn file(ino: u64) -> Attributes {
+        let (zero, kind) = (Time { seconds: 0, nanoseconds: 0 }, Kind::File);
+        let (accessed, modified, changed, created) = (zero, zero, zero, zero);
+        let (mode, links, uid, gid, device, size, allocated) = (0o644, 1, 0, 0, 0, 0, 0);
+        Attributes { ino, kind, mode, links, uid, gid, device, size, allocated, accessed, modified, changed, created }
+    }
+
+    fn entry(number: u64) -> Listed {
+        Listed { cookie: 256 + number, name: format!("f{number}").into(), attributes: file(number) }
+    }
+
+    fn extent(offset: u64, length: u64) -> Extent {
+        Extent { offset, length, place: Place::Stripe(Span { set: 1, record: 0, block: 4096, start: 0 }) }
+    }
+
+    #[test]
+    fn what_a_change_concerns_is_not_known_any_more() {
+        let mut known = Known::default();
+        let asked = known.ask(1);
+        known.learn_name(asked, 1, b"a", Some(file(10)));
+        known.learn_name(asked, 1, b"b", Some(file(11)));
+        known.learn_name(asked, 1, b"c", None);
+        assert_eq!(known.name(1, b"a"), Some(Some(file(10))));
+        assert_eq!((known.name(1, b"c"), known.name(1, b"d")), (Some(None), None));
+
+        let written = Concerned { files: vec![10], ..Concerned::default() };
+        let begun = known.begin(&written);
+        assert_eq!((known.file(10), known.name(1, b"a")), (None, None));
+        assert_eq!((known.file(11), known.ino(1, b"a")), (Some(file(11)), Some(10)));
+        known.end(&written, begun, Some((None, Attributes { size: 5, ..file(10) })));
+        assert_eq!(known.file(10).unwrap().size, 5);
+
+        let made = Concerned { names: vec![(1, b"c")], ..Concerned::default() };
+        let begun = known.begin(&made);
+        known.end(&made, begun, Some((Some((1, b"c")), file(12))));
+        assert_eq!(known.name(1, b"c"), Some(Some(file(12))));
+        known.forget_all();
+        assert_eq!((known.file(11), known.name(1, b"b")), (None, None));
+    }
+
+    #[test]
+    fn what_was_asked_before_a_change_ended_is_not_learnt() {
+        let mut known = Known::default();
+        let none = Concerned::default();
+        let early = known.ask(1);
+        let begun = known.begin(&none);
+        let during = known.ask(1);
+        // Two changes at the same time: neither knows what the other one did.
+        let other = known.begin(&none);
+        known.end(&none, begun, Some((None, file(1))));
+        known.end(&none, other, Some((None, file(2))));
+        known.learn_file(early, file(3));
+        known.learn_file(during, file(4));
+        assert!([1, 2, 3, 4].iter().all(|&ino| known.file(ino).is_none()));
+        let late = known.ask(1);
+        known.learn_file(late, file(5));
+        assert_eq!(known.file(5), Some(file(5)));
+        // Others came and went.
+        known.ask(2);
+        assert_eq!(known.file(5), None);
+        known.learn_file(late, file(6));
+        assert_eq!(known.file(6), None);
+    }
+
+    #[test]
+    fn a_directory_whose_names_are_looked_up_is_read_while_that_helps() {
+        let mut known = Known::default();
+        let asked = known.ask(1);
+        let misses = |known: &mut Known, from: u64, count: u64| {
+            let learnt = (from..from + count).map(|n| known.learn_name(asked, 1, &entry(n).name, Some(file(n))));
+            learnt.collect::<Vec<_>>()
+        };
+        let few = u64::from(FEW);
+        let first = misses(&mut known, 0, few);
+        assert!(first[..FEW as usize - 1].iter().all(Option::is_none));
+        assert_eq!(first.last(), Some(&Some(0)));
+        let page: Vec<Listed> = (1000..1100).map(entry).collect();
+        known.learn_entries(asked, 1, 0, 100, &page);
+        assert!(page.iter().all(|entry| known.name(1, &entry.name).is_some()), "each is a hit");
+        // That helped, so that it is read on, from there.
+        assert_eq!(misses(&mut known, 20, few).last(), Some(&Some(page[99].cookie)));
+        known.learn_entries(asked, 1, page[99].cookie, 100, &[entry(2000)]);
+        // It did not help; and that was its end.
+        assert_eq!(misses(&mut known, 40, few), vec![None; FEW as usize]);
+        assert_eq!(known.directories[&1].patience, 2 * FEW);
+    }
+
+    #[test]
+    fn extents_of_a_file_that_is_read_here_and_there_are_known_for_a_while() {
+        let mut known = Known::default();
+        let (start, asked) = (Instant::now(), known.ask(1));
+        for read in 1..u64::from(MANY) {
+            assert_eq!(known.widen(7, read * 4096..read * 4096 + 9, start), read * 4096..read * 4096 + 9);
+        }
+        let across = WIDE - 5..WIDE + 5;
+        assert_eq!(known.widen(7, across.clone(), start), across);
+        let wide = known.widen(7, WIDE + 100..WIDE + 200, start);
+        assert_eq!(wide, WIDE..2 * WIDE);
+        let extents = [extent(WIDE, 4096), extent(WIDE + 8192, 4096)];
+        known.learn_extents(asked, 7, &wide, &extents);
+        let found = known.extents(7, &(WIDE + 4000..WIDE + 8200), start).unwrap();
+        assert_eq!(
+            found.iter().map(Extent::range).collect::<Vec<_>>(),
+            [WIDE + 4000..WIDE + 4096, WIDE + 8192..WIDE + 8200]
+        );
+        assert_eq!(known.extents(7, &(WIDE + 4096..WIDE + 8192), start), Some(vec![]), "a hole");
+        assert_eq!(known.extents(7, &across, start), None);
+        assert_eq!(known.extents(7, &(0..10), start), None);
+        assert_eq!(known.extents(7, &wide, start + EXTENTS_FOR), None);
+        assert_eq!(known.extents, 2);
+        // A time later it begins anew.
+        assert_eq!(known.widen(7, 0..10, start + EXTENTS_FOR), 0..10);
+        assert_eq!(known.extents, 0);
+    }
+
+    #[test]
+    fn no_more_is_kept_in_mind_than_there_is_room_for() {
+        let mut known = Known::default();
+        let asked = known.ask(1);
+        for number in 0..2 * MOST as u64 {
+            known.learn_name(asked, number % 100, &entry(number).name, Some(file(number)));
+            assert!(known.files.len() + known.names <= MOST + 1);
+        }
+        assert_eq!(known.names, known.directories.values().map(|directory| directory.names.len()).sum::<usize>());
+    }
+}

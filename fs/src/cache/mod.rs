@@ -1,0 +1,254 @@
+//! What a client keeps in mind of its volume's metadata while it is the only client, so that it need not ask the server again: attributes, names, and where the
+//! bytes of files are. With others it asks each time.
+//!
+//! It is the port that the rest of the client asks. Changes go through it, too, and what they concern is forgotten before and after.
+
+mod known;
+mod sole;
+
+pub(crate) use sole::{SOLE_FOR, Sole};
+
+use crate::mutex::lock;
+use known::{Asked, Concerned, Known, Now};
+use meta::port::Port;
+use meta::{
+    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, New, Put, Removed, Rename, Result, Seq, SetRecord,
+    Time, Totals, Whole,
+};
+use plan::Extent;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Entries of a directory that are read together, where its names are looked up one by one.
+const PAGE: usize = 1000;
+
+/// A port with a memory.
+pub(crate) struct Cache {
+    port: Arc<dyn Port>,
+    sole: Arc<Sole>,
+    known: Mutex<Known>,
+}
+
+impl Cache {
+    /// Asks this port what it does not know.
+    pub fn new(port: Arc<dyn Port>, sole: Arc<Sole>) -> Self {
+        Self { port, sole, known: Mutex::default() }
+    }
+
+    /// What was said of where the bytes of a file are did not help: it is asked for again.
+    pub fn forget_extents(&self, ino: u64) {
+        lock(&self.known).forget_extents(ino);
+    }
+
+    /// Looks at what is known, or says since when an answer would be true; None with others.
+    fn look<T>(&self, known: impl FnOnce(&mut Known) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
+        let period = self.sole.period(Instant::now())?;
+        let mut state = lock(&self.known);
+        let asked = state.ask(period);
+        Some(known(&mut state).ok_or(asked))
+    }
+
+    /// Makes a change. `now` says what its result tells of a file.
+    fn change<'a, T>(
+        &self,
+        concerned: &Concerned<'a>,
+        change: impl FnOnce(&dyn Port) -> Result<T>,
+        now: impl FnOnce(&T) -> Option<Now<'a>>,
+    ) -> Result<T> {
+        let begun = lock(&self.known).begin(concerned);
+        let done = change(&*self.port);
+        let now = done.as_ref().ok().and_then(now);
+        let mut known = lock(&self.known);
+        known.end(concerned, begun, now);
+        if matches!(done, Err(Error::Unavailable(_))) {
+            // It may have been carried out or not, with whatever came of it.
+            known.forget_all();
+        }
+        done
+    }
+
+    /// Makes a change of which no more is known than what it concerns.
+    fn just_change<T>(&self, concerned: &Concerned<'_>, change: impl FnOnce(&dyn Port) -> Result<T>) -> Result<T> {
+        self.change(concerned, change, |_| None)
+    }
+
+    /// Reads the next entries of a directory whose names are looked up one by one.
+    fn read_on(&self, parent: u64, cookie: u64) {
+        let Some(Err(asked)) = self.look(|_| None::<()>) else { return };
+        if let Ok(listed) = self.port.list(parent, cookie, PAGE) {
+            lock(&self.known).learn_entries(asked, parent, cookie, PAGE, &listed);
+        }
+    }
+}
+
+fn of_file<'a>(ino: u64) -> Concerned<'a> {
+    Concerned { files: vec![ino], ..Concerned::default() }
+}
+
+fn of_name(parent: u64, name: &[u8], ino: Option<u64>) -> Concerned<'_> {
+    Concerned { files: ino.into_iter().collect(), names: vec![(parent, name)], all: false }
+}
+
+impl Port for Cache {
+    fn attributes(&self, ino: u64) -> Result<Attributes> {
+        match self.look(|known| known.file(ino)) {
+            Some(Ok(attributes)) => Ok(attributes),
+            None => self.port.attributes(ino),
+            Some(Err(asked)) => {
+                let attributes = self.port.attributes(ino)?;
+                lock(&self.known).learn_file(asked, attributes);
+                Ok(attributes)
+            }
+        }
+    }
+
+    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+        let asked = match self.look(|known| known.name(parent, name)) {
+            Some(Ok(found)) => return found.ok_or(Error::NotFound),
+            None => return self.port.lookup(parent, name),
+            Some(Err(asked)) => asked,
+        };
+        let found = match self.port.lookup(parent, name) {
+            Ok(attributes) => Some(attributes),
+            Err(Error::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        let next = lock(&self.known).learn_name(asked, parent, name, found);
+        next.into_iter().for_each(|cookie| self.read_on(parent, cookie));
+        found.ok_or(Error::NotFound)
+    }
+
+    fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+        self.port.lookups(names)
+    }
+
+    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+        let asked = self.look(|_| None::<()>).and_then(std::result::Result::err);
+        let listed = self.port.list(parent, cookie, limit)?;
+        if let Some(asked) = asked {
+            lock(&self.known).learn_entries(asked, parent, cookie, limit, &listed);
+        }
+        Ok(listed)
+    }
+
+    fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
+        let now = Instant::now();
+        let asked = match self.look(|known| known.extents(ino, &range, now)) {
+            Some(Ok(extents)) => return Ok(extents),
+            None => return self.port.extents(ino, range),
+            Some(Err(asked)) => asked,
+        };
+        let wide = lock(&self.known).widen(ino, range.clone(), now);
+        let extents = self.port.extents(ino, wide.clone())?;
+        if wide == range {
+            return Ok(extents);
+        }
+        lock(&self.known).learn_extents(asked, ino, &wide, &extents);
+        Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect())
+    }
+
+    fn parent(&self, ino: u64) -> Result<u64> {
+        self.port.parent(ino)
+    }
+
+    fn path(&self, ino: u64) -> Result<Option<Vec<u8>>> {
+        self.port.path(ino)
+    }
+
+    fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        self.port.read_link(ino)
+    }
+
+    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        self.port.attribute(ino, name)
+    }
+
+    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        self.port.attribute_names(ino)
+    }
+
+    fn set(&self, set: u64) -> Result<SetRecord> {
+        self.port.set(set)
+    }
+
+    fn totals(&self) -> Result<Totals> {
+        self.port.totals()
+    }
+
+    fn sync(&self, seq: Seq) -> Result<()> {
+        self.port.sync(seq)
+    }
+
+    fn new_inos(&self, count: u32) -> Result<u64> {
+        self.port.new_inos(count)
+    }
+
+    fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
+        self.port.seal_set(set, length)
+    }
+
+    fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+        self.port.queue_repair(set, positions)
+    }
+
+    fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+        self.change(&of_file(ino), |port| port.set_attributes(ino, change, now), |done| Some((None, done.0)))
+    }
+
+    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
+        self.just_change(&of_file(ino), |port| port.set_attribute(ino, name, value, must_exist, now))
+    }
+
+    fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+        self.just_change(&of_file(ino), |port| port.remove_attribute(ino, name, now))
+    }
+
+    fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+        let concerned = of_name(parent, name, None);
+        self.change(&concerned, |port| port.make(parent, name, new, now), |made| Some((Some((parent, name)), made.0)))
+    }
+
+    fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+        let concerned = of_name(parent, name, Some(ino));
+        self.change(
+            &concerned,
+            |port| port.link(ino, parent, name, now),
+            |linked| Some((Some((parent, name)), linked.0)),
+        )
+    }
+
+    fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        self.just_change(&of_name(parent, name, Some(ino)), |port| port.unlink(parent, name, ino, keep, now))
+    }
+
+    fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        self.just_change(&of_name(parent, name, Some(ino)), |port| port.remove_directory(parent, name, ino, keep, now))
+    }
+
+    fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+        let names = vec![(rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1)];
+        let moved = lock(&self.known).ino(rename.from.0, &rename.from.1);
+        let files = moved.into_iter().chain(rename.replaced).collect();
+        // Without its number, the attributes that are known of it cannot be found.
+        self.just_change(&Concerned { files, names, all: moved.is_none() }, |port| port.rename(rename, now))
+    }
+
+    fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+        self.change(&of_file(ino), |port| port.change_content(ino, edit), |done| Some((None, done.0)))
+    }
+
+    fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        let files = edits.iter().map(|(ino, _)| *ino).collect();
+        self.just_change(&Concerned { files, ..Concerned::default() }, |port| port.change_contents(edits))
+    }
+
+    fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+        self.just_change(&of_file(ino), |port| port.share(stripes, ino))
+    }
+
+    fn put_files(&self, files: &[Whole]) -> Result<Put> {
+        let names = files.iter().map(|file| (file.parent, &*file.name)).collect();
+        self.just_change(&Concerned { names, ..Concerned::default() }, |port| port.put_files(files))
+    }
+}

@@ -1,0 +1,64 @@
+//! Whether a client is the only one of its volume, and until when it may believe so.
+
+use crate::mutex::lock;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A client that hears that there are no others may believe so for this long, counted from when it asked. One that joins waits until that is over, or the
+/// client has heard of it.
+pub(crate) const SOLE_FOR: Duration = Duration::from_millis(1500);
+
+/// What a client knows of others.
+#[derive(Debug, Default)]
+pub(crate) struct Sole(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    until: Option<Instant>,
+    period: u64,
+}
+
+impl Sole {
+    /// The server's answer to what was asked then, at `now`. Answers come in the order in which they were given.
+    pub fn hear(&self, asked: Instant, others: u32, now: Instant) {
+        let mut state = lock(&self.0);
+        // Others may have come and gone between two periods.
+        if others > 0 || state.until.is_none_or(|until| now > until) {
+            state.period += 1;
+        }
+        state.until = (others == 0).then(|| asked + SOLE_FOR);
+    }
+
+    /// The number of the time without others that goes on. What was learnt in an earlier one may be old.
+    pub fn period(&self, now: Instant) -> Option<u64> {
+        let state = lock(&self.0);
+        state.until.filter(|&until| now <= until).map(|_| state.period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_goes_on_as_long_as_answers_come_in_time() {
+        let (sole, start) = (Sole::default(), Instant::now());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert_eq!(sole.period(at(0)), None);
+        sole.hear(at(0), 0, at(10));
+        let first = sole.period(at(20));
+        assert!(first.is_some());
+        sole.hear(at(1000), 0, at(1400));
+        assert_eq!(sole.period(at(2500)), first);
+        assert_eq!(sole.period(at(2501)), None, "counted from the question");
+        // Heard a moment too late: others may have come and gone.
+        sole.hear(at(2400), 0, at(2501));
+        let second = sole.period(at(2502));
+        assert!(second.is_some() && second != first);
+        sole.hear(at(2600), 1, at(2610));
+        assert_eq!(sole.period(at(2611)), None);
+        sole.hear(at(2700), 0, at(2710));
+        let third = sole.period(at(2711));
+        assert!(third.is_some() && third != second);
+    }
+}

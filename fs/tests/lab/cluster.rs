@@ -1,0 +1,146 @@
+//! A server of metadata and its clients, without a network: what they ask goes through the encoding of messages, and their data straight to the targets.
+
+use super::Lab;
+use fs::label::Label;
+use fs::{Answer, FileSystem, OpenOptions, Recall, Server, Sessions};
+use meta::port::{Call, Port, Remote, Session};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// How long a client that is silent keeps its session.
+pub const LEASE: Duration = Duration::from_secs(5);
+
+/// A server that can die and come back, on the disks of a lab.
+pub struct Cluster {
+    pub lab: Mutex<Lab>,
+    pub server: Mutex<Option<Arc<Sessions>>>,
+}
+
+/// A client's way to the server.
+pub struct Wire {
+    pub cluster: Arc<Cluster>,
+    /// Nothing goes through: the client's machine is stopped, or the network is cut.
+    pub cut: AtomicBool,
+    pub session: AtomicU64,
+    client: Mutex<Weak<FileSystem>>,
+    asked: Mutex<BTreeMap<u16, u32>>,
+}
+
+impl Wire {
+    /// How often something was asked for.
+    pub fn asked(&self, operation: u16) -> u32 {
+        lock(&self.asked).get(&operation).copied().unwrap_or(0)
+    }
+}
+
+/// The content of a mutex, whoever panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Link(Arc<Wire>);
+
+impl Call for Link {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        *lock(&self.0.asked).entry(operation).or_default() += 1;
+        loop {
+            let server = lock(&self.0.cluster.server).clone().filter(|_| !self.0.cut.load(Ordering::SeqCst));
+            let Some(server) = server else {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            let wire = Arc::downgrade(&self.0);
+            let recall: Recall = Arc::new(move |inos: &[u64]| {
+                let (inos, wire) = (inos.to_vec(), wire.clone());
+                std::thread::spawn(move || {
+                    let client = wire.upgrade().and_then(|wire| lock(&wire.client).upgrade());
+                    client.inspect(|client| client.recall(&inos));
+                });
+            });
+            let session = Some(self.0.session.load(Ordering::SeqCst)).filter(|&session| session != 0);
+            match server.answer(session, &recall, operation, arguments) {
+                Answer::Done(answer) => return Ok(answer),
+                Answer::Unknown => panic!("operation {operation} is not known"),
+                Answer::NoSession => {
+                    let client = lock(&self.0.client).upgrade().expect("only an open client has a session");
+                    client.take_up(&Remote(Link(self.0.clone())))?;
+                }
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// A server on new disks.
+    pub fn new(code: &str, targets: usize) -> Arc<Self> {
+        let cluster = Arc::new(Self { lab: Mutex::new(Lab::new(code, targets)), server: Mutex::default() });
+        cluster.start();
+        cluster
+    }
+
+    /// The server's process starts.
+    pub fn start(&self) {
+        let fs = lock(&self.lab).open_to_serve();
+        let sessions = Sessions::new(fs, LEASE);
+        let weak = Arc::downgrade(&sessions);
+        std::thread::spawn(move || {
+            while let Some(sessions) = weak.upgrade() {
+                sessions.tick();
+                drop(sessions);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        *lock(&self.server) = Some(sessions);
+    }
+
+    /// The server's process dies. What it knows of its clients is gone.
+    pub fn kill(&self) {
+        let sessions = lock(&self.server).take().expect("it runs");
+        lock(&self.lab).kill(sessions.volume().clone());
+    }
+
+    /// What the server has open.
+    pub fn volume(&self) -> Arc<FileSystem> {
+        lock(&self.server).as_ref().expect("it runs").volume().clone()
+    }
+
+    /// A client.
+    pub fn client(self: &Arc<Self>, name: &str) -> Arc<FileSystem> {
+        self.wired_client(name).0
+    }
+
+    /// A client, and its way here.
+    pub fn wired_client(self: &Arc<Self>, name: &str) -> (Arc<FileSystem>, Arc<Wire>) {
+        let wire = Arc::new(Wire {
+            cluster: self.clone(),
+            cut: AtomicBool::new(false),
+            session: AtomicU64::new(0),
+            client: Mutex::new(Weak::new()),
+            asked: Mutex::default(),
+        });
+        let port: Arc<dyn Port> = Arc::new(Remote(Link(wire.clone())));
+        let session: Arc<dyn Session> = Arc::new(Remote(Link(wire.clone())));
+        let welcome = session.begin(None, name.into(), Vec::new()).unwrap();
+        wire.session.store(welcome.session, Ordering::SeqCst);
+        let disks = lock(&self.lab).disks.clone();
+        let find = Box::new(move |member: &fs::label::Member| {
+            Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn volume::target::Target>)
+        });
+        assert!(Label::from_json(&welcome.label).is_ok());
+        let fs = FileSystem::connect(Server { port, session, welcome, find }, name, OpenOptions::default()).unwrap();
+        *lock(&wire.client) = Arc::downgrade(&fs);
+        (fs, wire)
+    }
+
+    /// Waits until there are so many clients.
+    pub fn until_clients(self: &Arc<Self>, count: usize) {
+        let cluster = self.clone();
+        super::within(30, move || {
+            while lock(&cluster.server).as_ref().is_none_or(|server| server.clients().len() != count) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+    }
+}
