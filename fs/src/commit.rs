@@ -100,6 +100,29 @@ impl<'a> Packer<'a> {
     }
 }
 
+/// Who waits for a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Nobody.
+    No,
+    /// Somebody who wants to read it.
+    Somebody,
+    /// Somebody for it, and nothing else, to be durable.
+    ForThis,
+    /// Somebody for it and more to be durable.
+    ForMore,
+}
+
+/// What became of a commit.
+struct Committed {
+    /// The transaction, 0 for none.
+    seq: Seq,
+    /// What kept some of it from being committed.
+    failed: Option<Error>,
+    /// It is durable, and what was done before.
+    durable: bool,
+}
+
 impl Drop for Packer<'_> {
     fn drop(&mut self) {
         // After an error, what waited for the same stripe is dirty again.
@@ -156,10 +179,17 @@ impl FileSystem {
         let mut files = files.to_vec();
         files.sort_by_key(|file| file.ino);
         files.dedup_by_key(|file| file.ino);
-        let (mut last, mut failed, mut store) = (0, None, true);
+        let (mut last, mut failed, mut store, mut done) = (0, None, true, false);
+        let wait = if !durable {
+            Wait::No
+        } else if files.len() == 1 {
+            Wait::ForThis
+        } else {
+            Wait::ForMore
+        };
         for group in files.chunks(FILES_PER_COMMIT) {
-            let (seq, error) = self.commit_group(group, durable && files.len() == 1, store);
-            last = seq.max(last);
+            let Committed { seq, failed: error, durable } = self.commit_group(group, wait, store);
+            (last, done) = (seq.max(last), durable);
             // Targets that fail would be waited for with every group.
             store &= error.as_ref().is_none_or(Error::is_no_space);
             failed = failed.or(error);
@@ -167,7 +197,7 @@ impl FileSystem {
         if let Some(error) = failed {
             return Err(error);
         }
-        if durable {
+        if durable && !done {
             self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(Seq::MAX))?;
         }
         Ok(last)
@@ -175,47 +205,48 @@ impl FileSystem {
 
     /// Commits a file that another client wants to read, without waiting for it to be durable: a little data goes into the metadata itself.
     pub(crate) fn hand_over(&self, file: &Arc<File>) -> Result<()> {
-        match self.commit_group(std::slice::from_ref(file), true, true) {
-            (_, Some(error)) => Err(error),
-            (_, None) => Ok(()),
-        }
+        self.commit_group(std::slice::from_ref(file), Wait::Somebody, true).failed.map_or(Ok(()), Err)
     }
 
-    /// Commits files in one transaction: what of them is in stripes and, with `store`, what can be put there. `synced` says that somebody waits for it to
-    /// be durable, and for nothing else. Returns what kept some of it from being committed, too.
-    fn commit_group(&self, files: &[Arc<File>], synced: bool, store: bool) -> (Seq, Option<Error>) {
+    /// Commits files in one transaction: what of them is in stripes and, with `store`, what can be put there.
+    fn commit_group(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
-        let (seq, failed) = self.commit_held(files, synced, store);
-        if failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
+        let done = self.commit_held(files, wait, store);
+        if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
             // The session ended just now; what did not end with it can be committed.
-            return self.commit_held(files, synced, store);
+            return self.commit_held(files, wait, store);
         }
-        (seq, failed)
+        done
     }
 
     /// As `commit_group`, of files whose content the caller holds.
-    fn commit_held(&self, files: &[Arc<File>], synced: bool, store: bool) -> (Seq, Option<Error>) {
+    fn commit_held(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
         let mut parts = Vec::with_capacity(files.len());
         let mut rest = Vec::with_capacity(files.len());
         for file in files {
-            match self.take_inline(file, synced) {
+            match self.take_inline(file, matches!(wait, Wait::Somebody | Wait::ForThis)) {
                 Some(part) => parts.push(part),
                 None => rest.push(file.clone()),
             }
         }
         let failed = self.put_in_stripes(&rest, store, &mut parts);
         if parts.is_empty() {
-            return (0, failed);
+            return Committed { seq: 0, failed, durable: false };
         }
         let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
-        let done = self.store.targets.steps().timed(Step::Metadata, || self.meta.change_contents(&edits));
+        // A server is asked for both at once. What is here is what it was if that fails, and can be committed once more; not so stripes.
+        let durable = wait == Wait::ForThis && rest.is_empty() && self.client.is_some();
+        let done = self.store.targets.steps().timed(Step::Metadata, || match durable {
+            true => self.meta.change_contents_durably(&edits),
+            false => self.meta.change_contents(&edits),
+        });
         parts.iter().for_each(|part| self.settle(part, done.is_ok()));
         match done {
             Ok((dead, seq)) => {
                 self.collector.add(dead, seq);
-                (seq, failed)
+                Committed { seq, failed, durable }
             }
-            Err(error) => (0, failed.or(Some(error.into()))),
+            Err(error) => Committed { seq: 0, failed: failed.or(Some(error.into())), durable: false },
         }
     }
 

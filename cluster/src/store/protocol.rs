@@ -22,6 +22,7 @@ pub mod method {
     pub const PREFETCH: u16 = 11;
     pub const FORMAT: u16 = 12;
     pub const DOMAIN: u16 = 13;
+    pub const WRITE_DURABLY: u16 = 14;
     pub const REPORT: u16 = 32;
 }
 
@@ -31,9 +32,10 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
     match (method, file) {
         (method::SPACE | method::DOMAIN | method::REPORT, _) => Wanted::Nothing,
         (method::READ | method::PREFETCH, TargetFile::Chunk { set, .. }) => Wanted::Read(set),
-        (method::WRITE | method::SYNC | method::RESERVE | method::TRIM, TargetFile::Chunk { set, .. }) => {
-            Wanted::Write(set)
-        }
+        (
+            method::WRITE | method::WRITE_DURABLY | method::SYNC | method::RESERVE | method::TRIM,
+            TargetFile::Chunk { set, .. },
+        ) => Wanted::Write(set),
         (method::WRITE | method::SYNC | method::REMOVE, TargetFile::NewChunk { set: fs::PROBE_SET, .. }) => {
             Wanted::Write(fs::PROBE_SET)
         }
@@ -180,7 +182,9 @@ mod tests {
         for number in 0..100 {
             let expected = match number {
                 method::READ | method::PREFETCH => Wanted::Read(4),
-                method::WRITE | method::SYNC | method::RESERVE | method::TRIM => Wanted::Write(4),
+                method::WRITE | method::WRITE_DURABLY | method::SYNC | method::RESERVE | method::TRIM => {
+                    Wanted::Write(4)
+                }
                 method::SPACE | method::DOMAIN | method::REPORT => Wanted::Nothing,
                 _ => Wanted::Everything,
             };

@@ -188,7 +188,7 @@ impl RemoteTarget {
     /// synced: that is told once, by the next write or sync, though it knows nothing of it and did what it was asked.
     pub(super) fn settle(&self, method: u16, file: TargetFile, answer: Answer) -> io::Result<Response> {
         let answer = answer.map_err(meant)?;
-        if !matches!(method, method::WRITE | method::SYNC | method::REMOVE) {
+        if !matches!(method, method::WRITE | method::WRITE_DURABLY | method::SYNC | method::REMOVE) {
             return Ok(answer);
         }
         let (_, start) = decode_done(&answer.body);
@@ -262,6 +262,14 @@ impl Target for RemoteTarget {
             }
         }
         Ok(took)
+    }
+
+    fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        if parts.iter().map(|part| part.len()).sum::<usize>() > PIECE {
+            self.write(file, offset, parts)?;
+            return self.sync(file);
+        }
+        self.call(method::WRITE_DURABLY, &Operands { offset, ..self.operands(file) }, parts).map(drop)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -17,10 +17,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The operations that are counted, by what they are called.
-const OPERATIONS: [(u16, &str); 14] = [
+const OPERATIONS: [(u16, &str); 15] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
+    (method::WRITE_DURABLY, "write_durably"),
     (method::RESERVE, "reserve"),
     (method::TRIM, "trim"),
     (method::PUNCH, "punch"),
@@ -81,7 +82,7 @@ pub(super) struct Looked {
 impl Looked {
     /// An operation on the target begins.
     pub fn access(&self, method: u16) {
-        if matches!(method, method::READ | method::WRITE) {
+        if matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY) {
             self.accesses.fetch_add(1, Ordering::Relaxed);
         }
     }

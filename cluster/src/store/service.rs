@@ -182,6 +182,7 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
     let done = |()| Reply::default();
     match method {
         method::WRITE => target.write(file, offset, &[IoSlice::new(payload)]).map(done),
+        method::WRITE_DURABLY => target.write_durably(file, offset, &[IoSlice::new(payload)]).map(done),
         method::READ => {
             let mut into = Payload::new(length as usize);
             let read = target.read(file, offset, &mut into)?;
@@ -283,7 +284,7 @@ impl Store {
             done
         });
         let mut reply = operation.await.map_err(io::Error::other)??;
-        if matches!(method, method::WRITE | method::SYNC) {
+        if matches!(method, method::WRITE | method::WRITE_DURABLY | method::SYNC) {
             reply.body = encode_done(begun.elapsed(), self.start);
         }
         Ok(reply)

@@ -243,6 +243,11 @@ impl Port for Cache {
         self.just_change(&Concerned { files, ..Concerned::default() }, |port| port.change_contents(edits))
     }
 
+    fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        let files = edits.iter().map(|(ino, _)| *ino).collect();
+        self.just_change(&Concerned { files, ..Concerned::default() }, |port| port.change_contents_durably(edits))
+    }
+
     fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
         self.just_change(&of_file(ino), |port| port.share(stripes, ino))
     }

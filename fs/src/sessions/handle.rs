@@ -313,6 +313,12 @@ impl Port for Handle {
         Ok((Vec::new(), seq))
     }
 
+    fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        let (dead, seq) = self.change_contents(edits)?;
+        self.sync(seq)?;
+        Ok((dead, seq))
+    }
+
     fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
         self.meta()?.share(stripes, ino)
     }

@@ -221,14 +221,13 @@ impl Writer {
             let (head, records) = (head.clone(), records.clone());
             Box::new(move |target| {
                 if head.is_empty() {
-                    target.write(file, at, &[IoSlice::new(&records)])?;
-                } else {
-                    // What has this name has none of these transactions, or they are of an epoch that ended before.
-                    target.remove(file)?;
-                    target.write(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)])?;
-                    // Without room the next writes fail by themselves.
-                    let _ = target.reserve(file, reserve);
+                    return target.write_durably(file, at, &[IoSlice::new(&records)]);
                 }
+                // What has this name has none of these transactions, or they are of an epoch that ended before.
+                target.remove(file)?;
+                target.write(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)])?;
+                // Without room the next writes fail by themselves.
+                let _ = target.reserve(file, reserve);
                 target.sync(file)
             })
         };

@@ -279,6 +279,16 @@ impl Meta {
         self.change_contents_once(edits, None)
     }
 
+    /// As `change_contents`, and returns when it is durable, and all that was done before. What it set free is not told if that fails.
+    ///
+    /// # Errors
+    /// As `change_contents`, and when it is not sure that it is durable.
+    pub fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        let (dead, seq) = self.change_contents(edits)?;
+        self.sync(seq)?;
+        Ok((dead, seq))
+    }
+
     /// As `change_contents`, as a request that `was_done` knows from then on.
     ///
     /// # Errors

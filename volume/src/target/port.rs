@@ -25,6 +25,15 @@ pub trait Target: Send + Sync + fmt::Debug {
         self.write(file, offset, parts).map(|()| begun.elapsed())
     }
 
+    /// Writes as `write`, and returns when that is durable with all that was written to the file before.
+    ///
+    /// # Errors
+    /// Those of `write` and `sync`.
+    fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write(file, offset, parts)?;
+        self.sync(file)
+    }
+
     /// Fills `into` from `offset` on, and returns how many bytes there were: fewer only where the file ends.
     ///
     /// # Errors
