@@ -92,7 +92,7 @@ fn trees(report: &Report) -> Table {
     let row = |row: &super::tree::Tree| {
         let total = row.files as f64 * row.file_bytes as f64;
         let cells = vec![
-            format!("{} of {}", plain(row.files as f64), bytes(row.file_bytes as f64)),
+            format!("{} of {}", row.files, bytes(row.file_bytes as f64)),
             time(row.seconds),
             format!("{}/s", bytes(total / row.seconds)),
             plain(row.rate()),
