@@ -264,8 +264,8 @@ impl FileSystem {
     pub fn recall(&self, inos: &[u64]) {
         let Some(client) = &self.client else { return };
         if inos.is_empty() {
-            // Another client joins.
-            let done = self.beat();
+            // Another client joins. The second one says that this client heard so.
+            let done = self.beat().and_then(|()| self.beat());
             return done.unwrap_or_else(|error| self.volume.warn(&error.to_string()));
         }
         let mut clean = Vec::with_capacity(inos.len());
@@ -280,7 +280,7 @@ impl FileSystem {
             }
         }
         // Answered even after a failure: the other one sees what was committed before.
-        if let Err(error) = client.session.clean(&clean) {
+        if let Err(error) = client.session.recalled(&clean) {
             self.volume.warn(&error.to_string());
         }
     }

@@ -135,12 +135,12 @@ impl Drop for Packer<'_> {
 impl FileSystem {
     /// What a file is, for the manifest of a stripe.
     pub(crate) fn describe(&self, ino: u64) -> Option<manifest::File> {
-        let look = || Some((self.meta.attributes(ino).ok()?, self.meta.path(ino).ok().flatten().unwrap_or_default()));
-        let (attributes, path) = self.store.targets.steps().timed(Step::Metadata, look)?;
+        // As it is committed: a client that was asked to commit it must not wait for others, who may wait for this.
+        let (attributes, path) = self.store.targets.steps().timed(Step::Metadata, || self.meta.describe(ino)).ok()?;
         let state = self.table.find(ino);
         let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
         let (mode, uid, gid, modified) = (attributes.mode, attributes.uid, attributes.gid, attributes.modified);
-        Some(manifest::File { path, size, mode, uid, gid, modified })
+        Some(manifest::File { path: path.unwrap_or_default(), size, mode, uid, gid, modified })
     }
 
     /// Writes a stripe, and accounts for its room.
@@ -321,6 +321,7 @@ impl FileSystem {
         if committed {
             let extents: Vec<Extent> = edit.ranges.iter().flat_map(|(_, new)| new.clone()).collect();
             let bytes: u64 = taken.iter().map(|piece| piece.bytes.len() as u64).sum();
+            state.commits += 1;
             self.change_buffer(&mut state, |buffer| buffer.inlined(taken, &extents));
             // Not before: until now nobody else knew of it. A later write has another time.
             if state.buffer.modified == edit.modified {

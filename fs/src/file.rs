@@ -26,6 +26,8 @@ pub(crate) struct File {
 pub(crate) struct State {
     pub buffer: Buffer,
     pub openers: u32,
+    /// How often something of the buffer was committed.
+    pub commits: u64,
     /// When the oldest uncommitted write came.
     pub dirty_since: Option<std::time::Instant>,
     /// It has no name any more: it goes when the last opener closes it.

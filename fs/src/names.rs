@@ -30,17 +30,24 @@ pub struct SetAttributes {
 impl FileSystem {
     /// Attributes of a file with what is not committed of it yet.
     fn attributes_of(&self, file: &File) -> Result<Attributes> {
-        // Read under the lock: a commit takes nothing out of the buffer before it is in the metadata.
-        let state = file.state();
-        let mut attributes = self.meta.attributes(file.ino)?;
-        if attributes.kind == Kind::File {
-            attributes.size = state.buffer.size.unwrap_or(attributes.size);
-            attributes.allocated += state.buffer.held_bytes();
-            if let Some(modified) = state.buffer.modified {
-                (attributes.modified, attributes.changed) = (modified, attributes.changed.max(modified));
+        loop {
+            let commits = file.state().commits;
+            // Not under the lock: a server has other clients commit first, which may wait for what is written here.
+            let mut attributes = self.meta.attributes(file.ino)?;
+            let state = file.state();
+            if state.commits != commits {
+                // Something left the buffer, and may have come into the metadata too late to be seen.
+                continue;
             }
+            if attributes.kind == Kind::File {
+                attributes.size = state.buffer.size.unwrap_or(attributes.size);
+                attributes.allocated += state.buffer.held_bytes();
+                if let Some(modified) = state.buffer.modified {
+                    (attributes.modified, attributes.changed) = (modified, attributes.changed.max(modified));
+                }
+            }
+            return Ok(attributes);
         }
-        Ok(attributes)
     }
 
     /// Attributes that were found with a name, as they are now. The table had `departures` before they were read: what left it since may have committed
@@ -88,18 +95,20 @@ impl FileSystem {
             self.truncate(ino, size)?;
         }
         let SetAttributes { mode, uid, gid, accessed, modified, changed, created, .. } = change;
-        let file = modified.and_then(|_| self.table.find(ino));
-        // A time that is set holds against that of writes before, those included that are being committed.
-        let _one_at_a_time = file.as_ref().map(|file| file.content());
-        if let Some(file) = &file {
-            file.state().buffer.modified = None;
-        }
         let change = Change { mode, uid, gid, accessed, modified, changed, created };
         if change == Change::default() {
             return self.attributes(ino);
         }
         let departures = self.table.departures();
-        let (attributes, _) = self.meta.set_attributes(ino, change, now())?;
+        let (attributes, _) = {
+            let file = modified.and_then(|_| self.table.find(ino));
+            // A time that is set holds against that of writes before, those included that are being committed.
+            let _one_at_a_time = file.as_ref().map(|file| file.content());
+            if let Some(file) = &file {
+                file.state().buffer.modified = None;
+            }
+            self.meta.set_attributes(ino, change, now())?
+        };
         Ok(self.with_buffer(attributes, departures))
     }
 

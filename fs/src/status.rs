@@ -294,6 +294,6 @@ impl FileSystem {
 
     /// A path of a file, or its number where it has several names.
     pub(crate) fn name_of(&self, ino: u64) -> Vec<u8> {
-        self.meta.path(ino).ok().flatten().unwrap_or_else(|| format!("inode {ino}").into_bytes())
+        self.meta.describe(ino).ok().and_then(|(_, path)| path).unwrap_or_else(|| format!("inode {ino}").into_bytes())
     }
 }

@@ -152,6 +152,8 @@ impl FileSystem {
     ) -> Result<()> {
         self.writable()?;
         let file = self.table.enter(ino);
+        // Before the lock: a server has other clients commit first, which may wait for this one.
+        drop(self.sized(&file)?);
         let _one_at_a_time = file.content();
         let mut state = self.sized(&file)?;
         let size = state.buffer.size.unwrap_or(0);
@@ -217,8 +219,8 @@ impl FileSystem {
         self.writable()?;
         self.room_for(range.end - range.start)?;
         let file = self.table.enter(ino);
-        let _one_at_a_time = file.content();
         drop(self.sized(&file)?);
+        let _one_at_a_time = file.content();
         let committed = self.meta.extents(ino, range.clone())?;
         let holes = pieces(&committed, range).into_iter().filter(|piece| piece.place.is_none());
         let zeroes = holes.map(|hole| {
@@ -243,6 +245,8 @@ impl FileSystem {
         self.room_for_metadata()?;
         let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));
         self.commit(std::slice::from_ref(&*source), false)?;
+        drop(self.sized(&source)?);
+        drop(self.sized(&target)?);
         let _one_at_a_time: Vec<_> = match from.0.cmp(&to.0) {
             std::cmp::Ordering::Less => vec![source.content(), target.content()],
             std::cmp::Ordering::Equal => vec![source.content()],

@@ -2,9 +2,9 @@
 
 mod lab;
 
-use fs::{FileSystem, ROOT};
+use fs::{FileSystem, Kind, ROOT, RenameMode, SetAttributes};
 use lab::cluster::{Cluster, lock};
-use lab::{content, make, pattern};
+use lab::{content, make, new, pattern};
 use meta::port::{ATTRIBUTES, EXTENTS, LOOKUP};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,7 +61,7 @@ fn a_client_that_is_alone_asks_once_and_sees_its_own_changes() {
     client.link(inos[2], ROOT, b"linked").unwrap();
     assert_eq!(client.lookup(ROOT, b"linked").unwrap().links, 2);
     assert_eq!(client.lookup(ROOT, names[2].as_bytes()).unwrap().links, 2);
-    client.rename((ROOT, names[3].as_bytes()), (ROOT, names[4].as_bytes()), fs::RenameMode::Replace).unwrap();
+    client.rename((ROOT, names[3].as_bytes()), (ROOT, names[4].as_bytes()), RenameMode::Replace).unwrap();
     assert_eq!(client.lookup(ROOT, names[4].as_bytes()).unwrap().ino, inos[3]);
     assert!(client.lookup(ROOT, names[3].as_bytes()).is_err());
 
@@ -178,4 +178,62 @@ fn who_comes_after_a_restart_of_the_server_waits_for_those_who_believe_to_be_alo
     first.close_volume().unwrap();
     second.close_volume().unwrap();
     assert!(lock(&cluster.server).is_some());
+}
+
+/// Whatever it does, it sees what the server has.
+#[test]
+fn what_a_client_keeps_in_mind_is_what_the_server_has() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (client, server) = (cluster.client("a"), cluster.volume());
+    until_alone(&client, true);
+    let seed = std::env::var("WEFT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("WEFT_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let directories = [ROOT, client.make(ROOT, b"one", &new(Kind::Directory)).unwrap().ino];
+    let name = |random: &mut fastrand::Rng| (directories[random.usize(..2)], format!("n{}", random.u8(..14)));
+    for step in 0..1500 {
+        let ((parent, from), (to_parent, to)) = (name(&mut random), name(&mut random));
+        let found = client.lookup(parent, from.as_bytes());
+        // What fails, fails at the server.
+        match (random.u8(..9), found) {
+            (0 | 1, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(Kind::File)).unwrap(),
+            (2, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(Kind::Directory)).unwrap(),
+            (3, Ok(file)) if file.kind == Kind::File => client.unlink(parent, from.as_bytes()).unwrap(),
+            (3, Ok(_)) => _ = client.remove_directory(parent, from.as_bytes()),
+            (4, Ok(_)) => {
+                let modes = [RenameMode::Replace, RenameMode::Exchange, RenameMode::NoReplace];
+                let mode = modes[random.usize(..3)];
+                let _ = client.rename((parent, from.as_bytes()), (to_parent, to.as_bytes()), mode);
+            }
+            (5, Ok(file)) => _ = client.link(file.ino, to_parent, to.as_bytes()),
+            (6, Ok(file)) if file.kind == Kind::File => {
+                client.open(file.ino, true).unwrap();
+                client.write(file.ino, random.u64(..100_000), &pattern(seed, random.usize(1..5000))).unwrap();
+                client.sync(file.ino).unwrap();
+                client.close(file.ino);
+            }
+            (7, Ok(file)) => {
+                let size = (file.kind == Kind::File).then(|| random.u64(..50_000));
+                let set = SetAttributes { mode: Some(random.u32(..0o777)), size, ..SetAttributes::default() };
+                client.set_attributes(file.ino, set).unwrap();
+                client.sync_all().unwrap();
+            }
+            (8, Ok(file)) => client.set_attribute(file.ino, b"user.x", &[step as u8], None).unwrap(),
+            (_, found) => {
+                let listed = client.list(parent, 0, 100).unwrap();
+                let listed = listed.iter().find(|entry| entry.name == from.as_bytes());
+                assert_eq!(listed.map(|entry| entry.attributes), found.ok(), "step {step}");
+            }
+        }
+        let (parent, looked_up) = name(&mut random);
+        for (parent, name) in [(parent, &looked_up), (parent, &from), (to_parent, &to)] {
+            let (seen, there) = (client.lookup(parent, name.as_bytes()), server.lookup(parent, name.as_bytes()));
+            assert_eq!(seen.as_ref().ok(), there.as_ref().ok(), "step {step}: {name} in {parent}");
+            let Ok(file) = seen else { continue };
+            assert_eq!(client.attributes(file.ino).unwrap(), server.attributes(file.ino).unwrap(), "step {step}");
+        }
+        assert_eq!(client.attributes(parent).unwrap(), server.attributes(parent).unwrap(), "step {step}: {parent}");
+    }
+    client.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
 }

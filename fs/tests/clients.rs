@@ -2,7 +2,7 @@
 
 mod lab;
 
-use fs::{Answer, ROOT, Recall, Request, SetAttributes};
+use fs::{Answer, FileSystem, ROOT, Recall, Request, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
 use meta::port::{Call, Port, Remote};
@@ -63,6 +63,53 @@ fn appends_of_many_clients_lose_nothing() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), 200);
+}
+
+/// Clients that have written to the same file and are asked for it at the same time do not wait for each other.
+#[test]
+fn clients_that_commit_for_each_other_do_not_wait_for_each_other() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let clients = [cluster.client("a"), cluster.client("b")];
+    let slowest = (0..10).map(|round| {
+        let ino = make(&clients[0], &format!("log{round}"));
+        // More than goes into the metadata itself.
+        let both = |work: &(dyn Fn(&FileSystem) + Sync)| {
+            let begun = Instant::now();
+            std::thread::scope(|scope| {
+                clients.iter().for_each(|client| _ = scope.spawn(|| work(client)));
+            });
+            begun.elapsed()
+        };
+        both(&|client| {
+            client.open(ino, true).unwrap();
+            (0..6).for_each(|_| client.append(ino, &[7; 10_000]).unwrap());
+            client.close(ino);
+        });
+        let looked = both(&|client| {
+            assert_eq!(client.lookup(ROOT, format!("log{round}").as_bytes()).unwrap().size, 120_000);
+        });
+        both(&|client| {
+            client.open(ino, true).unwrap();
+            (0..6).for_each(|_| client.append(ino, &[8; 10_000]).unwrap());
+            client.close(ino);
+        });
+        let changed = both(&|client| {
+            let time = Some(meta::SetTime::Now);
+            client.set_attributes(ino, SetAttributes { modified: time, ..Default::default() }).unwrap();
+            let _ = client.attributes(ino).unwrap();
+            client.set_attributes(ino, SetAttributes { size: Some(50_000), ..Default::default() }).unwrap();
+        });
+        let [a, b] = clients.each_ref().map(|client| {
+            client.open(ino, false).unwrap();
+            let found = content(client, ino).unwrap();
+            client.close(ino);
+            found
+        });
+        assert!(a == b && a == [7; 50_000], "{} and {} bytes", a.len(), b.len());
+        looked.max(changed)
+    });
+    let slowest = slowest.max().unwrap();
+    assert!(slowest < LEASE / 2, "{slowest:?}");
 }
 
 #[test]

@@ -152,8 +152,8 @@ impl Port for Cache {
         self.port.parent(ino)
     }
 
-    fn path(&self, ino: u64) -> Result<Option<Vec<u8>>> {
-        self.port.path(ino)
+    fn describe(&self, ino: u64) -> Result<(Attributes, Option<Vec<u8>>)> {
+        self.port.describe(ino)
     }
 
     fn read_link(&self, ino: u64) -> Result<Vec<u8>> {

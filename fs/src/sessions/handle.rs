@@ -194,8 +194,8 @@ impl Port for Handle {
         self.meta()?.parent(ino)
     }
 
-    fn path(&self, ino: u64) -> Result<Option<Vec<u8>>> {
-        self.meta()?.path(ino)
+    fn describe(&self, ino: u64) -> Result<(Attributes, Option<Vec<u8>>)> {
+        self.meta()?.describe(ino)
     }
 
     fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
@@ -454,6 +454,13 @@ impl Session for Handle {
         self.sessions.fs.leases.table().clean(self.session, files);
         self.sessions.fs.leases.changed.notify_all();
         Ok(())
+    }
+
+    fn recalled(&self, files: &[(u64, u64)]) -> Result<()> {
+        let mut table = self.sessions.fs.leases.table();
+        files.iter().for_each(|&(ino, _)| table.answer(self.session, ino));
+        drop(table);
+        self.clean(files)
     }
 
     fn reserved(&self, ino: u64, end: u64) -> Result<()> {

@@ -359,20 +359,29 @@ impl Sessions {
         if writers.is_empty() {
             return;
         }
-        let ask: Vec<u64> = writers.iter().copied().filter(|&writer| table.ask(writer, ino)).collect();
+        let asked: Vec<(u64, u64)> = writers.iter().map(|&writer| (writer, table.ask(writer, ino))).collect();
         drop(table);
-        for writer in ask {
-            let recall = lock(&self.recalls).get(&writer).cloned();
+        for (writer, _) in &asked {
+            let recall = lock(&self.recalls).get(writer).cloned();
             if let Some(recall) = recall {
                 recall(&[ino]);
             }
         }
         let end = Instant::now() + PATIENCE.min(self.lease);
         let mut table = leases.table();
-        while writers.iter().any(|&writer| table.is_asked(writer, ino)) {
+        while asked.iter().any(|&(writer, time)| table.is_asked(writer, ino, time)) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                let silent = |&&(writer, time): &&(u64, u64)| table.is_asked(writer, ino, time);
+                let silent: Vec<u64> = asked.iter().filter(silent).map(|&(writer, _)| writer).collect();
+                asked.iter().for_each(|&(writer, time)| table.give_up(writer, ino, time));
+                let names: Vec<String> =
+                    table.names().into_iter().filter(|(of, _)| silent.contains(of)).map(|(_, name)| name).collect();
+                drop(table);
+                return self.fs.volume.warn(&format!(
+                    "{} did not commit inode {ino} when another client asked: that one sees what was committed before",
+                    names.join(", ")
+                ));
             }
             (table, _) = leases.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner);
         }

@@ -2,7 +2,7 @@
 
 use super::BELIEVED_FOR;
 use crate::cache::SOLE_FOR;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// A client.
@@ -16,6 +16,8 @@ struct Client {
     told: bool,
     /// Until when it may believe that there are no others.
     believes: Instant,
+    /// It was told of others last.
+    told_of_others: bool,
     /// Chunk sets that it may write to.
     sets: BTreeSet<u64>,
     /// Files that it has open: all openers, and those that write.
@@ -23,7 +25,14 @@ struct Client {
     /// Files that it may have uncommitted data of, each with the number of the last opening or closing by a writer.
     dirty: HashMap<u64, u64>,
     /// Files that it was asked to commit.
-    asked: HashSet<u64>,
+    asked: HashMap<u64, Asked>,
+}
+
+/// How often a client was asked to commit a file, and how often it answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    asked: u64,
+    answered: u64,
 }
 
 impl Client {
@@ -77,10 +86,11 @@ impl Table {
             told: taken_up.is_none(),
             // One that comes back may have heard so from the server of before.
             believes: if taken_up.is_some() { now + SOLE_FOR + BELIEVED_FOR } else { now },
+            told_of_others: false,
             sets: BTreeSet::new(),
             open: HashMap::new(),
             dirty: HashMap::new(),
-            asked: HashSet::new(),
+            asked: HashMap::new(),
         };
         let client = self.clients.entry(session).or_insert_with(new);
         client.heard = now;
@@ -101,12 +111,17 @@ impl Table {
         }
     }
 
-    /// How many others a session is told of; it believes that for some time.
+    /// How many others a session is told of; it believes that for some time. That it heard of others is known when it asks the next time: it asks one
+    /// thing after the other, and an answer may be long on its way.
     pub fn tell_of_others(&mut self, session: u64, now: Instant) -> usize {
         let others = self.clients.len().saturating_sub(1);
         if let Some(client) = self.clients.get_mut(&session) {
-            client.believes =
-                if others == 0 { now + SOLE_FOR + BELIEVED_FOR } else { client.believes.min(now + BELIEVED_FOR) };
+            if others == 0 {
+                client.believes = now + SOLE_FOR + BELIEVED_FOR;
+            } else if client.told_of_others {
+                client.believes = client.believes.min(now + BELIEVED_FOR);
+            }
+            client.told_of_others = others > 0;
         }
         others
     }
@@ -228,10 +243,12 @@ impl Table {
     pub fn clean(&mut self, session: u64, files: &[(u64, u64)]) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         for (ino, number) in files {
-            client.asked.remove(ino);
             let writes = client.open.get(ino).is_some_and(|(_, writers)| *writers > 0);
             if !writes && client.dirty.get(ino).is_some_and(|last| last <= number) {
                 client.dirty.remove(ino);
+            }
+            if client.asked.get(ino).is_some_and(|asked| asked.answered >= asked.asked) {
+                client.asked.remove(ino);
             }
         }
         self.forget_ends();
@@ -247,14 +264,31 @@ impl Table {
             .collect()
     }
 
-    /// Notes that a session is asked to commit a file. Returns whether it was not yet.
-    pub fn ask(&mut self, session: u64, ino: u64) -> bool {
-        self.clients.get_mut(&session).is_some_and(|client| client.asked.insert(ino))
+    /// Notes that a session is asked to commit a file; returns the how manieth time that is. Each time counts: what was committed when it was asked before
+    /// may be less than what it wrote until now.
+    pub fn ask(&mut self, session: u64, ino: u64) -> u64 {
+        let Some(client) = self.clients.get_mut(&session) else { return 0 };
+        let asked = client.asked.entry(ino).or_default();
+        asked.asked += 1;
+        asked.asked
     }
 
-    /// Whether a session has not answered yet.
-    pub fn is_asked(&self, session: u64, ino: u64) -> bool {
-        self.clients.get(&session).is_some_and(|client| client.asked.contains(&ino))
+    /// A session answered. What it says is taken in by `clean`.
+    pub fn answer(&mut self, session: u64, ino: u64) {
+        let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
+        asked.into_iter().for_each(|asked| asked.answered = asked.asked.min(asked.answered + 1));
+    }
+
+    /// An answer is not waited for any more. With it, those to all that was asked before count as given: a message may have been lost.
+    pub fn give_up(&mut self, session: u64, ino: u64, time: u64) {
+        let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
+        asked.into_iter().for_each(|asked| asked.answered = asked.answered.max(time.min(asked.asked)));
+    }
+
+    /// Whether a session has not answered yet what it was asked for that time.
+    pub fn is_asked(&self, session: u64, ino: u64, time: u64) -> bool {
+        let asked = self.clients.get(&session).and_then(|client| client.asked.get(&ino));
+        asked.is_some_and(|asked| asked.answered < time)
     }
 
     /// Gives `length` bytes behind the end of a file, which is at `size` at least, to somebody; returns where they begin.
@@ -330,6 +364,9 @@ mod tests {
         // A third one waits for the same.
         let c = table.begin(None, "c", at(210)).0;
         assert_eq!(table.unaware_of(c, at(210)), Some((believed, vec![a])));
+        // Told is not heard: that is sure when it asks once more.
+        assert_eq!(table.tell_of_others(a, at(215)), 2);
+        assert_eq!(table.unaware_of(b, at(215)), Some((believed, vec![a])));
         assert_eq!(table.tell_of_others(a, at(220)), 2);
         let heard = at(220) + BELIEVED_FOR;
         assert_eq!(table.unaware_of(b, at(220)), Some((heard, vec![a])));
@@ -350,11 +387,26 @@ mod tests {
         table.open(a, 9, 1);
         assert_eq!(table.writers(b, 9, false), [a]);
         assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
-        assert!(table.ask(a, 9) && !table.ask(a, 9) && table.is_asked(a, 9));
+        assert_eq!((table.ask(a, 9), table.ask(a, 9)), (1, 2));
+        assert!(table.is_asked(a, 9, 1) && table.is_asked(a, 9, 2));
+        // What it says by itself, or of the first question, is no answer to the second one.
         table.clean(a, &[(9, 1)]);
+        assert!(table.is_asked(a, 9, 1));
+        table.answer(a, 9);
+        table.clean(a, &[(9, 1)]);
+        assert!(!table.is_asked(a, 9, 1) && table.is_asked(a, 9, 2));
+        table.answer(a, 9);
+        table.clean(a, &[(9, 1)]);
+        assert!(!table.is_asked(a, 9, 2));
         // It is open for writing still: there may be more.
-        assert!(!table.is_asked(a, 9));
         assert_eq!(table.writers(b, 9, false), [a]);
+        // An answer that never comes is no reason for the next ones to be waited for in vain.
+        let lost = table.ask(a, 9);
+        table.give_up(a, 9, lost);
+        let next = table.ask(a, 9);
+        assert!(!table.is_asked(a, 9, lost) && table.is_asked(a, 9, next));
+        table.answer(a, 9);
+        assert!(!table.is_asked(a, 9, next));
         assert!(table.close(a, 9, 1));
         assert_eq!(table.writers(b, 9, true), [a]);
         table.clean(a, &[(9, 1)]);

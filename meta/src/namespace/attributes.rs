@@ -176,6 +176,19 @@ impl Meta {
         Ok(Some(path))
     }
 
+    /// What is known of a file, as it is committed, and its path as [`path`](Self::path) has it, if it has a name. A server that is asked this waits for no
+    /// client.
+    ///
+    /// # Errors
+    /// `NotFound`; when the metadata cannot be read.
+    pub fn describe(&self, ino: u64) -> Result<(Attributes, Option<Vec<u8>>)> {
+        let attributes = self.attributes(ino)?;
+        match self.path(ino) {
+            Err(Error::NotFound) => Ok((attributes, None)),
+            path => Ok((attributes, path?)),
+        }
+    }
+
     /// Sets attributes and returns them all.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ macro_rules! port {
             1 attributes(ino: u64) -> Attributes;
             2 lookup(parent: u64, name: Vec<u8> as &[u8]) -> Attributes;
             3 parent(ino: u64) -> u64;
-            4 path(ino: u64) -> Option<Vec<u8>>;
+            4 describe(ino: u64) -> (Attributes, Option<Vec<u8>>);
             5 set_attributes(ino: u64, change: Change, now: Time) -> (Attributes, Seq);
             6 read_link(ino: u64) -> Vec<u8>;
             7 attribute(ino: u64, name: Vec<u8> as &[u8]) -> Vec<u8>;
@@ -146,7 +146,8 @@ operations! {
     ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.
     /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
     ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
-    ///   that was written before that number; what came after it is not meant, even when it overtook it.
+    ///   that was written before that number; what came after it is not meant, even when it overtook it. `recalled` says the same once for each time that a
+    ///   client was asked to commit them.
     /// - `lock` gives a lock, and says whether it did; with `wait` it takes a moment before it says no. `unlock` takes a range from what the owner has.
     ///   `conflicting_lock` is the one that is in the way, of whatever client.
     /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
@@ -167,4 +168,5 @@ operations! {
     77 reserved(ino: u64, end: u64) -> ();
     76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
     78 told() -> ();
+    79 recalled(files: Vec<(u64, u64)> as &[(u64, u64)]) -> ();
 }
