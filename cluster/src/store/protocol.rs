@@ -97,9 +97,18 @@ pub struct Operands<'a> {
     pub offset: u64,
     /// How much to read, to punch, to reserve.
     pub length: u64,
+    /// For `READ`, where else to read, and how much: that comes first, and its length is the body of the answer.
+    pub also: Option<(u64, u64)>,
     /// The token that permits it; empty where none is needed.
     #[serde(borrow)]
     pub token: &'a [u8],
+}
+
+impl Operands<'_> {
+    /// How much is to be read in all.
+    pub fn wanted_bytes(&self) -> u64 {
+        self.length.saturating_add(self.also.map_or(0, |(_, length)| length))
+    }
 }
 
 /// The bytes of a message's body.

@@ -142,7 +142,15 @@ impl RemoteTarget {
     }
 
     pub(super) fn operands(&self, file: TargetFile) -> Operands<'_> {
-        Operands { target: &self.address.target, file: file.into(), to: File::Label, offset: 0, length: 0, token: &[] }
+        Operands {
+            target: &self.address.target,
+            file: file.into(),
+            to: File::Label,
+            offset: 0,
+            length: 0,
+            also: None,
+            token: &[],
+        }
     }
 
     fn token(&self, method: u16, operands: &Operands<'_>) -> Option<Token> {
@@ -284,6 +292,33 @@ impl Target for RemoteTarget {
         patience: Duration,
     ) -> Option<io::Result<usize>> {
         Some(self.read_until(patience, file, offset, into))
+    }
+
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        patience: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        let [(also, first), (offset, second)] = ranges.map(|range| (range.start, range.end - range.start));
+        let deadline = patience.unwrap_or(DEADLINE);
+        if first + second > PIECE as u64 {
+            let read = |at, length| {
+                let mut bytes = vec![0; length as usize];
+                let found = self.read_until(deadline, file, at, &mut bytes)?;
+                bytes.truncate(found);
+                Ok::<_, io::Error>(bytes)
+            };
+            return Ok([read(also, first)?, read(offset, second)?]);
+        }
+        let operands = Operands { offset, length: second, also: Some((also, first)), ..self.operands(file) };
+        let Response { body, payload } = self.call_within(deadline, method::READ, &operands, &[])?;
+        let odd = || io::Error::other("the store sent something else than was asked for");
+        let length: u64 = postcard::from_bytes(&body).map_err(|_| odd())?;
+        let bytes = payload.split_at_checked(length as usize);
+        let fits = |&(one, other): &(&[u8], &[u8])| one.len() as u64 <= first && other.len() as u64 <= second;
+        let (one, other) = bytes.filter(fits).ok_or_else(odd)?;
+        Ok([one.to_vec(), other.to_vec()])
     }
 
     fn is_remote(&self) -> bool {

@@ -176,6 +176,21 @@ impl Place {
     }
 }
 
+/// The answer to a read, whose lengths were checked.
+fn read(operands: &Operands<'_>, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Reply> {
+    let read = |offset, length: u64| {
+        let mut into = Payload::new(length as usize);
+        let found = read(offset, &mut into)?;
+        Ok::<_, io::Error>(Bytes::from(into).slice(..found))
+    };
+    let Some((offset, length)) = operands.also else {
+        return Ok(Reply::default().with_payload(read(operands.offset, operands.length)?));
+    };
+    let first = read(offset, length)?;
+    let second = read(operands.offset, operands.length)?;
+    Ok(Reply { payload: vec![first.clone(), second], ..Reply::ok(encode(&(first.len() as u64))) })
+}
+
 /// An operation on a target that a thread of its own carries out.
 fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &Payload) -> io::Result<Reply> {
     let (file, offset, length) = (TargetFile::from(operands.file), operands.offset, operands.length);
@@ -184,9 +199,11 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
         method::WRITE => target.write(file, offset, &[IoSlice::new(payload)]).map(done),
         method::WRITE_DURABLY => target.write_durably(file, offset, &[IoSlice::new(payload)]).map(done),
         method::READ => {
-            let mut into = Payload::new(length as usize);
-            let read = target.read(file, offset, &mut into)?;
-            Ok(Reply::default().with_payload(Bytes::from(into).slice(..read)))
+            if operands.also.is_some() {
+                // Fetched while the other range is read.
+                target.prefetch(file, offset..offset.saturating_add(length));
+            }
+            read(operands, |offset, into| target.read(file, offset, into))
         }
         method::SYNC => target.sync(file).map(done),
         method::RESERVE => target.reserve(file, length).map(done),
@@ -246,7 +263,7 @@ impl Store {
         if let Some(refused) = self.refuses(&request, operands.token, wanted, volume) {
             return Ok(refused);
         }
-        if request.method == method::READ && operands.length > MAX_READ {
+        if request.method == method::READ && operands.wanted_bytes() > MAX_READ {
             return Err(bad("a read of more than 16 MiB"));
         }
         if request.method == method::DOMAIN {
@@ -264,9 +281,11 @@ impl Store {
         let target = place.target()?;
         if request.method == method::READ {
             // What needs no disk needs no thread.
-            let mut into = Payload::new(operands.length as usize);
-            if let Some(read) = target.read_cached(operands.file.into(), operands.offset, &mut into) {
-                return Ok(Reply::default().with_payload(Bytes::from(into).slice(..read)));
+            let cached = |offset, into: &mut [u8]| {
+                target.read_cached(operands.file.into(), offset, into).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+            };
+            if let Ok(reply) = read(&operands, cached) {
+                return Ok(reply);
             }
         }
         // Held by the operation, not by this future, which may be dropped while a disk hangs.
@@ -294,7 +313,7 @@ impl Store {
 impl Service for Store {
     fn reply_bytes(&self, request: &Request) -> u64 {
         let operands = || postcard::from_bytes::<Operands<'_>>(&request.body).ok();
-        let length = |operands: Operands<'_>| operands.length.min(MAX_READ);
+        let length = |operands: Operands<'_>| operands.wanted_bytes().min(MAX_READ);
         if request.method == method::READ { operands().map_or(0, length) } else { 0 }
     }
 

@@ -80,19 +80,31 @@ struct Raw {
 impl Ask {
     /// Reads it, for as long as that takes.
     fn answer(&self, target: &dyn Target) -> io::Result<Raw> {
-        self.read_by(|offset, into| target.read(self.file, offset, into))
+        match self.apart() {
+            Some(both) => target.read_both(self.file, both, None).map(Raw::from),
+            None => self.read_by(|offset, into| target.read(self.file, offset, into)),
+        }
     }
 
     /// Reads it on the caller's thread, if the target can give up by itself. What fails is left to its own threads.
     fn answer_here(&self, target: &dyn Target, patience: Duration) -> Option<Raw> {
-        let late = Instant::now() + patience;
-        let read = |offset, into: &mut [u8]| {
-            let left = late.saturating_duration_since(Instant::now());
-            target.read_within(self.file, offset, into, left).unwrap_or(Err(io::ErrorKind::Unsupported.into()))
-        };
-        self.read_by(read).ok()
+        let unable = || Err(io::ErrorKind::Unsupported.into());
+        let read =
+            |offset, into: &mut [u8]| target.read_within(self.file, offset, into, patience).unwrap_or_else(unable);
+        match self.apart() {
+            Some(both) => target.read_both(self.file, both, Some(patience)).map(Raw::from).ok(),
+            None => self.read_by(read).ok(),
+        }
     }
 
+    /// Where the record header and the granules are, if both are to be read and lie apart.
+    fn apart(&self) -> Option<[Range<u64>; 2]> {
+        let begin = self.record + self.header_bytes as u64;
+        let granules = begin + self.range.start as u64..begin + self.range.end as u64;
+        (!self.known && self.range.start > ADJACENT).then_some([self.record..begin, granules])
+    }
+
+    /// Reads what lies together.
     fn read_by(&self, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Raw> {
         let begin = self.record + self.header_bytes as u64;
         let read = |offset: u64, length: usize| {
@@ -105,13 +117,15 @@ impl Ask {
             let granules = read(begin + self.range.start as u64, self.range.len())?;
             return Ok(Raw { header: Vec::new(), granules });
         }
-        if self.range.start > ADJACENT {
-            let header = read(self.record, self.header_bytes)?;
-            return Ok(Raw { header, granules: read(begin + self.range.start as u64, self.range.len())? });
-        }
         let mut header = read(self.record, self.header_bytes + self.range.end)?;
         let granules = header.split_off(header.len().min(self.header_bytes + self.range.start));
         Ok(Raw { header, granules })
+    }
+}
+
+impl From<[Vec<u8>; 2]> for Raw {
+    fn from([header, granules]: [Vec<u8>; 2]) -> Self {
+        Self { header, granules }
     }
 }
 

@@ -58,6 +58,26 @@ pub trait Target: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Reads two ranges of a file, each as `read` does; a remote target is asked once, and waits for no longer than `patience`, if there is one.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        _patience: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        let read = |range: Range<u64>| {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            let length = self.read(file, range.start, &mut bytes)?;
+            bytes.truncate(length);
+            Ok::<_, io::Error>(bytes)
+        };
+        let [first, second] = ranges;
+        Ok([read(first)?, read(second)?])
+    }
+
     /// Whether its operations wait for another machine, however short they are.
     fn is_remote(&self) -> bool {
         false
