@@ -26,10 +26,11 @@ pub use store::{RemoteTarget, Store};
 
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
-use tokio::task::JoinError;
 
 /// Threads that move messages. Coding and disks have their own.
 const THREADS: usize = 2;
+/// Those that may wait at a time: as many operations as all disks of a large store take before more of them are refused.
+const WAITING: usize = 4096;
 
 /// What moves this process's messages.
 ///
@@ -40,6 +41,7 @@ pub fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| {
         Builder::new_multi_thread()
             .worker_threads(THREADS)
+            .max_blocking_threads(WAITING)
             .thread_name("messages")
             .enable_all()
             .build()
@@ -52,7 +54,8 @@ fn is_alone() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }
 
-/// Has work that waits for a disk done by a thread of its own, where there are several; it goes on when nobody waits for it any more.
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    if is_alone() { Ok(work()) } else { tokio::task::spawn_blocking(work).await }
+/// Does work that may wait for a disk or for others, while other threads go on with the messages. Handing it to one of them, and what comes of it back, would
+/// take longer than most of it.
+fn waiting<T>(work: impl FnOnce() -> T) -> T {
+    if is_alone() { work() } else { tokio::task::block_in_place(work) }
 }

@@ -204,7 +204,6 @@ impl Shared {
         let Request { peer, method, payload, .. } = &request;
         let arguments: &[u8] = if payload.is_empty() { arguments } else { payload };
         let work = || self.0.carry_out(peer, *method, ticket, arguments);
-        // Waking another thread would take longer than most of these do.
-        if self.0.is_quick(*method) || crate::is_alone() { work() } else { tokio::task::block_in_place(work) }
+        if self.0.is_quick(*method) { work() } else { crate::waiting(work) }
     }
 }

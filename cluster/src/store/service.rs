@@ -28,7 +28,7 @@ pub(super) struct Place {
     target: Mutex<Option<Arc<dyn Target>>>,
     /// The volume that its label names.
     volume: Mutex<Option<[u8; 16]>>,
-    depth: Arc<Semaphore>,
+    depth: Semaphore,
     queue: Semaphore,
     pub(super) looked: Arc<Looked>,
 }
@@ -143,7 +143,7 @@ impl Place {
             path,
             volume: Mutex::new(target.as_deref().and_then(volume_of)),
             target: Mutex::new(target),
-            depth: Arc::new(Semaphore::new(DEPTH)),
+            depth: Semaphore::new(DEPTH),
             queue: Semaphore::new(QUEUE),
             looked: Arc::default(),
         }
@@ -288,21 +288,17 @@ impl Store {
                 return Ok(reply);
             }
         }
-        // Held by the operation, not by this future, which may be dropped while a disk hangs.
-        let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let Request { method, body, payload, .. } = request;
-        let place = place.clone();
-        let operation = crate::beside(move || {
-            let _depth = depth;
-            let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
-            let done = operate(&*target, method, &operands, &payload);
+        let _depth = place.depth.acquire().await.map_err(io::Error::other)?;
+        let method = request.method;
+        let done = crate::waiting(|| {
+            let done = operate(&*target, method, &operands, &request.payload);
             let file = if method == method::RENAME { operands.to } else { operands.file };
             if file == super::protocol::File::Label && super::protocol::changes(method) {
                 *place.volume() = volume_of(&*target);
             }
             done
         });
-        let mut reply = operation.await.map_err(io::Error::other)??;
+        let mut reply = done?;
         if matches!(method, method::WRITE | method::WRITE_DURABLY | method::SYNC) {
             reply.body = encode_done(begun.elapsed(), self.start);
         }
