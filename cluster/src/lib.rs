@@ -26,6 +26,7 @@ pub use store::{RemoteTarget, Store};
 
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::task::JoinError;
 
 /// Threads that move messages. Coding and disks have their own.
 const THREADS: usize = 2;
@@ -52,6 +53,11 @@ pub fn runtime() -> &'static Runtime {
 /// Whether the task that asks is moved by a runtime of one thread, as in simulations: nothing goes on beside it that waiting would hold up.
 fn is_alone() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
+}
+
+/// Has work done by another thread; it goes on when nobody waits for it any more.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    if is_alone() { Ok(work()) } else { tokio::task::spawn_blocking(work).await }
 }
 
 /// Does work that may wait for a disk or for others, while other threads go on with the messages. Handing it to one of them, and what comes of it back, would

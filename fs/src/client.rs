@@ -4,6 +4,7 @@ use crate::cache::{Cache, Sole};
 use crate::history::History;
 use crate::label::{Label, Member, Role};
 use crate::mutex::lock;
+use crate::sessions::Question;
 use crate::sets::Leased;
 use crate::store::{Options, Store};
 use crate::{Error, FileSystem, OpenOptions, Result, open};
@@ -54,6 +55,8 @@ pub(crate) struct Client {
     open: Mutex<HashMap<u64, (u32, u32)>>,
     /// Files that were opened for writing and that the server was not told to be clean, with the number of the last opening or closing.
     dirty: Mutex<BTreeMap<u64, u64>>,
+    /// Files that are being committed for others, with the last question for each.
+    recalled: Mutex<HashMap<u64, u64>>,
     /// The ranges that appends got, of files in `dirty`, for as long as something of them is not committed.
     ends: Mutex<HashMap<u64, Reserved>>,
     /// Openings and closings by writers so far.
@@ -127,6 +130,7 @@ impl FileSystem {
             find,
             open: Mutex::default(),
             dirty: Mutex::default(),
+            recalled: Mutex::default(),
             ends: Mutex::default(),
             writes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
@@ -260,28 +264,48 @@ impl FileSystem {
         self.table.find(ino).is_none_or(|file| file.state().buffer.is_clean())
     }
 
-    /// Others want to see what was written to these files: commits it. Without a file: there are others from now on.
-    pub fn recall(&self, inos: &[u64]) {
+    /// Others want to see what was written to these files: commits it. Without a question: there are others from now on.
+    pub fn recall(&self, questions: &[Question]) {
         let Some(client) = &self.client else { return };
-        if inos.is_empty() {
+        if questions.is_empty() {
             // Another client joins. The second one says that this client heard so.
             let done = self.beat().and_then(|()| self.beat());
             return done.unwrap_or_else(|error| self.volume.warn(&error.to_string()));
         }
-        let mut clean = Vec::with_capacity(inos.len());
-        for &ino in inos {
-            clean.push((ino, lock(&client.dirty).get(&ino).copied().unwrap_or(0)));
+        for &(ino, question) in questions {
+            let mut recalled = lock(&client.recalled);
+            // Somebody is at it already, and goes on with this one.
+            let is_new = recalled.get(&ino).is_none();
+            recalled.entry(ino).and_modify(|last| *last = question.max(*last)).or_insert(question);
+            drop(recalled);
+            if is_new {
+                self.answer_recalls(client, ino);
+            }
+        }
+    }
+
+    /// Commits a file, and once more if that was asked for meanwhile.
+    fn answer_recalls(&self, client: &Client, ino: u64) {
+        loop {
+            let Some(question) = lock(&client.recalled).get(&ino).copied() else { return };
+            let mut number = lock(&client.dirty).get(&ino).copied().unwrap_or(0);
             if let Some(file) = self.table.find(ino) {
                 let done = self.hand_over(&file);
                 self.settle_ends(client, Some(ino));
                 if let Err(error) = done {
+                    // Answered all the same: the other one sees what was committed before. There is something uncommitted still.
+                    number = 0;
                     self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
                 }
             }
-        }
-        // Answered even after a failure: the other one sees what was committed before.
-        if let Err(error) = client.session.recalled(&clean) {
-            self.volume.warn(&error.to_string());
+            if let Err(error) = client.session.recalled(ino, number, question) {
+                self.volume.warn(&error.to_string());
+            }
+            let mut recalled = lock(&client.recalled);
+            if recalled.get(&ino) == Some(&question) {
+                recalled.remove(&ino);
+                return;
+            }
         }
     }
 
@@ -304,8 +328,7 @@ impl FileSystem {
         let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
         for (ino, (all, writers)) in open {
             for opener in 0..all {
-                // A file that is gone stays so.
-                let _ = session.open(ino, if opener < writers { client.number_of_write(ino) } else { 0 });
+                session.opened(ino, if opener < writers { client.number_of_write(ino) } else { 0 })?;
             }
         }
         if client.lock_again(session)? > 0 {
@@ -318,8 +341,8 @@ impl FileSystem {
         }
         let dirty: Vec<u64> = lock(&client.dirty).keys().copied().collect();
         for ino in dirty {
-            let _ = session.open(ino, client.number_of_write(ino));
-            let _ = session.close(ino, 0);
+            session.opened(ino, client.number_of_write(ino))?;
+            session.close(ino, 0)?;
         }
         session.told()
     }

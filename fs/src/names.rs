@@ -6,6 +6,9 @@ use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, S
 use std::sync::MutexGuard;
 use std::time::Duration;
 
+/// How often attributes are asked for that are overtaken by commits, before the file is held.
+const ATTEMPTS: usize = 3;
+
 /// Attributes to set; None stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttributes {
@@ -30,15 +33,7 @@ pub struct SetAttributes {
 impl FileSystem {
     /// Attributes of a file with what is not committed of it yet.
     fn attributes_of(&self, file: &File) -> Result<Attributes> {
-        loop {
-            let commits = file.state().commits;
-            // Not under the lock: a server has other clients commit first, which may wait for what is written here.
-            let mut attributes = self.meta.attributes(file.ino)?;
-            let state = file.state();
-            if state.commits != commits {
-                // Something left the buffer, and may have come into the metadata too late to be seen.
-                continue;
-            }
+        let with = |state: &State, mut attributes: Attributes| {
             if attributes.kind == Kind::File {
                 attributes.size = state.buffer.size.unwrap_or(attributes.size);
                 attributes.allocated += state.buffer.held_bytes();
@@ -46,8 +41,20 @@ impl FileSystem {
                     (attributes.modified, attributes.changed) = (modified, attributes.changed.max(modified));
                 }
             }
-            return Ok(attributes);
+            attributes
+        };
+        for _ in 0..ATTEMPTS {
+            let commits = file.state().commits;
+            // Not under the lock: a server has other clients commit first, which may wait for what is written here.
+            let attributes = self.meta.attributes(file.ino)?;
+            let state = file.state();
+            if state.commits == commits {
+                return Ok(with(&state, attributes));
+            }
+            // Something left the buffer, and may have come into the metadata too late to be seen.
         }
+        let state = file.state();
+        Ok(with(&state, self.meta.describe(file.ino)?.0))
     }
 
     /// Attributes that were found with a name, as they are now. The table had `departures` before they were read: what left it since may have committed
@@ -107,7 +114,11 @@ impl FileSystem {
             if let Some(file) = &file {
                 file.state().buffer.modified = None;
             }
-            self.meta.set_attributes(ino, change, now())?
+            let set = self.meta.set_attributes(ino, change, now())?;
+            if let Some(file) = &file {
+                file.state().commits += 1;
+            }
+            set
         };
         Ok(self.with_buffer(attributes, departures))
     }

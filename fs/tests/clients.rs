@@ -376,7 +376,7 @@ impl Call for Asked<'_> {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let server = lock(&self.wire.cluster.server).clone().expect("it runs");
         let session = Some(self.wire.session.load(Ordering::SeqCst));
-        let recall: Recall = Arc::new(|_: &[u64]| ());
+        let recall: Recall = Arc::new(|_: &[fs::Question]| ());
         loop {
             match server.answer_request(session, &recall, operation, arguments, self.request).0 {
                 Answer::Done(answer) => return Ok(answer),

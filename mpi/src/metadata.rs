@@ -8,7 +8,7 @@ use crate::parcel::Parcel;
 use bytes::Bytes;
 use cluster::StoreAddress;
 use fs::label::{Label, Member};
-use fs::{Answer, FileSystem, OpenOptions, Recall, Server, Sessions};
+use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
 use meta::port::{Call, Port, Remote, Session};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,8 +41,8 @@ impl Desk {
         let (desk, office) = (self.clone(), office.clone());
         cluster::runtime().spawn_blocking(move || {
             let told = Arc::downgrade(&office);
-            let recall: Recall = Arc::new(move |inos: &[u64]| {
-                told.upgrade().inspect(|office| office.send(from, &Parcel::Recall(inos.to_vec())));
+            let recall: Recall = Arc::new(move |questions: &[Question]| {
+                told.upgrade().inspect(|office| office.send(from, &Parcel::Recall(questions.to_vec())));
             });
             let answer = desk.answer(session, &recall, operation, &arguments);
             office.send(from, &Parcel::Answer(number, answer));
@@ -82,8 +82,8 @@ impl Line {
     /// Of the leader itself, whose own roles are clients like all others.
     pub fn here(desk: &Arc<Desk>, office: &Arc<Office>) -> Self {
         let office = Arc::downgrade(office);
-        let recall: Recall = Arc::new(move |inos: &[u64]| {
-            let parcel = Parcel::Recall(inos.to_vec()).encode();
+        let recall: Recall = Arc::new(move |questions: &[Question]| {
+            let parcel = Parcel::Recall(questions.to_vec()).encode();
             office.upgrade().inspect(|office| _ = office.deliver(office.me(), &parcel));
         });
         Self { end: End::Here(desk.clone(), recall), session: Arc::default() }

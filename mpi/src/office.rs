@@ -169,12 +169,12 @@ impl Office {
                     let _ = asked.send(answer);
                 }
             }
-            Parcel::Recall(inos) => {
+            Parcel::Recall(questions) => {
                 let volume = lock(&self.volume).upgrade();
                 // It commits and asks, which waits.
                 volume.into_iter().for_each(|volume| {
-                    let inos = inos.clone();
-                    std::thread::spawn(move || volume.recall(&inos));
+                    let questions = questions.clone();
+                    std::thread::spawn(move || volume.recall(&questions));
                 });
             }
             Parcel::Stop => self.control.cancel(),

@@ -58,7 +58,7 @@ pub enum Parcel {
     /// The answer to a question, by its number; None: the session is not known.
     Answer(u64, Option<Bytes>),
     /// From the leader: others want to read what was written to these files.
-    Recall(Vec<u64>),
+    Recall(Vec<fs::Question>),
     /// From the reporter to the leader: something went wrong with a file.
     Problem(Problem),
     /// From the reporter to the leader: how far it is.

@@ -4,7 +4,7 @@ use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::Wallet;
 use crate::places::ClusterPlaces;
-use fs::{FileSystem, OpenOptions, Places, Server};
+use fs::{FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
 use meta::port::{Call, EXTENTS, Port, Remote, Session};
 use std::collections::BTreeSet;
@@ -231,13 +231,13 @@ impl Call for Link {
     }
 }
 
-/// Asks for what gave this client its tokens: they come with the answer. Without arguments for extents it is a beat.
+/// Asks for what gave this client its tokens: they come with the answer. Without arguments for extents it asks for the label, which says nothing to the server.
 fn ask_again(state: &Arc<State>, extents: Option<&[u8]>) {
     let link = Link { hurries: true, ..Link::new(state) };
     // Without an answer the store's refusal stands.
     match extents {
         Some(arguments) => _ = link.call(EXTENTS, arguments),
-        None => _ = Remote(link).beat(),
+        None => _ = Remote(link).label(),
     }
 }
 
@@ -250,12 +250,12 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
         let weak = weak.clone();
         let on_push = move |push: Push| {
             let Some(state) = weak.upgrade() else { return };
-            let Ok(inos) = postcard::from_bytes::<Vec<u64>>(&push.body) else { return };
+            let Ok(questions) = postcard::from_bytes::<Vec<Question>>(&push.body) else { return };
             if push.method == RECALL {
                 // It commits and asks, which waits.
                 std::thread::spawn(move || {
                     let volume = lock(&state.volume).upgrade();
-                    volume.inspect(|volume| volume.recall(&inos));
+                    volume.inspect(|volume| volume.recall(&questions));
                 });
             }
         };

@@ -5,11 +5,12 @@ use super::replay::{Replay, Seen};
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
 use crate::capability::{ClusterKey, now_ms};
 use bytes::Bytes;
-use fs::{Answer, FileSystem, Grant, Recall, Sessions};
+use fs::{Answer, FileSystem, Grant, Question, Recall, Sessions};
 use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use volume::Control;
 use volume::counts::Operation;
 use wire::{Peer, Reply, Request, Service};
@@ -27,6 +28,8 @@ pub struct MetaServer {
     replays: Mutex<HashMap<u64, Arc<Replay>>>,
     signer: Option<Signer>,
     counts: Counts,
+    /// Requests that may wait for clients: not as many as there are threads, which what these clients say needs, too.
+    waiting: Semaphore,
 }
 
 /// What is counted of requests, by the number of the operation.
@@ -51,7 +54,8 @@ impl MetaServer {
     /// Serves these sessions.
     pub fn new(sessions: Arc<Sessions>, commands: Commands) -> Self {
         sessions.keep_ticking();
-        Self { sessions, commands, replays: Mutex::default(), signer: None, counts: Counts::default() }
+        let waiting = Semaphore::new(crate::WAITING / 2);
+        Self { sessions, commands, replays: Mutex::default(), signer: None, counts: Counts::default(), waiting }
     }
 
     /// Gives clients capabilities, signed with this key, which the stores want to see.
@@ -153,8 +157,8 @@ fn reply(answer: Answer, tokens: Vec<u8>) -> Reply {
 /// Tells the client at the other end of a connection what others want to read.
 fn recall(peer: &Arc<Peer>) -> Recall {
     let peer = Arc::downgrade(peer);
-    Arc::new(move |inos: &[u64]| {
-        let body = postcard::to_stdvec(inos).expect("numbers can be written down");
+    Arc::new(move |questions: &[Question]| {
+        let body = postcard::to_stdvec(questions).expect("numbers can be written down");
         if let Some(peer) = peer.upgrade() {
             crate::runtime().spawn(async move {
                 // A client that is gone is not waited for longer than its lease.
@@ -204,6 +208,10 @@ impl Shared {
         let Request { peer, method, payload, .. } = &request;
         let arguments: &[u8] = if payload.is_empty() { arguments } else { payload };
         let work = || self.0.carry_out(peer, *method, ticket, arguments);
-        if self.0.is_quick(*method) { work() } else { crate::waiting(work) }
+        if self.0.is_quick(*method) {
+            return work();
+        }
+        let _waits = if port::waits_for_clients(*method) { self.0.waiting.acquire().await.ok() } else { None };
+        crate::waiting(work)
     }
 }

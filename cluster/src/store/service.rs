@@ -19,6 +19,8 @@ use wire::{Complaints, Payload, Reply, Request, Service};
 const DEPTH: usize = 8;
 /// Those and what waits for them. More are refused, which is how a client hears that a disk hangs.
 const QUEUE: usize = 256;
+/// What is longer is done by another thread, so that its room can be given up while a disk hangs.
+const LARGE: u64 = 2 << 20;
 /// No read is longer.
 const MAX_READ: u64 = 16 << 20;
 
@@ -28,7 +30,7 @@ pub(super) struct Place {
     target: Mutex<Option<Arc<dyn Target>>>,
     /// The volume that its label names.
     volume: Mutex<Option<[u8; 16]>>,
-    depth: Semaphore,
+    depth: Arc<Semaphore>,
     queue: Semaphore,
     pub(super) looked: Arc<Looked>,
 }
@@ -143,7 +145,7 @@ impl Place {
             path,
             volume: Mutex::new(target.as_deref().and_then(volume_of)),
             target: Mutex::new(target),
-            depth: Semaphore::new(DEPTH),
+            depth: Arc::new(Semaphore::new(DEPTH)),
             queue: Semaphore::new(QUEUE),
             looked: Arc::default(),
         }
@@ -288,16 +290,22 @@ impl Store {
                 return Ok(reply);
             }
         }
-        let _depth = place.depth.acquire().await.map_err(io::Error::other)?;
-        let method = request.method;
-        let done = crate::waiting(|| {
-            let done = operate(&*target, method, &operands, &request.payload);
+        // Held by the operation, not by this future, which may be dropped while a disk hangs.
+        let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let is_large = operands.wanted_bytes().max(request.payload.len() as u64) > LARGE;
+        let Request { method, body, payload, .. } = request;
+        let place = place.clone();
+        let work = move || {
+            let _depth = depth;
+            let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
+            let done = operate(&*target, method, &operands, &payload);
             let file = if method == method::RENAME { operands.to } else { operands.file };
             if file == super::protocol::File::Label && super::protocol::changes(method) {
                 *place.volume() = volume_of(&*target);
             }
             done
-        });
+        };
+        let done = if is_large { crate::beside(work).await.map_err(io::Error::other)? } else { crate::waiting(work) };
         let mut reply = done?;
         if matches!(method, method::WRITE | method::WRITE_DURABLY | method::SYNC) {
             reply.body = encode_done(begun.elapsed(), self.start);

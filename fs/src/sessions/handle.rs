@@ -456,11 +456,14 @@ impl Session for Handle {
         Ok(())
     }
 
-    fn recalled(&self, files: &[(u64, u64)]) -> Result<()> {
-        let mut table = self.sessions.fs.leases.table();
-        files.iter().for_each(|&(ino, _)| table.answer(self.session, ino));
-        drop(table);
-        self.clean(files)
+    fn recalled(&self, ino: u64, number: u64, question: u64) -> Result<()> {
+        self.sessions.fs.leases.table().answer(self.session, ino, question);
+        self.clean(&[(ino, number)])
+    }
+
+    fn opened(&self, ino: u64, writes: u64) -> Result<()> {
+        self.sessions.fs.leases.table().open(self.session, ino, writes);
+        Ok(())
     }
 
     fn reserved(&self, ino: u64, end: u64) -> Result<()> {
@@ -520,6 +523,7 @@ impl Session for Handle {
     }
 
     fn label(&self) -> Result<String> {
+        self.grant_held(self.session);
         Ok(self.sessions.fs.volume.label().to_json())
     }
 }

@@ -21,6 +21,8 @@ use table::{Left, Table};
 
 /// How long a client that was asked to commit is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is asked meanwhile: a message may be lost with its connection.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Numbers of sessions that one opening of a volume gives out.
 const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
@@ -37,8 +39,10 @@ const STALL: Duration = Duration::from_secs(3);
 /// The sessions that there are, as the metadata has it: after a crash they may come back, and others may not.
 pub(crate) const SESSIONS: &str = "sessions";
 
-/// Tells a client that others want to see what it wrote to these files.
-pub type Recall = Arc<dyn Fn(&[u64]) + Send + Sync>;
+/// A file of which a client shall commit what it wrote, as another one wants to see it, and the number of that question, which the answer has too.
+pub type Question = (u64, u64);
+/// Asks a client; without a question it is told that there are others.
+pub type Recall = Arc<dyn Fn(&[Question]) + Send + Sync>;
 
 /// Who has what, for those who look after the volume.
 pub(crate) struct Leases {
@@ -356,34 +360,37 @@ impl Sessions {
         let leases = &self.fs.leases;
         let mut table = leases.table();
         let writers = table.writers(session, ino, closed);
-        if writers.is_empty() {
-            return;
-        }
-        let asked: Vec<(u64, u64)> = writers.iter().map(|&writer| (writer, table.ask(writer, ino))).collect();
-        drop(table);
-        for (writer, _) in &asked {
-            let recall = lock(&self.recalls).get(writer).cloned();
-            if let Some(recall) = recall {
-                recall(&[ino]);
+        let asked: Vec<(u64, u64)> = writers.into_iter().map(|writer| (writer, table.ask(writer, ino))).collect();
+        let (mut silent, mut next) = (asked.clone(), Instant::now());
+        let end = next + PATIENCE.min(self.lease);
+        loop {
+            silent.retain(|&(writer, question)| table.is_asked(writer, ino, question));
+            let now = Instant::now();
+            if silent.is_empty() || now >= end {
+                break;
             }
-        }
-        let end = Instant::now() + PATIENCE.min(self.lease);
-        let mut table = leases.table();
-        while asked.iter().any(|&(writer, time)| table.is_asked(writer, ino, time)) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let silent = |&&(writer, time): &&(u64, u64)| table.is_asked(writer, ino, time);
-                let silent: Vec<u64> = asked.iter().filter(silent).map(|&(writer, _)| writer).collect();
-                asked.iter().for_each(|&(writer, time)| table.give_up(writer, ino, time));
-                let names: Vec<String> =
-                    table.names().into_iter().filter(|(of, _)| silent.contains(of)).map(|(_, name)| name).collect();
+            if now >= next {
                 drop(table);
-                return self.fs.volume.warn(&format!(
-                    "{} did not commit inode {ino} when another client asked: that one sees what was committed before",
-                    names.join(", ")
+                for (writer, question) in &silent {
+                    let recall = lock(&self.recalls).get(writer).cloned();
+                    recall.inspect(|recall| recall(&[(ino, *question)]));
+                }
+                next = now + ASK_AGAIN;
+                table = leases.table();
+                continue;
+            }
+            (table, _) =
+                leases.changed.wait_timeout(table, next.min(end) - now).unwrap_or_else(PoisonError::into_inner);
+        }
+        asked.iter().for_each(|(writer, _)| table.asked(*writer, ino));
+        let names = table.names();
+        drop(table);
+        for (writer, name) in names {
+            if silent.iter().any(|(other, _)| *other == writer) {
+                self.fs.volume.warn(&format!(
+                    "client {name} did not commit inode {ino} when another asked: that one sees what was committed before"
                 ));
             }
-            (table, _) = leases.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

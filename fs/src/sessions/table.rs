@@ -28,10 +28,11 @@ struct Client {
     asked: HashMap<u64, Asked>,
 }
 
-/// How often a client was asked to commit a file, and how often it answered.
+/// Who waits for a client to commit a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
-    asked: u64,
+    waiting: u32,
+    /// The last question that was answered, and with it all before.
     answered: u64,
 }
 
@@ -48,6 +49,8 @@ impl Client {
 pub(super) struct Table {
     lease: Duration,
     next: u64,
+    /// The last question that was asked; none of before a restart had as high a number.
+    questions: u64,
     clients: BTreeMap<u64, Client>,
     /// Ends of files that were reserved by appends, as far as they are open.
     ends: HashMap<u64, u64>,
@@ -66,7 +69,7 @@ pub(super) struct Left {
 impl Table {
     /// `first` is the number of the first session.
     pub fn new(lease: Duration, first: u64) -> Self {
-        Self { lease, next: first, clients: BTreeMap::new(), ends: HashMap::new() }
+        Self { lease, next: first, questions: first, clients: BTreeMap::new(), ends: HashMap::new() }
     }
 
     /// Sessions live so long without being heard of.
@@ -247,9 +250,6 @@ impl Table {
             if !writes && client.dirty.get(ino).is_some_and(|last| last <= number) {
                 client.dirty.remove(ino);
             }
-            if client.asked.get(ino).is_some_and(|asked| asked.answered >= asked.asked) {
-                client.asked.remove(ino);
-            }
         }
         self.forget_ends();
     }
@@ -264,31 +264,35 @@ impl Table {
             .collect()
     }
 
-    /// Notes that a session is asked to commit a file; returns the how manieth time that is. Each time counts: what was committed when it was asked before
-    /// may be less than what it wrote until now.
+    /// Notes that somebody waits for a session to commit a file; returns the number of that question. Each has its own: what was committed for one before may
+    /// be less than what was written until now.
     pub fn ask(&mut self, session: u64, ino: u64) -> u64 {
-        let Some(client) = self.clients.get_mut(&session) else { return 0 };
-        let asked = client.asked.entry(ino).or_default();
-        asked.asked += 1;
-        asked.asked
+        self.questions += 1;
+        let client = self.clients.get_mut(&session);
+        client.into_iter().for_each(|client| client.asked.entry(ino).or_default().waiting += 1);
+        self.questions
     }
 
-    /// A session answered. What it says is taken in by `clean`.
-    pub fn answer(&mut self, session: u64, ino: u64) {
+    /// A session answered a question. What it says is taken in by `clean`.
+    pub fn answer(&mut self, session: u64, ino: u64, question: u64) {
         let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
-        asked.into_iter().for_each(|asked| asked.answered = asked.asked.min(asked.answered + 1));
+        asked.into_iter().for_each(|asked| asked.answered = question.max(asked.answered));
     }
 
-    /// An answer is not waited for any more. With it, those to all that was asked before count as given: a message may have been lost.
-    pub fn give_up(&mut self, session: u64, ino: u64, time: u64) {
-        let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
-        asked.into_iter().for_each(|asked| asked.answered = asked.answered.max(time.min(asked.asked)));
+    /// Whether a question is not answered, and something may be uncommitted still.
+    pub fn is_asked(&self, session: u64, ino: u64, question: u64) -> bool {
+        let client = self.clients.get(&session).filter(|client| client.dirty.contains_key(&ino));
+        client.and_then(|client| client.asked.get(&ino)).is_some_and(|asked| asked.answered < question)
     }
 
-    /// Whether a session has not answered yet what it was asked for that time.
-    pub fn is_asked(&self, session: u64, ino: u64, time: u64) -> bool {
-        let asked = self.clients.get(&session).and_then(|client| client.asked.get(&ino));
-        asked.is_some_and(|asked| asked.answered < time)
+    /// Somebody who asked waits no more.
+    pub fn asked(&mut self, session: u64, ino: u64) {
+        let Some(client) = self.clients.get_mut(&session) else { return };
+        let Some(asked) = client.asked.get_mut(&ino) else { return };
+        asked.waiting -= 1;
+        if asked.waiting == 0 {
+            client.asked.remove(&ino);
+        }
     }
 
     /// Gives `length` bytes behind the end of a file, which is at `size` at least, to somebody; returns where they begin.
@@ -387,30 +391,28 @@ mod tests {
         table.open(a, 9, 1);
         assert_eq!(table.writers(b, 9, false), [a]);
         assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
-        assert_eq!((table.ask(a, 9), table.ask(a, 9)), (1, 2));
-        assert!(table.is_asked(a, 9, 1) && table.is_asked(a, 9, 2));
-        // What it says by itself, or of the first question, is no answer to the second one.
+        let (first, second) = (table.ask(a, 9), table.ask(a, 9));
+        assert!(table.is_asked(a, 9, first) && table.is_asked(a, 9, second));
+        // What it says by itself is no answer: it may write still. Nor is the answer to the first question one to the second.
         table.clean(a, &[(9, 1)]);
-        assert!(table.is_asked(a, 9, 1));
-        table.answer(a, 9);
-        table.clean(a, &[(9, 1)]);
-        assert!(!table.is_asked(a, 9, 1) && table.is_asked(a, 9, 2));
-        table.answer(a, 9);
-        table.clean(a, &[(9, 1)]);
-        assert!(!table.is_asked(a, 9, 2));
+        assert!(table.is_asked(a, 9, first));
+        table.answer(a, 9, first);
+        assert!(!table.is_asked(a, 9, first) && table.is_asked(a, 9, second));
+        table.answer(a, 9, second);
+        assert!(!table.is_asked(a, 9, second));
+        [0; 2].iter().for_each(|_| table.asked(a, 9));
+        // One that comes too late is none to what is asked now.
+        let third = table.ask(a, 9);
+        table.answer(a, 9, second);
+        assert!(table.is_asked(a, 9, third));
         // It is open for writing still: there may be more.
         assert_eq!(table.writers(b, 9, false), [a]);
-        // An answer that never comes is no reason for the next ones to be waited for in vain.
-        let lost = table.ask(a, 9);
-        table.give_up(a, 9, lost);
-        let next = table.ask(a, 9);
-        assert!(!table.is_asked(a, 9, lost) && table.is_asked(a, 9, next));
-        table.answer(a, 9);
-        assert!(!table.is_asked(a, 9, next));
         assert!(table.close(a, 9, 1));
         assert_eq!(table.writers(b, 9, true), [a]);
+        assert!(table.is_asked(a, 9, third));
         table.clean(a, &[(9, 1)]);
         assert!(table.writers(b, 9, false).is_empty());
+        assert!(!table.is_asked(a, 9, third), "nothing is uncommitted");
     }
 
     /// What was said before the file was opened or closed once more does not count for what was written since, though it arrives later.

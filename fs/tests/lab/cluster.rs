@@ -2,7 +2,7 @@
 
 use super::Lab;
 use fs::label::Label;
-use fs::{Answer, FileSystem, OpenOptions, Recall, Server, Sessions};
+use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
 use meta::port::{Call, Port, Remote, Session};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,11 +52,11 @@ impl Call for Link {
                 continue;
             };
             let wire = Arc::downgrade(&self.0);
-            let recall: Recall = Arc::new(move |inos: &[u64]| {
-                let (inos, wire) = (inos.to_vec(), wire.clone());
+            let recall: Recall = Arc::new(move |questions: &[Question]| {
+                let (questions, wire) = (questions.to_vec(), wire.clone());
                 std::thread::spawn(move || {
                     let client = wire.upgrade().and_then(|wire| lock(&wire.client).upgrade());
-                    client.inspect(|client| client.recall(&inos));
+                    client.inspect(|client| client.recall(&questions));
                 });
             });
             let session = Some(self.0.session.load(Ordering::SeqCst)).filter(|&session| session != 0);

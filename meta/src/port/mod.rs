@@ -122,6 +122,11 @@ pub fn only_reads(operation: u16) -> bool {
     matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 73 | 76)
 }
 
+/// Whether an operation may wait for other clients, or until those of before a restart are back.
+pub fn waits_for_clients(operation: u16) -> bool {
+    matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | BEGIN | 69 | 72 | 74)
+}
+
 /// A lock of a range of a file, as `fcntl` has them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileLock {
@@ -146,8 +151,8 @@ operations! {
     ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.
     /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
     ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
-    ///   that was written before that number; what came after it is not meant, even when it overtook it. `recalled` says the same once for each time that a
-    ///   client was asked to commit them.
+    ///   that was written before that number; what came after it is not meant, even when it overtook it. `recalled` says the same of one file, as the answer to
+    ///   a question and all before it. `opened` and `close` tell a server that was restarted of openers and writers, and wait for nobody.
     /// - `lock` gives a lock, and says whether it did; with `wait` it takes a moment before it says no. `unlock` takes a range from what the owner has.
     ///   `conflicting_lock` is the one that is in the way, of whatever client.
     /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
@@ -168,5 +173,6 @@ operations! {
     77 reserved(ino: u64, end: u64) -> ();
     76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
     78 told() -> ();
-    79 recalled(files: Vec<(u64, u64)> as &[(u64, u64)]) -> ();
+    79 recalled(ino: u64, number: u64, question: u64) -> ();
+    80 opened(ino: u64, writes: u64) -> ();
 }
