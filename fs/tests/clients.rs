@@ -8,7 +8,7 @@ use lab::{content, make, pattern};
 use meta::port::{Call, Port, Remote};
 use meta::{ContentEdit, Resize};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::Faults;
@@ -110,6 +110,54 @@ fn clients_that_commit_for_each_other_do_not_wait_for_each_other() {
     });
     let slowest = slowest.max().unwrap();
     assert!(slowest < LEASE / 2, "{slowest:?}");
+}
+
+/// Clients that commit the same file when the server is restarted tell it what they have without waiting for each other.
+#[test]
+fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let clients = [cluster.client("a"), cluster.client("b")];
+    let ino = make(&clients[0], "file");
+    let stop = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0u64..)
+            .zip(&clients)
+            .map(|(n, client)| {
+                scope.spawn({
+                    let stop = &stop;
+                    move || {
+                        client.open(ino, true).unwrap();
+                        let (mut longest, mut round) = (Duration::ZERO, 0);
+                        while !stop.load(Ordering::Relaxed) {
+                            let begun = Instant::now();
+                            // A server that dies here answers what it is at with errors of its disks.
+                            let done = |client: &FileSystem| {
+                                client.write(ino, (2 * round + n) * 50_000, &[n as u8 + 1; 50_000])?;
+                                client.sync(ino)
+                            };
+                            while done(client).is_err() {}
+                            (longest, round) = (longest.max(begun.elapsed()), (round + 1) % 20);
+                        }
+                        client.close(ino);
+                        longest
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            // Longer than a server that was restarted lets nobody in, as a client that is not back may believe to be alone.
+            std::thread::sleep(Duration::from_millis(2500));
+            cluster.kill();
+            cluster.start();
+        }
+        std::thread::sleep(Duration::from_millis(2500));
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().unwrap()).max().unwrap()
+    });
+    assert!(longest < LEASE - Duration::from_secs(1), "{longest:?}");
+    clients[0].open(ino, false).unwrap();
+    let found = content(&clients[0], ino).unwrap();
+    assert!(found.chunks(50_000).zip([1, 2].into_iter().cycle()).all(|(part, n)| part.iter().all(|&byte| byte == n)));
 }
 
 #[test]

@@ -40,18 +40,28 @@ pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Link(Arc<Wire>);
+struct Link {
+    wire: Arc<Wire>,
+    /// It takes a session up: a server that was started once more meanwhile has to be told from the beginning.
+    takes_up: bool,
+}
+
+impl Link {
+    fn new(wire: &Arc<Wire>) -> Self {
+        Self { wire: wire.clone(), takes_up: false }
+    }
+}
 
 impl Call for Link {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
-        *lock(&self.0.asked).entry(operation).or_default() += 1;
+        *lock(&self.wire.asked).entry(operation).or_default() += 1;
         loop {
-            let server = lock(&self.0.cluster.server).clone().filter(|_| !self.0.cut.load(Ordering::SeqCst));
+            let server = lock(&self.wire.cluster.server).clone().filter(|_| !self.wire.cut.load(Ordering::SeqCst));
             let Some(server) = server else {
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
-            let wire = Arc::downgrade(&self.0);
+            let wire = Arc::downgrade(&self.wire);
             let recall: Recall = Arc::new(move |questions: &[Question]| {
                 let (questions, wire) = (questions.to_vec(), wire.clone());
                 std::thread::spawn(move || {
@@ -59,13 +69,16 @@ impl Call for Link {
                     client.inspect(|client| client.recall(&questions));
                 });
             });
-            let session = Some(self.0.session.load(Ordering::SeqCst)).filter(|&session| session != 0);
+            let session = Some(self.wire.session.load(Ordering::SeqCst)).filter(|&session| session != 0);
             match server.answer(session, &recall, operation, arguments) {
                 Answer::Done(answer) => return Ok(answer),
                 Answer::Unknown => panic!("operation {operation} is not known"),
                 Answer::NoSession => {
-                    let client = lock(&self.0.client).upgrade().expect("only an open client has a session");
-                    client.take_up(&Remote(Link(self.0.clone())))?;
+                    if self.takes_up {
+                        return Err(meta::Error::Unavailable("the session is not known any more".into()));
+                    }
+                    let client = lock(&self.wire.client).upgrade().expect("only an open client has a session");
+                    let _ = client.take_up(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }));
                 }
             }
         }
@@ -120,8 +133,8 @@ impl Cluster {
             client: Mutex::new(Weak::new()),
             asked: Mutex::default(),
         });
-        let port: Arc<dyn Port> = Arc::new(Remote(Link(wire.clone())));
-        let session: Arc<dyn Session> = Arc::new(Remote(Link(wire.clone())));
+        let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&wire)));
+        let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&wire)));
         let welcome = session.begin(None, name.into(), Vec::new()).unwrap();
         wire.session.store(welcome.session, Ordering::SeqCst);
         let disks = lock(&self.lab).disks.clone();
