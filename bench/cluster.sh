@@ -25,15 +25,8 @@ end() {
 trap end EXIT
 trap 'exit 130' INT TERM
 
-# Waits until the server of a port answers.
-listens() {
-    tries=0
-    until ss -Hltn "sport = :$1" | grep -q .; do
-        [ $tries -lt 100 ] || { echo "cluster.sh: nothing listens at port $1, see $dir/weft" >&2; exit 1; }
-        sleep 0.1
-        tries=$((tries + 1))
-    done
-}
+# shellcheck source=bench/listens.sh
+. "$here/listens.sh"
 
 targets=
 for n in 1 2 3 4 5 6; do
@@ -42,12 +35,12 @@ for n in 1 2 3 4 5 6; do
     servers="$servers $!"
     targets="$targets store://127.0.0.1:$((port + n))/disk$n"
 done
-for n in 1 2 3 4 5 6; do listens $((port + n)); done
+for n in 1 2 3 4 5 6; do listens $((port + n)) "$dir/weft"; done
 # shellcheck disable=SC2086 # targets are words
 "$weft" create "$dir/weft/films" --code rs:4+2 $targets >/dev/null
 "$weft" serve meta "$dir/weft/films" --listen 127.0.0.1:"$port" >"$dir/weft/meta.log" 2>&1 &
 servers="$servers $!"
-listens "$port"
+listens "$port" "$dir/weft"
 "$weft" mount "weft://127.0.0.1:$port/films" "$dir/weft/mnt"
 mount_pid=$(pgrep -f "$weft mount weft://127.0.0.1:$port/films" | head -n 1)
 

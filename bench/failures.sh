@@ -10,6 +10,7 @@ set -eu
 [ $# -ge 2 ] || { echo "usage: failures.sh WEFT DIR [MIB [ROUNDS]]" >&2; exit 2; }
 weft=$(realpath -- "$1")
 dir=$(realpath -m -- "$2")
+here=$(realpath -- "$(dirname -- "$0")")
 mib=${3:-1024}
 rounds=${4:-3}
 port=${PORT:-7930}
@@ -30,14 +31,8 @@ store() {
     echo $! >"store$1.pid"
 }
 lose() { kill -9 "$(cat "store$1.pid")"; }
-listens() {
-    tries=0
-    until ss -Hltn "sport = :$1" | grep -q .; do
-        [ $tries -lt 100 ] || { echo "failures.sh: nothing listens at port $1, see $dir" >&2; exit 1; }
-        sleep 0.1
-        tries=$((tries + 1))
-    done
-}
+# shellcheck source=bench/listens.sh
+. "$here/listens.sh"
 cold() { sync && echo 3 >/proc/sys/vm/drop_caches; }
 now() { date +%s.%N; }
 since() { echo "$(now) $1" | awk '{ printf "%.3f", $1 - $2 }'; }
@@ -52,12 +47,12 @@ for n in 1 2 3 4 5 6 7; do
     store "$n"
     targets="$targets store://127.0.0.1:$((port + n))/disk$n"
 done
-for n in 1 2 3 4 5 6 7; do listens $((port + n)); done
+for n in 1 2 3 4 5 6 7; do listens $((port + n)) "$dir"; done
 # shellcheck disable=SC2086 # targets are words
 "$weft" create films --code rs:4+2 $targets >/dev/null
 "$weft" serve meta films --listen 127.0.0.1:"$port" >meta.log 2>&1 &
 echo $! >meta.pid
-listens "$port"
+listens "$port" "$dir"
 "$weft" mount "$volume" mnt >/dev/null
 
 head -c "${mib}M" /dev/urandom >source
@@ -79,8 +74,8 @@ while [ "$round" -le "$rounds" ]; do
     cmp source mnt/file
     store 2
     store 5
-    listens $((port + 2))
-    listens $((port + 5))
+    listens $((port + 2)) "$dir"
+    listens $((port + 5)) "$dir"
     sleep 5
     healthy="$healthy $(rate "$mib" "$whole")"
     degraded="$degraded $(rate "$mib" "$lacking")"

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::Master;
-use volume::target::{Space, Target, TargetFile};
+use volume::target::{Space, Target, TargetFile, read_to_vec};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives an operation up.
@@ -303,12 +303,7 @@ impl Target for RemoteTarget {
         let [(also, first), (offset, second)] = ranges.map(|range| (range.start, range.end - range.start));
         let deadline = patience.unwrap_or(DEADLINE);
         if first + second > PIECE as u64 {
-            let read = |at, length| {
-                let mut bytes = vec![0; length as usize];
-                let found = self.read_until(deadline, file, at, &mut bytes)?;
-                bytes.truncate(found);
-                Ok::<_, io::Error>(bytes)
-            };
+            let read = |at, length| read_to_vec(length as usize, |into| self.read_until(deadline, file, at, into));
             return Ok([read(also, first)?, read(offset, second)?]);
         }
         let operands = Operands { offset, length: second, also: Some((also, first)), ..self.operands(file) };

@@ -193,7 +193,7 @@ fn read(operands: &Operands<'_>, read: impl Fn(u64, &mut [u8]) -> io::Result<usi
     Ok(Reply { payload: vec![first.clone(), second], ..Reply::ok(encode(&(first.len() as u64))) })
 }
 
-/// An operation on a target that a thread of its own carries out.
+/// An operation on a target, which may wait for its disk.
 fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &Payload) -> io::Result<Reply> {
     let (file, offset, length) = (TargetFile::from(operands.file), operands.offset, operands.length);
     let done = |()| Reply::default();
@@ -282,7 +282,7 @@ impl Store {
         }
         let target = place.target()?;
         if request.method == method::READ {
-            // What needs no disk needs no thread.
+            // What needs no disk waits for none of those that do.
             let cached = |offset, into: &mut [u8]| {
                 target.read_cached(operands.file.into(), offset, into).ok_or_else(|| io::ErrorKind::WouldBlock.into())
             };

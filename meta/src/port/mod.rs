@@ -60,10 +60,10 @@ macro_rules! port {
             25 sync(seq: Seq) -> ();
             26 new_inos(count: u32) -> u64;
             27 put_files(files: Vec<Whole> as &[Whole]) -> Put;
+            28 lookups(names: Vec<(u64, Vec<u8>)> as &[(u64, Vec<u8>)]) -> Vec<Option<Attributes>>;
             29 change_contents_durably(
                 edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]
             ) -> (Vec<DeadStripe>, Seq);
-            28 lookups(names: Vec<(u64, Vec<u8>)> as &[(u64, Vec<u8>)]) -> Vec<Option<Attributes>>;
         }
     };
 }

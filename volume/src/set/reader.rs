@@ -6,7 +6,7 @@
 use super::verify::BlockState;
 use super::{Key, SetLayout};
 use crate::format::{GRANULE_BYTES, StripeHeader};
-use crate::target::{Target, TargetFile};
+use crate::target::{Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use gf::checksum::crc64;
@@ -107,12 +107,7 @@ impl Ask {
     /// Reads what lies together.
     fn read_by(&self, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Raw> {
         let begin = self.record + self.header_bytes as u64;
-        let read = |offset: u64, length: usize| {
-            let mut bytes = vec![0; length];
-            let found = read(offset, &mut bytes)?;
-            bytes.truncate(found);
-            Ok::<_, io::Error>(bytes)
-        };
+        let read = |offset: u64, length: usize| read_to_vec(length, |into| read(offset, into));
         if self.known {
             let granules = read(begin + self.range.start as u64, self.range.len())?;
             return Ok(Raw { header: Vec::new(), granules });

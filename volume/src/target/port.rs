@@ -7,6 +7,17 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+/// What a read finds of so many bytes.
+///
+/// # Errors
+/// Those of `read`, which fills what it is given and says how much that was.
+pub fn read_to_vec(length: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let found = read(&mut bytes)?;
+    bytes.truncate(found);
+    Ok(bytes)
+}
+
 /// A place for files. Every operation is safe from several threads; none gives up by itself, so a caller that must not wait for a
 /// hanging disk calls it on a thread of its own.
 pub trait Target: Send + Sync + fmt::Debug {
@@ -68,14 +79,9 @@ pub trait Target: Send + Sync + fmt::Debug {
         ranges: [Range<u64>; 2],
         _patience: Option<Duration>,
     ) -> io::Result<[Vec<u8>; 2]> {
-        let read = |range: Range<u64>| {
-            let mut bytes = vec![0; (range.end - range.start) as usize];
-            let length = self.read(file, range.start, &mut bytes)?;
-            bytes.truncate(length);
-            Ok::<_, io::Error>(bytes)
-        };
-        let [first, second] = ranges;
-        Ok([read(first)?, read(second)?])
+        let [first, second] = ranges
+            .map(|range| read_to_vec((range.end - range.start) as usize, |into| self.read(file, range.start, into)));
+        Ok([first?, second?])
     }
 
     /// Whether its operations wait for another machine, however short they are.
