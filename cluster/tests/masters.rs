@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use volume::format::{CHUNK_HEADER_BYTES, VolumeId};
-use volume::{Appended, BufferPool, SetLayout, SetWriter, Targets, read};
+use volume::{Appended, BufferPool, Control, SetLayout, SetWriter, Targets, read, rebuild};
 use wire::{Client, ClientOptions, Reply, Request, Server, ServerOptions, Service};
 
 const WRITE: u16 = 1;
 const REPORT: u16 = 32;
 const DISTRIBUTE: u16 = 64;
+const REBUILD: u16 = 65;
+const READ: u16 = 2;
 
 /// A store that counts what it is asked.
 struct Counted {
@@ -233,6 +235,65 @@ fn what_is_no_stripe_is_refused_and_harms_nobody() {
     }
     for garbage in [&[][..], &[0xff; 40], &[0; 3]] {
         let error = client.call_blocking(DISTRIBUTE, garbage, &[], Duration::from_secs(20)).unwrap_err();
+        assert!(matches!(error, wire::Error::Remote { .. }), "{error}");
+    }
+    assert_eq!(lab.append(Coder::Master, 5000, 0).by, Coder::Master);
+}
+
+#[test]
+fn lost_blocks_go_from_store_to_store() {
+    let lab = Lab::new("rs:4+2", 7, 1);
+    let lengths = [70_000, (4 << 20) - 100, 1, (4 << 20) - 100, (4 << 20) - 100, (4 << 20) - 100];
+    let stripes: Vec<(u32, u32)> = lengths
+        .iter()
+        .enumerate()
+        .map(|(number, &length)| lab.append(Coder::Here, length, number as u64))
+        .map(|stripe| (stripe.record, stripe.block))
+        .collect();
+    lab.writer.sync().unwrap();
+    let before = lab.chunk(1, 1);
+    let mut layout = lab.writer.layout().clone();
+    layout.places[1] = None;
+    lab.methods.lock().unwrap().clear();
+    let report = rebuild(&lab.targets, &layout, &stripes, &[(1, TargetId(6))], &Control::default()).unwrap();
+    assert_eq!((report.witnessed, report.unwitnessed), (stripes.len() as u64, 0));
+    // Two parts. Of each stripe five blocks are read by the store that makes the sixth; here only the beginning of each chunk is, and the new one's is written.
+    assert_eq!((lab.asked(REBUILD), lab.asked(WRITE)), (2, 1));
+    assert_eq!(lab.asked(READ), 5 * (stripes.len() + 1));
+    assert!(lab.targets.health().iter().all(|health| health.read_bytes == 0));
+    assert!(before == lab.chunk(6, 1));
+}
+
+#[test]
+fn what_is_no_order_to_rebuild_is_refused_and_harms_nobody() {
+    let lab = Lab::new("rs:4+2", 6, 1);
+    let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
+    // Volume, set, code, stripes, token, server, places, what is wanted and where.
+    type Lost<'a> = ([u8; 16], u64, &'a str, Vec<(u32, u32)>, &'a [u8], &'a str, Vec<&'a str>, Vec<(u16, &'a str)>);
+    let own = format!("store://{}/disk0", lab.servers[0]);
+    let order = |code, stripe, places, wanted| -> Lost<'_> {
+        ([1; 16], 1, code, vec![stripe], &[], "127.0.0.1:1", vec![own.as_str(); places], wanted)
+    };
+    let cases = [
+        (order("rs:4+2", (4096, 64), 5, vec![(1, own.as_str())]), "5 places for 6 blocks"),
+        (order("rs:4+2", (4096, 64), 6, vec![(6, own.as_str())]), "are wanted"),
+        (order("rs:4+2", (4096, 64), 6, vec![(1, own.as_str()); 2]), "are wanted"),
+        (order("rs:4+2", (4096, 64), 6, vec![(1, "")]), "wanted nowhere"),
+        (order("rs:4+2", (4097, 64), 6, vec![(1, own.as_str())]), "can begin at 4097"),
+        (order("rs:4+2", (4096, u32::MAX), 6, vec![(1, own.as_str())]), "are too much"),
+        (order("rs:4+2", (4096, 64), 6, vec![(1, "/etc/passwd")]), "is not an address"),
+        (order("magic:4+2", (4096, 64), 6, vec![(1, own.as_str())]), "magic"),
+        (order("rs:4+2", (4096, 64), 6, vec![(1, own.as_str())]), "chunk"),
+        (order("rs:4+2", (4096, 64), 300, vec![(1, own.as_str())]), "are more than"),
+    ];
+    for (order, why) in cases {
+        let body = postcard::to_stdvec(&order).unwrap();
+        let error = client.call_blocking(REBUILD, &body, &[], Duration::from_secs(20)).unwrap_err();
+        let wire::Error::Remote { body, .. } = &error else { panic!("{error}") };
+        assert!(String::from_utf8_lossy(body).contains(why), "{}: not {why}", String::from_utf8_lossy(body));
+    }
+    for garbage in [&[][..], &[0xff; 40], &[0; 3]] {
+        let error = client.call_blocking(REBUILD, garbage, &[], Duration::from_secs(20)).unwrap_err();
         assert!(matches!(error, wire::Error::Remote { .. }), "{error}");
     }
     assert_eq!(lab.append(Coder::Master, 5000, 0).by, Coder::Master);

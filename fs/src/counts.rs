@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::counts::{Operation, ReadCounts};
-use volume::{Control, Limit, Progress, StepTotals, TargetHealth};
+use volume::{Control, Limit, Progress, RebuildReport, StepTotals, TargetHealth};
 
 /// Operations on files, and repairs.
 #[derive(Debug, Default)]
@@ -28,6 +28,7 @@ pub struct Repairs {
     sets: AtomicU64,
     stripes: AtomicU64,
     bytes: AtomicU64,
+    by_stores: AtomicU64,
     failures: AtomicU64,
     running: Mutex<Vec<Arc<Running>>>,
     limit: Mutex<Option<Arc<Limit>>>,
@@ -41,14 +42,14 @@ pub(crate) struct Running {
     sets: usize,
     done: AtomicUsize,
     failed: AtomicUsize,
-    /// The chunk set that is made whole now.
+    /// The chunk set that was begun last.
     now: AtomicU64,
 }
 
 /// How far a repair is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairProgress {
-    /// The chunk set that is made whole now.
+    /// The chunk set that was begun last; some are made whole at a time.
     pub set: u64,
     /// Chunk sets that it began with.
     pub sets: usize,
@@ -117,6 +118,11 @@ impl Repairs {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Those that stores made themselves.
+    pub fn by_stores(&self) -> u64 {
+        self.by_stores.load(Ordering::Relaxed)
+    }
+
     /// Chunk sets that could not be made whole.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
@@ -132,9 +138,10 @@ impl Repairs {
         *lock(&self.limit) = bytes_per_second.map(|rate| Arc::new(Limit::new(rate)));
     }
 
-    pub(crate) fn rebuilt(&self, stripes: usize, bytes: u64) {
+    pub(crate) fn rebuilt(&self, stripes: usize, report: &RebuildReport) {
         self.stripes.fetch_add(stripes as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(report.bytes, Ordering::Relaxed);
+        self.by_stores.fetch_add(report.delegated, Ordering::Relaxed);
     }
 }
 

@@ -1,10 +1,13 @@
-//! Repair: chunk set by chunk set, the least redundant first; what is made again is checked before it counts.
+//! Repair: the chunk sets with the least redundancy first, some at a time; what is made again is checked before it counts.
 
+use crate::counts::Shown;
+use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
 use plan::TargetId;
-use plan::repair::{Degraded, destinations, order};
+use plan::repair::{Degraded, at_a_time, destinations, order};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use volume::Control;
 
 /// What a repair did.
@@ -14,6 +17,8 @@ pub struct Repaired {
     pub chunks: usize,
     /// Bytes of blocks that were made again.
     pub bytes: u64,
+    /// Those that stores made themselves.
+    pub by_stores: u64,
     /// Blocks that were checked against a survivor that they were not made from.
     pub witnessed: u64,
     /// Blocks for which there was no such survivor.
@@ -27,9 +32,54 @@ impl Repaired {
     pub(crate) fn add(&mut self, more: Self) {
         self.chunks += more.chunks;
         self.bytes += more.bytes;
+        self.by_stores += more.by_stores;
         self.witnessed += more.witnessed;
         self.unwitnessed += more.unwitnessed;
         self.failed.extend(more.failed);
+    }
+
+    fn and(mut self, more: Self) -> Self {
+        self.add(more);
+        self
+    }
+}
+
+/// What those share who repair at the same time.
+struct Shared<'a> {
+    queue: Mutex<std::vec::IntoIter<Degraded>>,
+    /// Bytes of targets that chunks will take which are being made.
+    promised: Mutex<BTreeMap<TargetId, u64>>,
+    control: &'a Control,
+    shown: Shown<'a>,
+}
+
+/// Room for the wanted positions of a set on the targets that they go to, until it is dropped.
+struct Promise<'a> {
+    promised: &'a Mutex<BTreeMap<TargetId, u64>>,
+    wanted: Vec<(usize, TargetId)>,
+    bytes: u64,
+}
+
+impl Shared<'_> {
+    /// Has targets chosen for positions, by what is promised of each, and promises so many bytes of them.
+    fn promise(
+        &self,
+        bytes: u64,
+        choose: impl FnOnce(&BTreeMap<TargetId, u64>) -> Vec<(usize, TargetId)>,
+    ) -> Promise<'_> {
+        let mut promised = lock(&self.promised);
+        let wanted = choose(&promised);
+        wanted.iter().for_each(|(_, id)| *promised.entry(*id).or_default() += bytes);
+        Promise { promised: &self.promised, wanted, bytes }
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let mut promised = lock(self.promised);
+        for (_, id) in &self.wanted {
+            promised.entry(*id).and_modify(|bytes| *bytes -= self.bytes);
+        }
     }
 }
 
@@ -96,27 +146,45 @@ impl FileSystem {
         })?;
         order(&mut degraded);
         control.start(total);
-        let mut done = Repaired::default();
         let shown = self.counts.repairs.begin(degraded.len(), control);
-        for set in degraded {
-            control.go_on()?;
-            shown.next(set.set);
-            let failed = match self.repair_set(&set, &mut done, control) {
-                Err(error @ crate::Error::Volume(volume::Error::Interrupted)) => return Err(error),
-                // The collector may have deleted it meanwhile.
-                Ok(()) | Err(crate::Error::Meta(meta::Error::NotFound)) => None,
-                Err(error) => Some(error.to_string()),
-            };
-            shown.done(failed.is_none());
-            done.failed.extend(failed.map(|why| (set.set, why)));
-        }
-        drop(shown);
+        let blocks = self.store.options.code.shape().blocks();
+        let workers = at_a_time(self.store.targets.ids().len(), blocks).min(degraded.len());
+        let shared = Shared { queue: Mutex::new(degraded.into_iter()), promised: Mutex::default(), control, shown };
+        let done = std::thread::scope(|scope| {
+            let work = || self.repair_queue(&shared);
+            let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let mut done = work();
+            for other in others {
+                let more = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                done = done.and_then(|done: Repaired| Ok(done.and(more?)));
+            }
+            done
+        })?;
+        drop(shared);
         self.forget_drained()?;
         self.remove_strays_now()?;
         Ok(done)
     }
 
-    fn repair_set(&self, degraded: &Degraded, done: &mut Repaired, control: &Control) -> Result<()> {
+    /// Repairs one set after the other, as long as there are any.
+    fn repair_queue(&self, shared: &Shared<'_>) -> Result<Repaired> {
+        let mut done = Repaired::default();
+        loop {
+            let Some(set) = lock(&shared.queue).next() else { return Ok(done) };
+            shared.control.go_on()?;
+            shared.shown.next(set.set);
+            let failed = match self.repair_set(&set, &mut done, shared) {
+                Err(error @ crate::Error::Volume(volume::Error::Interrupted)) => return Err(error),
+                // The collector may have deleted it meanwhile.
+                Ok(()) | Err(crate::Error::Meta(meta::Error::NotFound)) => None,
+                Err(error) => Some(error.to_string()),
+            };
+            shared.shown.done(failed.is_none());
+            done.failed.extend(failed.map(|why| (set.set, why)));
+        }
+    }
+
+    fn repair_set(&self, degraded: &Degraded, done: &mut Repaired, shared: &Shared<'_>) -> Result<()> {
         let set = degraded.set;
         // A set without stripes has nothing to repair.
         if self.engine()?.meta.stripes(set)?.is_empty() && self.delete_if_empty(set)? {
@@ -136,19 +204,22 @@ impl FileSystem {
         let stripes: Vec<(u32, u32)> = stripes.into_iter().collect();
         let need = stripes.last().map_or(0, |&(record, block)| volume::record_range(record, block).end);
         let topology = self.store.topology();
-        let (candidates, policy) = (self.store.candidates(), topology.policy());
-        let rules = topology.rules(self.store.layout(set)?.code.shape(), need);
-        let destinations = destinations(degraded, &*policy, &candidates, &rules, |id| topology.domain(id));
-        let (mut wanted, mut homeless) = (Vec::new(), 0);
-        for (&position, destination) in degraded.lost.iter().zip(destinations) {
-            match destination {
-                Some(target) => wanted.push((position, target)),
-                None => homeless += 1,
-            }
-        }
         let layout = self.store.layout(set)?;
+        let rules = topology.rules(layout.code.shape(), need);
+        let promise = shared.promise(need, |promised| {
+            let mut candidates = self.store.candidates();
+            for candidate in &mut candidates {
+                let taken = promised.get(&candidate.id).copied().unwrap_or(0);
+                candidate.free = candidate.free.saturating_sub(taken);
+            }
+            let chosen = destinations(degraded, &*topology.policy(), &candidates, &rules, |id| topology.domain(id));
+            let chosen = degraded.lost.iter().zip(chosen);
+            chosen.filter_map(|(&position, target)| Some((position, target?))).collect()
+        });
+        let wanted = &promise.wanted;
+        let homeless = degraded.lost.len() - wanted.len();
         if !wanted.is_empty() {
-            let report = volume::rebuild(&self.store.targets, &layout, &stripes, &wanted, control)?;
+            let report = volume::rebuild(&self.store.targets, &layout, &stripes, wanted, shared.control)?;
             let made: Vec<(u16, TargetId)> = wanted.iter().map(|&(p, target)| (p as u16, target)).collect();
             let seq = self.engine()?.meta.repaired(set, &made)?;
             self.meta.sync(seq)?;
@@ -158,11 +229,15 @@ impl FileSystem {
                 Some((position, layout.places[position].filter(|&old| old != new)?))
             };
             self.remove_chunks(set, wanted.iter().filter_map(old));
-            self.counts.repairs.rebuilt(stripes.len(), report.bytes);
-            done.chunks += wanted.len();
-            done.bytes += report.bytes;
-            done.witnessed += report.witnessed;
-            done.unwitnessed += report.unwitnessed;
+            self.counts.repairs.rebuilt(stripes.len(), &report);
+            done.add(Repaired {
+                chunks: wanted.len(),
+                bytes: report.bytes,
+                by_stores: report.delegated,
+                witnessed: report.witnessed,
+                unwitnessed: report.unwitnessed,
+                failed: Vec::new(),
+            });
         }
         if homeless > 0 {
             return Err(crate::Error::Invalid(format!(

@@ -2,8 +2,8 @@
 //! is back, what it missed is made up for.
 //!
 //! A chunk is removed only if it is certain that nobody needs it:
-//! - this process deleted or moved it; or it was found on the target, its header says that it is this volume's, and this metadata saw its set made,
-//!   before this opening;
+//! - this process deleted or moved it; or it was found on the target, its header says that it is this volume's (or it was being made again and has none),
+//!   and this metadata saw its set made, before this opening;
 //! - the metadata, durably, does not know the set, or has the chunk on another target, where it really is;
 //! - nobody writes to the set, and nobody repairs or moves it at the same time.
 
@@ -328,8 +328,8 @@ impl FileSystem {
                 continue;
             }
             match self.has_header(id, file) {
-                Ok(true) => self.strays.remember(id, file),
-                Ok(false) => {}
+                Ok(has) if has || !finished => self.strays.remember(id, file),
+                Ok(_) => {}
                 Err(_) => return Ok(false),
             }
         }

@@ -41,6 +41,13 @@ pub fn destinations(
     degraded.lost.iter().map(|&position| own(position).or_else(|| spare.next())).collect()
 }
 
+/// How many sets of so many blocks are repaired at a time on so many targets: two for each time that the targets have room for one beside the others, so that
+/// some are read while others are written; not so many that they take the memory of whoever repairs.
+pub fn at_a_time(targets: usize, blocks: usize) -> usize {
+    const MOST: usize = 16;
+    (2 * targets / blocks.max(1)).clamp(1, MOST)
+}
+
 /// How long what is left takes, if it goes on as until now; None while nothing is done, or nothing is to do.
 pub fn time_left(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
     if done == 0 || total == 0 {
@@ -74,6 +81,12 @@ mod tests {
         assert_eq!(time_left(25, 100, elapsed), Some(Duration::from_secs(90)));
         assert_eq!(time_left(120, 100, elapsed), Some(Duration::ZERO));
         assert_eq!(time_left(1, u64::MAX, Duration::MAX), None);
+    }
+
+    #[test]
+    fn more_targets_repair_more_sets_at_a_time() {
+        let all = [(0, 6), (6, 6), (7, 6), (12, 6), (1000, 6), (3, 1), (5, 0)];
+        assert_eq!(all.map(|(targets, blocks)| at_a_time(targets, blocks)), [1, 2, 2, 4, 16, 6, 10]);
     }
 
     #[test]

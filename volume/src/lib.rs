@@ -22,8 +22,9 @@ pub use error::{Error, Shown};
 pub use limit::Limit;
 pub use open_files::allow_many_open_files;
 pub use set::{
-    Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildReport, Scanned,
-    SetLayout, SetWriter, StripeBuffer, StripeReport, read, read_manifest, rebuild, record_range, scan, verify_stripe,
+    Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildOrder, RebuildReport,
+    Scanned, SetLayout, SetWriter, StripeBuffer, StripeReport, read, read_manifest, rebuild, record_range, scan,
+    verify_stripe,
 };
 pub use steps::{Cost, Step, StepTotals, Steps};
 pub use targets::{Health, TargetHealth, Targets};

@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, Timestamp, VolumeId};
 use volume::target::{Faults, Faulty, Memory, Space, Target, TargetFile};
-use volume::{Appended, BufferPool, Distributed, Master, NoMaster, Order, SetLayout, SetWriter, Targets, read, scan};
+use volume::{
+    Appended, BufferPool, Control, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport, SetLayout,
+    SetWriter, Targets, read, rebuild, scan,
+};
 
 const STRIPE: usize = 96 << 10;
 const CHUNK: u32 = 1 << 20;
@@ -34,6 +37,7 @@ struct Staff {
     pool: Arc<BufferPool>,
     manner: Mutex<Manner>,
     orders: Vec<AtomicUsize>,
+    rebuilds: Vec<AtomicUsize>,
 }
 
 /// A disk whose store can be a Master.
@@ -113,6 +117,35 @@ impl Master for Served {
         let failed = missing.into_iter().map(|position| (position, io::Error::other("it fails")));
         Ok(Distributed { failed: failed.collect(), cost })
     }
+
+    fn rebuild(
+        &self,
+        order: &RebuildOrder<'_>,
+        sources: &[Option<String>],
+        destinations: &[String],
+    ) -> Result<RebuildReport, NoMaster> {
+        self.staff.rebuilds[self.number].fetch_add(1, Ordering::SeqCst);
+        let manner = *self.staff.manner.lock().unwrap();
+        match manner {
+            Manner::Works | Manner::Mute => {}
+            Manner::Hangs(time) => {
+                std::thread::sleep(time);
+                return Err(NoMaster::Silent(io::ErrorKind::TimedOut.into()));
+            }
+            Manner::Refuses => return Err(NoMaster::Unwilling("it does not want to".into())),
+        }
+        let id = |address: &String| TargetId(address.parse().unwrap());
+        let layout =
+            SetLayout { places: sources.iter().map(|place| place.as_ref().map(id)).collect(), ..order.layout.clone() };
+        let wanted: Vec<(usize, TargetId)> =
+            order.wanted.iter().map(|wanted| wanted.0).zip(destinations.iter().map(id)).collect();
+        let order = RebuildOrder { layout: &layout, stripes: order.stripes, wanted: &wanted };
+        let done = order.carry_out(&self.staff.targets, || Ok(()));
+        if manner == Manner::Mute {
+            return Err(NoMaster::Silent(io::ErrorKind::NotConnected.into()));
+        }
+        done.map_err(|why| NoMaster::Unwilling(why.to_string()))
+    }
 }
 
 struct Lab {
@@ -143,6 +176,7 @@ impl Lab {
             pool: pool.clone(),
             manner: Mutex::new(Manner::Works),
             orders: memory.iter().map(|_| AtomicUsize::new(0)).collect(),
+            rebuilds: memory.iter().map(|_| AtomicUsize::new(0)).collect(),
         });
         for (number, disk) in disks.iter().enumerate() {
             theirs.add(TargetId(number as u16), staff.disks[number].clone());
@@ -227,6 +261,26 @@ proptest! {
         }
         master.same_as(&here);
         both.same_as(&here);
+    }
+
+    #[test]
+    fn no_order_to_rebuild_does_harm(
+        stripes in prop::collection::vec((any::<u32>(), any::<u32>(), any::<bool>()), 0..4),
+        places in 0usize..9, wanted in prop::collection::vec(0usize..9, 0..4),
+    ) {
+        let lab = Lab::new("rs:4+2");
+        let mut layout = layout("rs:4+2");
+        layout.places.resize(places, Some(TargetId(1)));
+        let likely = |(record, block, likely): (u32, u32, bool)| {
+            if likely { (record % (1 << 20) / 4096 * 4096, block % STRIPE as u32) } else { (record, block) }
+        };
+        let stripes: Vec<(u32, u32)> = stripes.into_iter().map(likely).collect();
+        let wanted: Vec<(usize, TargetId)> = wanted.into_iter().map(|position| (position, TargetId(2))).collect();
+        let order = RebuildOrder { layout: &layout, stripes: &stripes, wanted: &wanted };
+        // There is nothing that any block could be made of.
+        let done = order.carry_out(&lab.staff.targets, || Ok(()));
+        prop_assert!(done.is_err() || done.unwrap() == RebuildReport::default());
+        prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
     }
 
     #[test]
@@ -339,4 +393,77 @@ fn without_a_master_it_is_coded_here() {
     let done = lab.append(Coder::Master, 50_000, 0);
     assert_eq!((done.by, done.missing), (Coder::Here, vec![]));
     assert_eq!(lab.orders().iter().sum::<usize>(), 0);
+}
+
+#[test]
+fn what_was_lost_is_the_same_again_whoever_makes_it() {
+    let ways = [Manner::Works, Manner::Mute, Manner::Refuses, Manner::Hangs(Duration::from_millis(10))];
+    for code in CODES.iter().filter(|code| **code != "none:4") {
+        for manner in ways {
+            let lab = Lab::new(code);
+            let stripes: Vec<(u32, u32)> = [70_000, 1, 50_000, 900]
+                .iter()
+                .enumerate()
+                .map(|(n, &length)| lab.append(Coder::Here, length, n as u64))
+                .map(|stripe| (stripe.record, stripe.block))
+                .collect();
+            let layout = lab.writer.layout();
+            let lost = [1, layout.code.shape().blocks() - 1];
+            let before = lost.map(|position| lab.chunk(position));
+            lost.iter().for_each(|&position| lab.disks[position].inner().remove(layout.file(position)).unwrap());
+            lab.behave(manner);
+            let wanted = lost.map(|position| (position, TargetId(position as u16)));
+            let report = rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap();
+            assert!(before == lost.map(|position| lab.chunk(position)), "{code}, {manner:?}");
+            assert_eq!(report.witnessed + report.unwitnessed, 2 * stripes.len() as u64);
+            // It is asked who gets the first of the chunks.
+            let asked = lab.staff.rebuilds.iter().map(|rebuilds| rebuilds.load(Ordering::SeqCst));
+            assert!(asked.enumerate().all(|(number, times)| times == usize::from(number == 1)));
+            // What it read and wrote was not read and written here.
+            let own = lab.targets.health().iter().map(|health| health.read_bytes).sum::<u64>();
+            assert_eq!(own == 0, manner == Manner::Works, "{code}, {manner:?}");
+        }
+    }
+}
+
+#[test]
+fn an_order_that_nobody_waits_for_writes_nothing() {
+    let lab = Lab::new("rs:4+2");
+    let stripes: Vec<(u32, u32)> = (0..3u64)
+        .map(|sequence| lab.append(Coder::Here, 50_000, sequence))
+        .map(|stripe| (stripe.record, stripe.block))
+        .collect();
+    let order = RebuildOrder { layout: lab.writer.layout(), stripes: &stripes, wanted: &[(0, TargetId(0))] };
+    // The new chunk has its name already, or was removed.
+    let error = order.carry_out(&lab.staff.targets, || Ok(())).unwrap_err();
+    assert!(matches!(error, volume::Error::Io { .. }), "{error}");
+    let new = TargetFile::NewChunk { set: 3, position: 0 };
+    assert!(lab.disks[0].inner().list().unwrap().iter().all(|(file, _)| *file != new));
+    // It takes too long: the rest is left.
+    let mut header = vec![0; CHUNK_HEADER_BYTES];
+    lab.disks[0].inner().read(order.layout.file(0), 0, &mut header).unwrap();
+    lab.disks[0].inner().write(new, 0, &[IoSlice::new(&header)]).unwrap();
+    let asked = AtomicUsize::new(0);
+    let go_on = || if asked.fetch_add(1, Ordering::SeqCst) == 1 { Err(volume::Error::Interrupted) } else { Ok(()) };
+    assert!(matches!(order.carry_out(&lab.staff.targets, go_on), Err(volume::Error::Interrupted)));
+    let length = lab.disks[0].inner().list().unwrap().into_iter().find(|(file, _)| *file == new).unwrap().1;
+    assert_eq!(length, u64::from(stripes[1].0), "the first one, and no more");
+}
+
+#[test]
+fn who_cannot_make_it_leaves_it_to_whoever_repairs() {
+    let lab = Lab::new("rs:4+2");
+    let stripe = lab.append(Coder::Here, 90_000, 0);
+    let (layout, before) = (lab.writer.layout(), lab.chunk(0));
+    lab.disks[0].inner().remove(layout.file(0)).unwrap();
+    // It reaches too few others; then nobody does.
+    (1..4).for_each(|number| lab.staff.disks[number].set(dead()));
+    let (stripes, wanted) = ([(stripe.record, stripe.block)], [(0, TargetId(0))]);
+    rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap();
+    assert!(before == lab.chunk(0));
+    lab.disks[0].inner().remove(layout.file(0)).unwrap();
+    (1..4).for_each(|number| lab.disks[number].set(dead()));
+    let error = rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap_err();
+    assert!(matches!(error, volume::Error::TooDegraded { .. }), "{error}");
+    assert!(lab.disks[0].inner().list().unwrap().is_empty(), "nothing is left behind");
 }

@@ -106,6 +106,7 @@ fn document(done: &Repaired, seconds: f64) -> Value {
     json!({
         "chunks": done.chunks,
         "bytes": done.bytes,
+        "bytes_made_by_stores": done.by_stores,
         "witnessed_blocks": done.witnessed,
         "unwitnessed_blocks": done.unwitnessed,
         "failed": done.failed.iter().map(|(set, why)| json!({ "chunk_set": set, "why": why })).collect::<Vec<_>>(),

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::format::{Timestamp, VolumeId};
 use volume::target::{Target, TargetFile};
-use volume::{Master, NoMaster, Order, SetLayout};
+use volume::{Master, NoMaster, Order, RebuildOrder, RebuildReport, SetLayout};
 
 /// Servers with identities, each a process, and a client called laptop, which has no cluster key.
 pub struct Secured {
@@ -142,6 +142,24 @@ impl Secured {
         }
     }
 
+    /// Has the first store make a block of a set again, or says why not.
+    fn rebuild(&self, set: u64, shown: Option<Arc<dyn Credentials>>) -> Result<RebuildReport, String> {
+        let label = ::fs::label::Label::read_pointer(&self.scratch.path.join("vol")).unwrap();
+        let layout = SetLayout {
+            volume: VolumeId(label.id().unwrap()),
+            set,
+            code: ec::parse("rs:2+1").unwrap(),
+            places: (0..3).map(|number| Some(TargetId(number))).collect(),
+        };
+        let addresses: Vec<Option<String>> = self.addresses.iter().map(|address| Some(address.to_string())).collect();
+        let order = RebuildOrder { layout: &layout, stripes: &[], wanted: &[(0, TargetId(0))] };
+        match self.target(shown).rebuild(&order, &addresses, &[self.addresses[0].to_string()]) {
+            Ok(done) => Ok(done),
+            Err(NoMaster::Unwilling(why)) => Err(why),
+            Err(NoMaster::Silent(why)) => panic!("{why}"),
+        }
+    }
+
     /// All servers get another key, and are started again.
     fn change_key(&self) {
         let path = self.scratch.path.join("ids").join(KEY_FILE);
@@ -255,6 +273,12 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     }
     assert_eq!(cluster.distribute(set, Some(Arc::new(cluster.token(set, Rights::Write, later)))), Ok(0));
 
+    // To make what was lost again is for servers.
+    let shown = Arc::new(cluster.token(set, Rights::Write, later));
+    assert!(cluster.rebuild(set, Some(shown)).unwrap_err().contains("something else"));
+    assert!(cluster.rebuild(set, None).unwrap_err().contains("none was shown"));
+    assert_eq!(cluster.rebuild(set, Some(cluster.key())), Ok(RebuildReport::default()));
+
     // Who is refused asks once for another, and tries again.
     let [old, new] = [0, later].map(|expires| cluster.token(set, Rights::Read, expires));
     for (tokens, good) in [(vec![new, old], true), (vec![old, old], false), (vec![old], false)] {
@@ -334,8 +358,12 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
     // For a lease after its start, the metadata server leaves alone what clients of before might write to.
     let begun = Instant::now();
     loop {
-        let done = cluster.weft(&["target", "replace", &cluster.url(), &old, &new]);
+        let done = cluster.weft(&["target", "replace", "--json", &cluster.url(), &old, &new]);
         if done.status == 0 {
+            let done = done.json();
+            // The stores made it, and showed each other what permits that.
+            assert!(done["bytes"].as_u64() > Some(1_000_000), "{done}");
+            assert_eq!(done["bytes"], done["bytes_made_by_stores"], "{done}");
             break;
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", done.errors);

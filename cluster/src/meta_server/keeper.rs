@@ -82,7 +82,7 @@ fn repair(volume: &FileSystem, out: &[TargetId], say: fn(&str)) -> bool {
         say(&format!("target {} is away for too long: what was on it is made again on others", names.join(" and ")));
         volume.repair_without(out)
     };
-    let Repaired { chunks, bytes, failed, .. } = match done {
+    let Repaired { chunks, bytes, by_stores, failed, .. } = match done {
         Ok(done) => done,
         Err(error) => {
             say(&format!("cannot repair: {error}"));
@@ -90,7 +90,7 @@ fn repair(volume: &FileSystem, out: &[TargetId], say: fn(&str)) -> bool {
         }
     };
     match failed.first() {
-        None => say(&format!("repaired: {chunks} chunks, {bytes} bytes")),
+        None => say(&format!("repaired: {chunks} chunks, {bytes} bytes, {by_stores} of them made by the stores")),
         Some((_, why)) => {
             say(&format!("repaired {chunks} chunks; {} chunk sets could not be: {why}", failed.len()));
         }

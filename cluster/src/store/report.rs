@@ -1,7 +1,7 @@
 //! What a store counts, and what it tells of itself. Its targets are looked at on threads of their own, and what they said last is told: a disk that hangs
 //! keeps no report waiting.
 
-use super::master::DISTRIBUTE;
+use super::master::{DISTRIBUTE, REBUILD};
 use super::protocol::method;
 use super::service::Store;
 use plan::report::{Report, TargetReport, Ticks};
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The operations that are counted, by what they are called.
-const OPERATIONS: [(u16, &str); 15] = [
+const OPERATIONS: [(u16, &str); 16] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
@@ -33,6 +33,7 @@ const OPERATIONS: [(u16, &str); 15] = [
     (method::FORMAT, "format"),
     (method::REPORT, "report"),
     (DISTRIBUTE, "distribute"),
+    (REBUILD, "rebuild"),
 ];
 
 /// What a store counts of its requests.

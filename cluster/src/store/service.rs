@@ -1,6 +1,6 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
-use super::master::{self, DISTRIBUTE, Masters};
+use super::master::{self, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, method, wanted};
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, Guard, Wanted, now_ms};
@@ -239,6 +239,12 @@ impl Store {
         Some(Reply::error(REFUSED, why.to_string().into_bytes()))
     }
 
+    /// A target of this store for work on a volume: with a key, only if it is of that one. A client may be good for no other.
+    fn own(&self, target: &str, volume: [u8; 16]) -> Option<Arc<dyn Target>> {
+        let is_of = |place: &Arc<Place>| self.guard.is_none() || *place.volume() == Some(volume);
+        self.places.get(target).filter(|place| is_of(place))?.target().ok()
+    }
+
     async fn answer(&self, request: Request) -> io::Result<Reply> {
         let begun = Instant::now();
         if request.method == method::REPORT {
@@ -250,10 +256,14 @@ impl Store {
             if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)) {
                 return Ok(refused);
             }
-            // With a key, only what is of that volume: the client may be good for no other.
-            let own = |place: &Arc<Place>| self.guard.is_none() || *place.volume() == Some(volume);
-            let local = |target: &str| self.places.get(target).filter(|place| own(place))?.target().ok();
-            return self.masters.answer(request, local).await;
+            return self.masters.answer(request, |target| self.own(target, volume)).await;
+        }
+        if request.method == REBUILD {
+            let (token, volume) = master::lost(&request.body)?;
+            if let Some(refused) = self.refuses(&request, token, Wanted::Everything, Some(volume)) {
+                return Ok(refused);
+            }
+            return self.masters.rebuild(request, |target| self.own(target, volume)).await;
         }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;

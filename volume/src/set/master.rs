@@ -4,8 +4,8 @@
 //! The client says where the stripe begins and everything else that its bytes depend on. So a stripe that is coded twice, by the Master and then by a client that
 //! heard nothing of it, or by a Master that was stopped in between, has the same bytes at the same place: that does no harm.
 
-use super::{BufferPool, SetLayout, SetWriter, geometry};
-use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, Timestamp};
+use super::{BufferPool, LONGEST_CHUNK, RebuildOrder, RebuildReport, SetLayout, SetWriter, can_begin, geometry};
+use crate::format::Timestamp;
 use crate::steps::Cost;
 use crate::targets::Targets;
 use crate::{Error, Result};
@@ -13,9 +13,6 @@ use gf::checksum::crc64;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// No chunk is longer.
-const LONGEST_CHUNK: u32 = 1 << 30;
 
 /// A stripe that a Master is to code and to write.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +53,7 @@ pub enum NoMaster {
     Unwilling(String),
 }
 
-/// A process that codes stripes for others and sends their blocks to where they belong.
+/// A process that codes stripes for others and sends their blocks to where they belong, and makes lost ones again.
 pub trait Master: Send + Sync {
     /// Has it code a stripe and write its blocks. `addresses` are those of the positions that are to be written. After `patience` without an answer it is silent.
     ///
@@ -68,6 +65,18 @@ pub trait Master: Send + Sync {
         addresses: &[Option<String>],
         patience: Duration,
     ) -> std::result::Result<Distributed, NoMaster>;
+
+    /// Has it make blocks of stripes again, of those at the addresses `sources` by position, and write them to the new chunks at the addresses `destinations`,
+    /// in the order of what is wanted.
+    ///
+    /// # Errors
+    /// When it does not, for whatever reason; it may have written any of the blocks.
+    fn rebuild(
+        &self,
+        order: &RebuildOrder<'_>,
+        sources: &[Option<String>],
+        destinations: &[String],
+    ) -> std::result::Result<RebuildReport, NoMaster>;
 }
 
 impl Order<'_> {
@@ -85,9 +94,7 @@ impl Order<'_> {
             return bad(format!("{length} bytes, {} of them a manifest", self.manifest_bytes));
         }
         let block = geometry(code).block_bytes(length);
-        let aligned = (self.record as usize).is_multiple_of(StripeHeader::alignment(block));
-        let end = self.record as usize + StripeHeader::record_bytes(block);
-        if !aligned || (self.record as usize) < CHUNK_HEADER_BYTES || end > LONGEST_CHUNK as usize {
+        if !can_begin(self.record, block) {
             return bad(format!("no record can begin at {}", self.record));
         }
         if crc64(self.data) != self.checksum {

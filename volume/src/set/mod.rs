@@ -13,11 +13,11 @@ mod writer;
 pub(crate) use headers::{Headers, Key};
 pub use master::{Distributed, Master, NoMaster, Order};
 pub use reader::{ReadReport, read, read_manifest};
-pub use rebuild::{RebuildReport, rebuild};
+pub use rebuild::{RebuildOrder, RebuildReport, rebuild};
 pub use verify::{BlockState, Scanned, StripeReport, scan, verify_stripe};
 pub use writer::{Appended, BufferPool, SetWriter, StripeBuffer};
 
-use crate::format::{StripeHeader, VolumeId};
+use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
 use crate::target::TargetFile;
 use ec::Code;
 use plan::{Geometry, TargetId};
@@ -51,6 +51,16 @@ impl SetLayout {
     fn blocks(&self) -> usize {
         self.code.shape().blocks()
     }
+}
+
+/// No chunk is longer.
+const LONGEST_CHUNK: u32 = 1 << 30;
+
+/// Whether a record with a block of so many bytes can begin there.
+fn can_begin(record: u32, block: usize) -> bool {
+    let (begin, longest) = (record as usize, LONGEST_CHUNK as usize);
+    let fits = || block <= longest && begin + StripeHeader::record_bytes(block) <= longest;
+    begin >= CHUNK_HEADER_BYTES && begin.is_multiple_of(StripeHeader::alignment(block)) && fits()
 }
 
 /// How a code cuts stripes.

@@ -1,22 +1,20 @@
 //! The store's half: codes stripes of clients and sends their blocks on, within limits that hold the clients back. It decides nothing: what it is told to write is
 //! what the client would have written.
 
-use super::{BUSY, Done, ROOM_COMES, SLAVE_ANSWERS, Stripe};
-use crate::address::StoreAddress;
-use crate::capability::{Credentials, Deputy};
+use super::peers::{For, Meeting, Peers, bad, lock};
+use super::{BUSY, Done, ROOM_COMES, Stripe};
 use crate::store::protocol::{encode, encode_error};
-use crate::store::remote::Stores;
 use ec::Code;
 use plan::TargetId;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use volume::format::{Timestamp, VolumeId};
 use volume::target::Target;
-use volume::{BufferPool, Error, Order, SetLayout, Step, StepTotals, Targets};
+use volume::{BufferPool, Error, Order, SetLayout, Step, StepTotals};
 use wire::{Reply, Request};
 
 /// Stripes that are being coded and sent on, in KiB of their data.
@@ -26,87 +24,23 @@ const ROOM: usize = 32 << 10;
 const WAITING: usize = 32 << 10;
 /// The shortest stripe counts for so many KiB: each has a thread.
 const LEAST: usize = ROOM / 64;
-/// Targets that blocks are sent to. With more, all are forgotten and met again.
-const PEERS: usize = 1024;
 /// Codes that are kept ready.
 const CODES: usize = 16;
 /// Buffers that are kept for the stripes of a code.
 const BUFFERS: usize = 8;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn bad(what: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what.into())
-}
-
-/// Where blocks go, by numbers that only this process knows. They are never given to another target.
-#[derive(Default)]
-struct Peers {
-    stores: Stores,
-    targets: Arc<Targets>,
-    numbers: Mutex<HashMap<Place, TargetId>>,
-}
-
-/// A target in a volume, by its address: what is shown to its store is good for that volume only.
-type Place = ([u8; 16], String);
-
-impl Peers {
-    fn new() -> Arc<Self> {
-        let targets = Arc::new(Targets::with_deadline(SLAVE_ANSWERS));
-        Arc::new(Self { targets, ..Self::default() })
-    }
-
-    /// The number of a target of a volume that another process has, or, with `local`, that this one has.
-    fn number(
-        &self,
-        volume: [u8; 16],
-        address: &str,
-        local: impl FnOnce() -> Option<Arc<dyn Target>>,
-    ) -> io::Result<TargetId> {
-        let mut numbers = lock(&self.numbers);
-        let place = (volume, address.to_owned());
-        if let Some(&id) = numbers.get(&place) {
-            return Ok(id);
-        }
-        let target = match local() {
-            Some(target) => target,
-            None => {
-                let address: StoreAddress = address.parse().map_err(|why: fs::Error| bad(why.to_string()))?;
-                let deputy = Deputy::of_this_process(volume).map(|deputy| Arc::new(deputy) as Arc<dyn Credentials>);
-                Arc::new(self.stores.target_for(&address, deputy))
-            }
-        };
-        let id = TargetId(numbers.len() as u16);
-        self.targets.add(id, target);
-        numbers.insert(place, id);
-        Ok(id)
-    }
-
-    fn is_full(&self) -> bool {
-        lock(&self.numbers).len() >= PEERS
-    }
-
-    /// Why a target did not take its block.
-    fn why(&self, id: TargetId) -> io::Error {
-        match self.targets.error(id) {
-            _ if self.targets.was_full(id) => io::ErrorKind::StorageFull.into(),
-            Some(why) => io::Error::other(format!("its Master cannot write to it: {why}")),
-            None => io::Error::new(io::ErrorKind::TimedOut, "it does not answer its Master"),
-        }
-    }
-}
 
 /// A code with buffers for its stripes.
 type Ready = (Arc<dyn Code>, Arc<BufferPool>);
 
 /// What makes a store a Master.
 pub(in crate::store) struct Masters {
-    peers: Mutex<Arc<Peers>>,
+    clients: Meeting,
+    /// For whoever repairs.
+    pub(super) servers: Meeting,
     codes: Mutex<HashMap<String, Ready>>,
     room: Arc<Semaphore>,
     waiting: Semaphore,
+    pub(super) rebuilds: Arc<Semaphore>,
 }
 
 /// An order that has everything it takes.
@@ -122,10 +56,12 @@ struct Task {
 impl Default for Masters {
     fn default() -> Self {
         Self {
-            peers: Mutex::new(Peers::new()),
+            clients: Meeting::new(For::Client),
+            servers: Meeting::new(For::Server),
             codes: Mutex::default(),
             room: Arc::new(Semaphore::new(ROOM)),
             waiting: Semaphore::new(WAITING),
+            rebuilds: Arc::new(Semaphore::new(super::rebuilding::ROOM)),
         }
     }
 }
@@ -158,9 +94,10 @@ impl Masters {
         };
         drop(waiting);
         let room = room.map_err(io::Error::other)?;
-        let peers = self.peers();
-        let places = places(&read(&request.body)?, &peers, local)?;
-        let ready = self.ready(read(&request.body)?.code)?;
+        let peers = self.clients.peers();
+        let stripe = read(&request.body)?;
+        let places = peers.numbers(stripe.volume, &stripe.places, stripe.server, local)?;
+        let ready = self.ready(stripe.code)?;
         // It goes on when the client does not wait any more: half a stripe is of no use.
         let task = Task { peers, ready, places, request, begun, _room: room };
         let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
@@ -169,16 +106,7 @@ impl Masters {
 
     /// Where the time of the stripes goes.
     pub fn steps(&self) -> StepTotals {
-        lock(&self.peers).targets.steps().totals()
-    }
-
-    /// Whom blocks are sent to; a new list when the old one is full, which those who use it go on with.
-    fn peers(&self) -> Arc<Peers> {
-        let mut peers = lock(&self.peers);
-        if peers.is_full() {
-            *peers = Peers::new();
-        }
-        peers.clone()
+        self.clients.peers().targets.steps().totals()
     }
 
     fn ready(&self, spec: &str) -> io::Result<Ready> {
@@ -195,22 +123,6 @@ impl Masters {
         codes.insert(spec.into(), ready.clone());
         Ok(ready)
     }
-}
-
-/// The targets that a stripe goes to.
-fn places(
-    stripe: &Stripe<'_>,
-    peers: &Peers,
-    local: impl Fn(&str) -> Option<Arc<dyn Target>>,
-) -> io::Result<Vec<Option<TargetId>>> {
-    let number = |address: &&str| {
-        let own = || {
-            let address: StoreAddress = address.parse().ok()?;
-            local(&address.target).filter(|_| address.server == stripe.server)
-        };
-        if address.is_empty() { Ok(None) } else { peers.number(stripe.volume, address, own).map(Some) }
-    };
-    stripe.places.iter().map(number).collect()
 }
 
 impl Task {

@@ -1,30 +1,77 @@
-//! The client's half: a stripe goes to its Master in one message.
+//! The half of who asks: a stripe goes to its Master in one message; what is to be made again is said in one.
 
-use super::{BUSY, DISTRIBUTE, Done, LIVES, Stripe, UNASKED};
+use super::{BUSY, DISTRIBUTE, Done, LIVES, Lost, REBUILD, REBUILDER_LIVES, REBUILDS, Stripe, UNASKED};
 use crate::capability::Token;
 use crate::store::protocol::{FAILED, REFUSED, decode_error, encode, method};
 use crate::store::remote::RemoteTarget;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 use volume::target::TargetFile;
-use volume::{Cost, Distributed, Master, NoMaster, Order};
+use volume::{Cost, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport};
 use wire::{Client, Error, Response};
 
 /// Has a Master do something. It may take as long as `patience` says while it lives: it waits for stores that are late. One that is stopped or cut off is not
 /// waited for that long: after a part of it the Master is asked for something that costs it nothing.
-async fn ask(client: &Client, body: &[u8], parts: &[IoSlice<'_>], patience: Duration) -> Result<Response, Error> {
+async fn ask(
+    client: &Client,
+    method: u16,
+    body: &[u8],
+    parts: &[IoSlice<'_>],
+    patience: Duration,
+    says_so: Duration,
+) -> Result<Response, Error> {
     let lives = async {
         loop {
             tokio::time::sleep(patience / UNASKED).await;
-            if client.call(method::REPORT, &[], &[], LIVES).await.is_err_and(|error| error == Error::Deadline) {
+            if client.call(method::REPORT, &[], &[], says_so).await.is_err_and(|error| error == Error::Deadline) {
                 return;
             }
         }
     };
     tokio::select! {
-        answer = client.call(DISTRIBUTE, body, parts, patience) => answer,
+        answer = client.call(method, body, parts, patience) => answer,
         () = lives => Err(Error::Deadline),
     }
+}
+
+/// What it means for whoever asked a Master that it did not do it.
+fn no_master(error: Error) -> NoMaster {
+    match error {
+        Error::Remote { status: BUSY, .. } => NoMaster::Unwilling("it has as many stripes as it takes".into()),
+        Error::Remote { status: FAILED, body } => NoMaster::Unwilling(decode_error(&body).to_string()),
+        Error::Remote { .. } | Error::Refused(_) => NoMaster::Unwilling(error.to_string()),
+        Error::Deadline => NoMaster::Silent(io::ErrorKind::TimedOut.into()),
+        Error::Unavailable { .. } | Error::Protocol(_) => NoMaster::Silent(io::Error::other(error.to_string())),
+    }
+}
+
+impl RemoteTarget {
+    /// Asks a Master, and once more if it refuses what is shown and there is something else to show. `body` is that of the message with a token.
+    fn ask_master(
+        &self,
+        method: u16,
+        file: TargetFile,
+        body: impl Fn(&[u8]) -> Vec<u8>,
+        parts: &[IoSlice<'_>],
+        (patience, says_so): (Duration, Duration),
+    ) -> Result<Response, NoMaster> {
+        let order = |token: Option<Token>| {
+            let body = body(token.as_ref().map_or(&[][..], Token::as_bytes));
+            crate::runtime().block_on(ask(self.client(), method, &body, parts, patience, says_so))
+        };
+        let token = self.credentials().and_then(|shown| shown.token(file, true));
+        let mut answer = order(token);
+        if let (Err(Error::Remote { status: REFUSED, .. }), Some(shown)) = (&answer, self.credentials())
+            && let Some(another) = shown.renew(file, true, token)
+        {
+            answer = order(Some(another));
+        }
+        answer.map_err(no_master)
+    }
+}
+
+fn unreadable() -> NoMaster {
+    NoMaster::Silent(io::Error::other("an answer that cannot be read"))
 }
 
 impl Master for RemoteTarget {
@@ -50,33 +97,40 @@ impl Master for RemoteTarget {
             places: addresses.iter().map(|address| address.as_deref().unwrap_or_default()).collect(),
         };
         let parts = [IoSlice::new(order.data)];
-        let order = |token: Option<Token>| {
-            let token = token.as_ref().map_or(&[][..], Token::as_bytes);
-            let body = encode(&Stripe { token, ..stripe.clone() });
-            crate::runtime().block_on(ask(self.client(), &body, &parts, patience))
-        };
+        let body = |token: &[u8]| encode(&Stripe { token, ..stripe.clone() });
         let file = TargetFile::Chunk { set: layout.set, position: 0 };
-        let token = self.credentials().and_then(|shown| shown.token(file, true));
-        let mut answer = order(token);
-        if let (Err(Error::Remote { status: REFUSED, .. }), Some(shown)) = (&answer, self.credentials())
-            && let Some(another) = shown.renew(file, true, token)
-        {
-            answer = order(Some(another));
-        }
-        let answer = answer.map_err(|error| match error {
-            Error::Remote { status: BUSY, .. } => NoMaster::Unwilling("it has as many stripes as it takes".into()),
-            Error::Remote { status: FAILED, body } => NoMaster::Unwilling(decode_error(&body).to_string()),
-            Error::Remote { .. } | Error::Refused(_) => NoMaster::Unwilling(error.to_string()),
-            Error::Deadline => NoMaster::Silent(io::ErrorKind::TimedOut.into()),
-            Error::Unavailable { .. } | Error::Protocol(_) => NoMaster::Silent(io::Error::other(error.to_string())),
-        })?;
-        let done: Done = postcard::from_bytes(&answer.body)
-            .map_err(|_| NoMaster::Silent(io::Error::other("an answer that cannot be read")))?;
+        let answer = self.ask_master(DISTRIBUTE, file, body, &parts, (patience, LIVES))?;
+        let done: Done = postcard::from_bytes(&answer.body).map_err(|_| unreadable())?;
         let failed = |(position, error): &(u16, Vec<u8>)| (usize::from(*position), decode_error(error));
         let [master, parity, distribution, slave] = done.cost.map(Duration::from_nanos);
         Ok(Distributed {
             failed: done.failed.iter().map(failed).collect(),
             cost: Cost { master, parity, distribution, slave },
         })
+    }
+
+    fn rebuild(
+        &self,
+        order: &RebuildOrder<'_>,
+        sources: &[Option<String>],
+        destinations: &[String],
+    ) -> Result<RebuildReport, NoMaster> {
+        let (layout, code) = (order.layout, order.layout.code.spec().to_string());
+        let positions = order.wanted.iter().map(|&(position, _)| position as u16);
+        let lost = Lost {
+            volume: layout.volume.0,
+            set: layout.set,
+            code: &code,
+            stripes: order.stripes.to_vec(),
+            token: &[],
+            server: self.server(),
+            places: sources.iter().map(|address| address.as_deref().unwrap_or_default()).collect(),
+            wanted: positions.zip(destinations.iter().map(String::as_str)).collect(),
+        };
+        let body = |token: &[u8]| encode(&Lost { token, ..lost.clone() });
+        let file = TargetFile::NewChunk { set: layout.set, position: 0 };
+        let answer = self.ask_master(REBUILD, file, body, &[], (REBUILDS, REBUILDER_LIVES))?;
+        let (bytes, witnessed, unwitnessed) = postcard::from_bytes(&answer.body).map_err(|_| unreadable())?;
+        Ok(RebuildReport { bytes, witnessed, unwitnessed, ..RebuildReport::default() })
     }
 }

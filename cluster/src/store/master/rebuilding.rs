@@ -1,0 +1,97 @@
+//! The store's half of a repair: makes blocks of others, which other stores have, and writes them to new chunks here and there. Only servers are obeyed.
+
+use super::answering::Masters;
+use super::peers::{Peers, bad};
+use super::{BUSY, Lost};
+use crate::store::protocol::encode;
+use plan::TargetId;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use volume::format::VolumeId;
+use volume::target::Target;
+use volume::{Error, RebuildOrder, SetLayout};
+use wire::{Reply, Request};
+
+/// Stripes that are made again at a time, in KiB of all their blocks. Clients' stripes have room of their own.
+pub(super) const ROOM: usize = 16 << 10;
+/// The shortest ones count for so many: each has a thread.
+const LEAST: usize = ROOM / 16;
+/// An order waits so long for that.
+const ROOM_COMES: Duration = Duration::from_secs(10);
+
+/// What a server wants made again: the token that it shows, and the volume.
+///
+/// # Errors
+/// When it cannot be read.
+pub(in crate::store) fn lost(body: &[u8]) -> io::Result<(&[u8], [u8; 16])> {
+    let lost = read(body)?;
+    Ok((lost.token, lost.volume))
+}
+
+fn read(body: &[u8]) -> io::Result<Lost<'_>> {
+    postcard::from_bytes(body).map_err(|_| bad("an order to rebuild that cannot be read"))
+}
+
+impl Masters {
+    /// Answers a server that wants blocks made again. `local` finds a target of this store.
+    pub async fn rebuild(
+        &self,
+        request: Request,
+        local: impl Fn(&str) -> Option<Arc<dyn Target>> + Send,
+    ) -> io::Result<Reply> {
+        let lost = read(&request.body)?;
+        // One stripe at a time is in memory, with all of its blocks at most.
+        let longest = lost.stripes.iter().map(|&(_, block)| block as usize).max().unwrap_or(0);
+        let bytes = longest.saturating_mul(lost.places.len());
+        if bytes.div_ceil(1024) > ROOM {
+            return Err(bad(format!("{} blocks of {longest} bytes are too much at a time", lost.places.len())));
+        }
+        let kib = bytes.div_ceil(1024).clamp(LEAST, ROOM) as u32;
+        let Ok(room) = timeout(ROOM_COMES, self.rebuilds.clone().acquire_many_owned(kib)).await else {
+            return Ok(Reply::error(BUSY, Vec::new()));
+        };
+        let room = room.map_err(io::Error::other)?;
+        let peers = self.servers.peers();
+        let sources = peers.numbers(lost.volume, &lost.places, lost.server, &local)?;
+        let destinations: Vec<&str> = lost.wanted.iter().map(|(_, address)| *address).collect();
+        let destinations = peers.numbers(lost.volume, &destinations, lost.server, &local)?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _room = room;
+            carry_out(&read(&request.body)?, &peers, sources, &destinations, request.deadline)
+        });
+        Ok(Reply::ok(done.await.map_err(io::Error::other)??))
+    }
+}
+
+fn carry_out(
+    lost: &Lost<'_>,
+    peers: &Peers,
+    sources: Vec<Option<TargetId>>,
+    destinations: &[Option<TargetId>],
+    deadline: Instant,
+) -> io::Result<Vec<u8>> {
+    let targets = &peers.targets;
+    let positions = lost.wanted.iter().map(|(position, _)| usize::from(*position));
+    let wanted: Option<Vec<(usize, TargetId)>> =
+        positions.zip(destinations).map(|(position, id)| Some((position, (*id)?))).collect();
+    let wanted = wanted.ok_or_else(|| bad("a block that is wanted nowhere"))?;
+    for id in sources.iter().chain(destinations).flatten() {
+        // Whoever asks knows better what works now. What hangs would only be waited for.
+        if !targets.hangs(*id) {
+            targets.forgive(*id);
+        }
+    }
+    let layout = SetLayout {
+        volume: VolumeId(lost.volume),
+        set: lost.set,
+        code: ec::parse(lost.code).map_err(|why| bad(why.to_string()))?,
+        places: sources.into_iter().map(|id| id.filter(|&id| !targets.hangs(id))).collect(),
+    };
+    let order = RebuildOrder { layout: &layout, stripes: &lost.stripes, wanted: &wanted };
+    // Whoever asked makes the rest, then.
+    let go_on = || if Instant::now() < deadline { Ok(()) } else { Err(Error::Interrupted) };
+    let done = order.carry_out(targets, go_on).map_err(|why| io::Error::other(why.to_string()))?;
+    Ok(encode(&(done.bytes, done.witnessed, done.unwitnessed)))
+}

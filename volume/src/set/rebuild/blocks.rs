@@ -1,0 +1,97 @@
+//! Making blocks of a stripe of others, and checking them.
+
+use super::{RebuildReport, Wanted};
+use crate::format::{GRANULE_BYTES, StripeHeader};
+use crate::set::reader::{Found, StripeAt};
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+
+/// The wanted blocks of a stripe with their record headers.
+pub(super) fn blocks(
+    stripe: &StripeAt,
+    wanted: &[Wanted],
+    report: &mut RebuildReport,
+) -> Result<Vec<(StripeHeader, Vec<u8>)>> {
+    let (layout, length) = (stripe.layout, stripe.block as usize);
+    let positions: Vec<usize> = wanted.iter().map(|&(position, _)| position).collect();
+    // Chunks that are moved, and not lost, are read where they are: nothing has to be made of anything.
+    let mut found = stripe.granules(&positions, &(0..length));
+    let mut made = BTreeMap::new();
+    loop {
+        let is_bad = |position: &usize| matches!(found.get(position), Some(Err(_)));
+        let lost: Vec<usize> = positions.iter().copied().filter(is_bad).collect();
+        if lost.is_empty() {
+            break;
+        }
+        let have: Vec<usize> = (0..layout.blocks()).filter(|position| !is_bad(position)).collect();
+        let repair = layout.code.repair(&lost, &have).map_err(|why| stripe.too_degraded(why))?;
+        let needed: Vec<usize> = repair.reads().iter().map(|read| read.block).collect();
+        fetch(stripe, &mut found, &needed);
+        let sources = needed.iter().map(|position| found[position].as_ref().ok().map(|block| &block.bytes[..]));
+        // With what turned out bad, another way is looked for.
+        let Some(sources) = sources.collect::<Option<Vec<&[u8]>>>() else { continue };
+        let mut outputs = vec![vec![0; length]; lost.len()];
+        repair.run(&sources, &mut outputs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+        made.extend(lost.iter().copied().zip(outputs));
+        let count =
+            if witness(stripe, &needed, &mut found, &made)? { &mut report.witnessed } else { &mut report.unwitnessed };
+        *count += lost.len() as u64;
+        break;
+    }
+    let model = found.values().flatten().next().map(|block| block.header.clone());
+    let model = model.ok_or_else(|| Error::NotFound(format!("{} has no record header left", stripe.name())))?;
+    let mut with_header = |position: usize| {
+        if let Some(Ok(block)) = found.remove(&position) {
+            return ((*block.header).clone(), block.bytes);
+        }
+        let bytes: Vec<u8> = made.remove(&position).unwrap_or_default();
+        let checksums = bytes.chunks(GRANULE_BYTES).map(gf::checksum::crc64).collect();
+        (StripeHeader { position: position as u16, checksums, ..(*model).clone() }, bytes)
+    };
+    Ok(positions.into_iter().map(&mut with_header).collect())
+}
+
+/// Reads the blocks of these positions that were not read yet.
+fn fetch(stripe: &StripeAt, found: &mut Found, positions: &[usize]) {
+    let new: Vec<usize> = positions.iter().copied().filter(|position| !found.contains_key(position)).collect();
+    found.extend(stripe.granules(&new, &(0..stripe.block as usize)));
+    stripe.outvote(found);
+}
+
+/// Checks what was made against a survivor that it was not made from: that one is made from these, and compared. False when there is none.
+fn witness(stripe: &StripeAt, needed: &[usize], found: &mut Found, made: &BTreeMap<usize, Vec<u8>>) -> Result<bool> {
+    let code = &*stripe.layout.code;
+    let is_candidate = |position: &usize| {
+        !needed.contains(position) && !made.contains_key(position) && !matches!(found.get(position), Some(Err(_)))
+    };
+    let candidates: Vec<usize> = (0..stripe.layout.blocks()).filter(is_candidate).collect();
+    // The made blocks take part, in the place of as many that they were made from: else the survivor would say nothing about them.
+    let stood_in: Vec<usize> = made.keys().chain(needed.iter().skip(made.len())).copied().collect();
+    let all: Vec<usize> = made.keys().chain(needed).copied().collect();
+    for position in candidates {
+        let plan = |mut sources: Vec<usize>| {
+            sources.sort_unstable();
+            let repair = code.repair(&[position], &sources).ok()?;
+            repair.reads().iter().any(|read| made.contains_key(&read.block)).then_some(repair)
+        };
+        let Some(repair) = plan(stood_in.clone()).or_else(|| plan(all.clone())) else { continue };
+        fetch(stripe, found, &[position]);
+        let Some(Ok(survivor)) = found.get(&position) else { continue };
+        let block = |other: usize| match made.get(&other) {
+            Some(bytes) => Some(&bytes[..]),
+            None => found.get(&other)?.as_ref().ok().map(|block| &block.bytes[..]),
+        };
+        let Some(inputs) = repair.reads().iter().map(|read| block(read.block)).collect::<Option<Vec<&[u8]>>>() else {
+            continue;
+        };
+        let mut again = vec![0; survivor.bytes.len()];
+        repair.run(&inputs, &mut [&mut again]);
+        if survivor.bytes != again {
+            let path = stripe.name().into();
+            let what = format!("what is made of blocks {needed:?} contradicts block {position}; it was not repaired");
+            return Err(Error::Corrupt { path, what });
+        }
+        return Ok(true);
+    }
+    Ok(false)
+}
