@@ -95,6 +95,7 @@ impl Contest {
                 Some((self.subjects().position(here)?, entrant))
             })
             .collect();
+        begun(&race.label);
         let mut jobs = Vec::with_capacity(entrants.len());
         for &(subject, entrant) in &entrants {
             progress(&format!("{}: how fast is {}", race.label, entrant.column));
@@ -173,6 +174,14 @@ impl Contest {
         let code = own::build(self.kernel, entrant.code, race.k, race.m, entrant.packet)?;
         let unit = code.encoder().granularity();
         Ok((race.block_bytes / unit * unit).max(unit))
+    }
+}
+
+/// Says that a row, or a section, is begun, where `progress` says nothing: a line each, for whoever reads the log of a long run.
+pub fn begun(text: &str) {
+    let mut stderr = std::io::stderr();
+    if !stderr.is_terminal() {
+        let _ = writeln!(stderr, "{text}");
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::args::{Args, Effort, Lanes};
 use crate::baseline::Baseline;
 use crate::codes;
-use crate::contest::Contest;
+use crate::contest::{Contest, begun};
 use crate::limit::Limit;
 use crate::machine::Machine;
 use crate::own::Own;
@@ -101,7 +101,11 @@ fn lane(name: &'static str, kernel: &'static dyn Kernel, args: &Args, effort: Ef
     }
     absent.dedup();
     let mut contest = Contest::new(effort, kernel, subjects);
-    let tables = args.sections().into_iter().flat_map(|section| codes::tables(section, &mut contest)).collect();
+    let sections = args.sections().into_iter().flat_map(|section| {
+        begun(&format!("=== {name}: {} ===", section.name()));
+        codes::tables(section, &mut contest)
+    });
+    let tables = sections.collect();
     let participant = |subject: &dyn Subject| Participant {
         name: subject.name().to_owned(),
         version: subject.version().to_owned(),

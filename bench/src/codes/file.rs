@@ -2,7 +2,7 @@
 //! copying the file and writing as many bytes as its parity has takes.
 
 use crate::bound::{copy_and_parity, failed, write_durably};
-use crate::contest::{Contest, progress};
+use crate::contest::{Contest, begun, progress};
 use crate::machine::size;
 use crate::measure::interleaved;
 use crate::own;
@@ -47,6 +47,7 @@ fn rows(contest: &Contest, bytes: usize) -> Vec<Row> {
     let file = folder.as_ref().map_err(Clone::clone).and_then(|folder| random_file(&folder.0, bytes));
     let row = |&(name, k, m): &(&'static str, usize, usize)| {
         let ways = [(ENCODE, Role::Own), (BOUND, Role::Limit)];
+        begun(&format!("{} {name}:{k}+{m}", size(bytes)));
         let figures = interleaved(contest.effort.rounds, ways.len(), |at| {
             progress(&format!("{} {name}:{k}+{m}: {}", size(bytes), ways[at].0));
             let file = file.as_ref().map_err(Clone::clone)?;

@@ -2,7 +2,7 @@
 //! it the conventional way, a whole pass over the parity for every data block.
 
 use crate::arena::{Arena, Stripe};
-use crate::contest::{Contest, progress};
+use crate::contest::{Contest, begun, progress};
 use crate::machine::{memory, size};
 use crate::measure::interleaved;
 use crate::own::{self, passes};
@@ -38,6 +38,7 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
 }
 
 fn row(contest: &Contest, k: usize, m: usize) -> Result<Row, String> {
+    begun(&format!("{k}+{m}"));
     let code = own::build(contest.kernel, "rs", k, m, 0)?;
     let block_bytes = block_bytes(contest, k + m);
     let sizes = std::iter::successors(Some(contest.effort.region_least), |bytes| Some(bytes * 2));
