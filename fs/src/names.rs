@@ -281,7 +281,7 @@ impl FileSystem {
         }
     }
 
-    /// The next entries of a directory behind a cookie, 0 for the beginning; fewer than `limit` only at the end.
+    /// The next entries of a directory behind a cookie, 0 for the beginning; none only at the end.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -22,6 +22,7 @@ pub use error::Error;
 pub use kv::Seq;
 pub use namespace::{
     Attributes, Change, ContentEdit, Listed, New, Put, ROOT, Removed, Rename, RenameMode, Resize, SetTime, Whole,
+    check_name,
 };
 pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::Once;

@@ -41,15 +41,37 @@ pub(super) struct Known {
 /// What is known of a directory, and how far it was read.
 #[derive(Debug)]
 struct Directory {
-    /// Names, and whose they are: None for one that is not there.
-    names: HashMap<Box<[u8]>, Option<u64>>,
-    /// Where reading goes on; None at its end.
+    names: HashMap<Box<[u8]>, Name>,
+    /// Where reading goes on; None at its end, and then no other names are there.
     cookie: Option<u64>,
     /// Lookups since it was read last: of what was known, and of what was not.
     hits: u32,
     misses: u32,
     /// Misses before it is read on.
     patience: u32,
+}
+
+/// Whose a name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    /// This file's.
+    Of(u64),
+    /// It is not there.
+    Nobodys,
+    /// It was changed, and was not asked for since.
+    Unsure,
+}
+
+impl Directory {
+    /// One that was just made.
+    fn empty() -> Self {
+        Self { cookie: None, ..Self::default() }
+    }
+
+    fn name(&self, name: &[u8]) -> Name {
+        let others = if self.cookie.is_none() { Name::Nobodys } else { Name::Unsure };
+        self.names.get(name).copied().unwrap_or(others)
+    }
 }
 
 impl Default for Directory {
@@ -78,8 +100,13 @@ pub(super) struct Concerned<'a> {
     pub all: bool,
 }
 
-/// What a file is after a change: the name that was given, if one was, and its attributes.
-pub(super) type Now<'a> = (Option<(u64, &'a [u8])>, Attributes);
+/// What is so after a change.
+pub(super) enum Now<'a> {
+    /// A file has these attributes, and this name, if one was given.
+    File(Option<(u64, &'a [u8])>, Attributes),
+    /// A directory with this name is new and empty.
+    Directory((u64, &'a [u8]), Attributes),
+}
 
 /// When something was asked: what is learnt counts only if nothing changed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,14 +143,19 @@ impl Known {
         Asked { period: self.period, changes: self.changes }
     }
 
-    /// A change ended, after which the file of this name, if it has one, has these attributes.
+    /// A change ended, after which this is so.
     pub fn end(&mut self, concerned: &Concerned<'_>, begun: Asked, now: Option<Now<'_>>) {
         let is_own = self.is_own(begun);
         self.changing -= 1;
         self.changes += 1;
         self.forget(concerned);
-        if let Some((name, attributes)) = now.filter(|_| is_own) {
-            self.put(name, Some(attributes));
+        match now.filter(|_| is_own) {
+            Some(Now::File(name, attributes)) => self.put(name, Some(attributes)),
+            Some(Now::Directory(name, attributes)) => {
+                self.put(Some(name), Some(attributes));
+                self.directories.insert(attributes.ino, Directory::empty());
+            }
+            None => {}
         }
     }
 
@@ -137,9 +169,16 @@ impl Known {
         }
         for &(parent, name) in &concerned.names {
             self.files.remove(&parent);
-            if let Some(directory) = self.directories.get_mut(&parent) {
+            let Some(directory) = self.directories.get_mut(&parent) else { continue };
+            if directory.cookie == Some(0) {
+                // It is found when reading begins.
                 self.names -= usize::from(directory.names.remove(name).is_some());
+            } else {
+                self.names += usize::from(directory.names.insert(name.into(), Name::Unsure).is_none());
             }
+        }
+        if !self.has_room(0) {
+            self.forget_names();
         }
     }
 
@@ -163,9 +202,10 @@ impl Known {
     /// Whose a name is, if that is known: None inside for nobody's.
     pub fn name(&mut self, parent: u64, name: &[u8]) -> Option<Option<Attributes>> {
         let directory = self.directories.get_mut(&parent)?;
-        let found = match directory.names.get(name)? {
-            None => Some(None),
-            Some(ino) => self.files.get(ino).copied().map(Some),
+        let found = match directory.name(name) {
+            Name::Nobodys => Some(None),
+            Name::Of(ino) => self.files.get(&ino).copied().map(Some),
+            Name::Unsure => None,
         };
         directory.hits = directory.hits.saturating_add(u32::from(found.is_some()));
         found
@@ -173,7 +213,7 @@ impl Known {
 
     /// The file of a name, whether or not its attributes are known.
     pub fn ino(&self, parent: u64, name: &[u8]) -> Option<u64> {
-        *self.directories.get(&parent)?.names.get(name)?
+        if let Name::Of(ino) = self.directories.get(&parent)?.name(name) { Some(ino) } else { None }
     }
 
     /// Attributes were learnt.
@@ -200,9 +240,16 @@ impl Known {
         directory.cookie
     }
 
-    /// Entries of a directory behind a cookie, as many as `limit` unless it ends there.
-    pub fn learn_entries(&mut self, asked: Asked, parent: u64, cookie: u64, limit: usize, listed: &[Listed]) {
+    /// Entries of a directory behind a cookie: none if it ends there.
+    pub fn learn_entries(&mut self, asked: Asked, parent: u64, cookie: u64, listed: &[Listed]) {
         if !self.is_true(asked) {
+            return;
+        }
+        // Not while they are put in: of those that are forgotten on the way it would be said that they are not there.
+        if !self.has_room(listed.len()) {
+            self.forget_names();
+        }
+        if !self.has_room(listed.len()) {
             return;
         }
         for entry in listed {
@@ -210,20 +257,33 @@ impl Known {
         }
         let directory = self.directories.entry(parent).or_default();
         if directory.cookie == Some(cookie) {
-            directory.cookie = listed.last().filter(|_| listed.len() >= limit).map(|last| last.cookie);
+            directory.cookie = listed.last().map(|last| last.cookie);
         }
     }
 
+    /// Whether so many more files and their names can be kept in mind.
+    fn has_room(&self, files: usize) -> bool {
+        self.files.len() + self.directories.len() + self.names + 2 * files < MOST
+    }
+
+    fn forget_names(&mut self) {
+        (self.files, self.directories, self.names) = Default::default();
+    }
+
     fn put(&mut self, name: Option<(u64, &[u8])>, found: Option<Attributes>) {
-        if self.files.len() + self.names >= MOST {
-            self.files = HashMap::new();
-            self.directories = HashMap::new();
-            self.names = 0;
+        if !self.has_room(0) {
+            self.forget_names();
         }
         if let Some((parent, name)) = name {
             let directory = self.directories.entry(parent).or_default();
-            let before = directory.names.insert(name.into(), found.map(|attributes| attributes.ino));
-            self.names += usize::from(before.is_none());
+            match found {
+                // As all others that are not among them.
+                None if directory.cookie.is_none() => self.names -= usize::from(directory.names.remove(name).is_some()),
+                None => self.names += usize::from(directory.names.insert(name.into(), Name::Nobodys).is_none()),
+                Some(Attributes { ino, .. }) => {
+                    self.names += usize::from(directory.names.insert(name.into(), Name::Of(ino)).is_none());
+                }
+            }
         }
         if let Some(attributes) = found {
             self.files.insert(attributes.ino, attributes);
@@ -318,12 +378,12 @@ mod tests {
         let begun = known.begin(&written);
         assert_eq!((known.file(10), known.name(1, b"a")), (None, None));
         assert_eq!((known.file(11), known.ino(1, b"a")), (Some(file(11)), Some(10)));
-        known.end(&written, begun, Some((None, Attributes { size: 5, ..file(10) })));
+        known.end(&written, begun, Some(Now::File(None, Attributes { size: 5, ..file(10) })));
         assert_eq!(known.file(10).unwrap().size, 5);
 
         let made = Concerned { names: vec![(1, b"c")], ..Concerned::default() };
         let begun = known.begin(&made);
-        known.end(&made, begun, Some((Some((1, b"c")), file(12))));
+        known.end(&made, begun, Some(Now::File(Some((1, b"c")), file(12))));
         assert_eq!(known.name(1, b"c"), Some(Some(file(12))));
         known.forget_all();
         assert_eq!((known.file(11), known.name(1, b"b")), (None, None));
@@ -338,8 +398,8 @@ mod tests {
         let during = known.ask(1);
         // Two changes at the same time: neither knows what the other one did.
         let other = known.begin(&none);
-        known.end(&none, begun, Some((None, file(1))));
-        known.end(&none, other, Some((None, file(2))));
+        known.end(&none, begun, Some(Now::File(None, file(1))));
+        known.end(&none, other, Some(Now::File(None, file(2))));
         known.learn_file(early, file(3));
         known.learn_file(during, file(4));
         assert!([1, 2, 3, 4].iter().all(|&ino| known.file(ino).is_none()));
@@ -366,14 +426,16 @@ mod tests {
         assert!(first[..FEW as usize - 1].iter().all(Option::is_none));
         assert_eq!(first.last(), Some(&Some(0)));
         let page: Vec<Listed> = (1000..1100).map(entry).collect();
-        known.learn_entries(asked, 1, 0, 100, &page);
+        known.learn_entries(asked, 1, 0, &page);
         assert!(page.iter().all(|entry| known.name(1, &entry.name).is_some()), "each is a hit");
         // That helped, so that it is read on, from there.
         assert_eq!(misses(&mut known, 20, few).last(), Some(&Some(page[99].cookie)));
-        known.learn_entries(asked, 1, page[99].cookie, 100, &[entry(2000)]);
-        // It did not help; and that was its end.
-        assert_eq!(misses(&mut known, 40, few), vec![None; FEW as usize]);
+        known.learn_entries(asked, 1, page[99].cookie, &[entry(2000)]);
+        // It did not help; and then it ends.
+        assert_eq!(misses(&mut known, 40, few).last(), Some(&Some(entry(2000).cookie)));
         assert_eq!(known.directories[&1].patience, 2 * FEW);
+        known.learn_entries(asked, 1, entry(2000).cookie, &[]);
+        assert_eq!(misses(&mut known, 60, 3 * few), vec![None; 3 * FEW as usize]);
     }
 
     #[test]
@@ -405,13 +467,76 @@ mod tests {
     }
 
     #[test]
+    fn in_a_directory_that_is_known_whole_other_names_are_nobodys() {
+        let mut known = Known::default();
+        let asked = known.ask(1);
+        // One that was made here, and one that was read to its end.
+        let of = |parent, name| Concerned { names: vec![(parent, name)], ..Concerned::default() };
+        let begun = known.begin(&of(1, b"new"));
+        known.end(&of(1, b"new"), begun, Some(Now::Directory((1, b"new"), file(5))));
+        let asked = if known.is_true(asked) { asked } else { known.ask(1) };
+        known.learn_entries(asked, 6, 0, &[entry(0), entry(1)]);
+        // While it is read: what becomes of these two nobody says.
+        let begun = [known.begin(&of(6, b"c")), known.begin(&of(6, b"d"))];
+        begun.into_iter().for_each(|begun| known.end(&of(6, b"c"), begun, None));
+        known.forget(&of(6, b"d"));
+        let asked = known.ask(1);
+        known.learn_entries(asked, 6, entry(1).cookie, &[entry(2)]);
+        assert_eq!(known.name(6, b"x"), None, "there may be more");
+        known.learn_entries(asked, 6, entry(2).cookie, &[]);
+        assert_eq!((known.name(6, b"c"), known.name(6, b"d")), (None, None));
+        for parent in [5, 6] {
+            assert_eq!((known.name(parent, b"x"), known.name(parent, b"y")), (Some(None), Some(None)));
+            let made = of(parent, b"x");
+            let begun = known.begin(&made);
+            assert_eq!((known.name(parent, b"x"), known.name(parent, b"y")), (None, Some(None)), "it is being made");
+            known.end(&made, begun, Some(Now::File(Some((parent, b"x")), file(9))));
+            assert_eq!(known.name(parent, b"x"), Some(Some(file(9))));
+            // Two at a time: of neither is it known what became of it, before it was asked for.
+            let (a, b) = (of(parent, b"a"), of(parent, b"b"));
+            let begun = [known.begin(&a), known.begin(&b)];
+            known.end(&a, begun[0], Some(Now::File(Some((parent, b"a")), file(10))));
+            known.end(&b, begun[1], None);
+            assert_eq!((known.name(parent, b"a"), known.name(parent, b"b")), (None, None));
+            let asked = known.ask(1);
+            known.learn_name(asked, parent, b"b", None);
+            assert_eq!((known.name(parent, b"a"), known.name(parent, b"b")), (None, Some(None)));
+            let begun = known.begin(&made);
+            known.end(&made, begun, None);
+            assert_eq!((known.name(parent, b"x"), known.ino(parent, b"x")), (None, None), "it may be removed");
+        }
+        // Others came.
+        known.ask(2);
+        assert_eq!((known.name(5, b"y"), known.name(6, b"y")), (None, None));
+    }
+
+    #[test]
     fn no_more_is_kept_in_mind_than_there_is_room_for() {
         let mut known = Known::default();
         let asked = known.ask(1);
         for number in 0..2 * MOST as u64 {
             known.learn_name(asked, number % 100, &entry(number).name, Some(file(number)));
-            assert!(known.files.len() + known.names <= MOST + 1);
+            assert!(known.files.len() + known.directories.len() + known.names <= MOST + 3);
         }
         assert_eq!(known.names, known.directories.values().map(|directory| directory.names.len()).sum::<usize>());
+        // A directory that is read while all is forgotten in between is not known whole.
+        known.learn_entries(asked, 200, 0, &[entry(1)]);
+        let many: Vec<Listed> = (2..MOST as u64 / 2 - 100).map(entry).collect();
+        known.learn_entries(asked, 200, entry(1).cookie, &many);
+        known.learn_entries(asked, 200, many.last().unwrap().cookie, &[]);
+        assert_eq!(known.name(200, b"f1"), None);
+        // Names of which nothing is known take room, too.
+        let made = (0..2 * MOST).map(|number| format!("{number}").into_bytes()).collect::<Vec<_>>();
+        for name in &made {
+            let concerned = Concerned { names: vec![(200, name)], ..Concerned::default() };
+            let begun = known.begin(&concerned);
+            known.end(&concerned, begun, None);
+        }
+        assert!(known.names <= MOST);
+        for number in 0..2 * MOST as u64 {
+            let begun = known.begin(&Concerned::default());
+            known.end(&Concerned::default(), begun, Some(Now::Directory((1, b"lock"), file(1000 + number))));
+            assert!(known.directories.len() <= MOST);
+        }
     }
 }

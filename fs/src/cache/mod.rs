@@ -12,8 +12,8 @@ use crate::mutex::lock;
 use known::{Asked, Concerned, Known, Now};
 use meta::port::Port;
 use meta::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, New, Put, Removed, Rename, Result, Seq, SetRecord,
-    Time, Totals, Whole,
+    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, New, Put, Removed, Rename, Result, Seq,
+    SetRecord, Time, Totals, Whole,
 };
 use plan::Extent;
 use std::ops::Range;
@@ -77,7 +77,7 @@ impl Cache {
     fn read_on(&self, parent: u64, cookie: u64) {
         let Some(Err(asked)) = self.look(|_| None::<()>) else { return };
         if let Ok(listed) = self.port.list(parent, cookie, PAGE) {
-            lock(&self.known).learn_entries(asked, parent, cookie, PAGE, &listed);
+            lock(&self.known).learn_entries(asked, parent, cookie, &listed);
         }
     }
 }
@@ -104,6 +104,10 @@ impl Port for Cache {
     }
 
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+        // What is no name of an entry has an answer of its own.
+        if meta::check_name(name).is_err() {
+            return self.port.lookup(parent, name);
+        }
         let asked = match self.look(|known| known.name(parent, name)) {
             Some(Ok(found)) => return found.ok_or(Error::NotFound),
             None => return self.port.lookup(parent, name),
@@ -127,7 +131,7 @@ impl Port for Cache {
         let asked = self.look(|_| None::<()>).and_then(std::result::Result::err);
         let listed = self.port.list(parent, cookie, limit)?;
         if let Some(asked) = asked {
-            lock(&self.known).learn_entries(asked, parent, cookie, limit, &listed);
+            lock(&self.known).learn_entries(asked, parent, cookie, &listed);
         }
         Ok(listed)
     }
@@ -193,7 +197,7 @@ impl Port for Cache {
     }
 
     fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
-        self.change(&of_file(ino), |port| port.set_attributes(ino, change, now), |done| Some((None, done.0)))
+        self.change(&of_file(ino), |port| port.set_attributes(ino, change, now), |done| Some(Now::File(None, done.0)))
     }
 
     fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
@@ -206,7 +210,11 @@ impl Port for Cache {
 
     fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
         let concerned = of_name(parent, name, None);
-        self.change(&concerned, |port| port.make(parent, name, new, now), |made| Some((Some((parent, name)), made.0)))
+        let made = |made: &(Attributes, Seq)| match new.kind {
+            Kind::Directory => Now::Directory((parent, name), made.0),
+            _ => Now::File(Some((parent, name)), made.0),
+        };
+        self.change(&concerned, |port| port.make(parent, name, new, now), |done| Some(made(done)))
     }
 
     fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
@@ -214,7 +222,7 @@ impl Port for Cache {
         self.change(
             &concerned,
             |port| port.link(ino, parent, name, now),
-            |linked| Some((Some((parent, name)), linked.0)),
+            |linked| Some(Now::File(Some((parent, name)), linked.0)),
         )
     }
 
@@ -235,7 +243,7 @@ impl Port for Cache {
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        self.change(&of_file(ino), |port| port.change_content(ino, edit), |done| Some((None, done.0)))
+        self.change(&of_file(ino), |port| port.change_content(ino, edit), |done| Some(Now::File(None, done.0)))
     }
 
     fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {

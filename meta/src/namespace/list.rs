@@ -17,7 +17,7 @@ pub struct Listed {
 }
 
 impl Meta {
-    /// The next entries of a directory behind `cookie` (0: from the beginning), at most `limit`, in the order of the hashes of their names; fewer
+    /// The next entries of a directory behind `cookie` (0: from the beginning), at most `limit`, in the order of the hashes of their names; none
     /// only at the end.
     ///
     /// # Errors
@@ -26,9 +26,15 @@ impl Meta {
         // A cookie is the hash of a name and its rank among equal hashes, from 1. Names whose hash is 0 make no exception, since hashes begin
         // at 256 here.
         let (hash, mut rank) = (cookie & !0xFF, cookie & 0xFF);
-        let range = keys::entries_from(parent, hash.saturating_sub(256));
+        let mut range = keys::entries_from(parent, hash.saturating_sub(256));
         let (mut listed, mut last, mut skip) = (Vec::new(), hash, rank as usize);
-        for (key, value) in self.kv.scan(&range.start..&range.end, limit.saturating_add(skip))? {
+        let mut pairs = self.kv.scan(&range.start..&range.end, limit.saturating_add(skip))?.into_iter().peekable();
+        while let Some((key, value)) = pairs.next() {
+            if pairs.peek().is_none() && listed.is_empty() {
+                // If this one is gone, or was listed before, it is not the end yet.
+                range.start = [&key[..], &[0]].concat();
+                pairs = self.kv.scan(&range.start..&range.end, limit)?.into_iter().peekable();
+            }
             let (hash, name) = keys::entry_name(&key);
             let hash = hash + 256;
             if hash != last {

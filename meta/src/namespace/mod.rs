@@ -32,7 +32,10 @@ pub const MAX_SIZE: u64 = i64::MAX as u64;
 pub const ROOT: u64 = 1;
 
 /// Refuses names that no entry can have.
-fn check_name(name: &[u8]) -> crate::Result<()> {
+///
+/// # Errors
+/// `NameTooLong`, `Invalid`.
+pub fn check_name(name: &[u8]) -> crate::Result<()> {
     match name {
         _ if name.len() > MAX_NAME => Err(crate::Error::NameTooLong),
         b"" | b"." | b".." => Err(crate::Error::Invalid("not a name for a file".into())),
