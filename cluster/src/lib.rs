@@ -10,6 +10,7 @@
 mod address;
 pub mod capability;
 mod identity;
+mod machine;
 pub mod meta_server;
 pub mod metrics;
 mod places;
@@ -20,6 +21,7 @@ pub mod store;
 pub use address::{StoreAddress, VolumeAddress};
 pub use capability::ClusterKey;
 pub use identity::{Identity, make_identities, use_identity};
+pub use machine::start_of_machine;
 pub use meta_server::{MetaServer, command, connect, keep};
 pub use places::ClusterPlaces;
 pub use store::{RemoteTarget, Store};

@@ -49,6 +49,8 @@ pub(crate) struct Client {
     pub locks: Mutex<Vec<(u64, FileLock)>>,
     number: u64,
     name: String,
+    /// The start of the server's machine.
+    start: AtomicU64,
     pub sets: Arc<Leased>,
     pub(crate) find: Find,
     /// Files that are open: all openers, and those that write.
@@ -125,6 +127,7 @@ impl FileSystem {
             session,
             locks: Mutex::default(),
             number: welcome.session,
+            start: AtomicU64::new(welcome.start),
             name: name.into(),
             sets,
             find,
@@ -324,6 +327,12 @@ impl FileSystem {
         }
         if !welcome.fresh {
             return Ok(());
+        }
+        if client.start.swap(welcome.start, Ordering::SeqCst) != welcome.start && client.cache.lose_unsynced() {
+            client.note_loss();
+            self.volume.warn(
+                "the metadata server's machine was started again: what this client did and did not sync may be lost",
+            );
         }
         let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
         for (ino, (all, writers)) in open {

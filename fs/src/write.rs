@@ -291,6 +291,7 @@ impl FileSystem {
             }
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         };
+        let sync = || sync().and_then(|()| self.told_of_power_loss(ino));
         self.counts.syncs.counted(|()| 0, sync)
     }
 
@@ -302,7 +303,13 @@ impl FileSystem {
         self.table.find(ino).map_or(Ok(()), |file| {
             self.forget_lost(&mut file.state());
             told(&file)
-        })
+        })?;
+        self.told_of_power_loss(ino)
+    }
+
+    /// Tells, once, that something of a file or directory may be lost with the machine of the metadata server.
+    fn told_of_power_loss(&self, ino: u64) -> Result<()> {
+        if self.client.as_ref().is_some_and(|client| client.cache.tell_lost(ino)) { Err(lost()) } else { Ok(()) }
     }
 
     /// Returns when everything is durable.

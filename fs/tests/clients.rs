@@ -467,3 +467,46 @@ fn a_change_of_content_that_is_asked_for_again_happens_once() {
     a.close_volume().unwrap();
     b.close_volume().unwrap();
 }
+
+/// What was not synced may be lost with the server's machine, and not with its process: who syncs afterwards hears of it, once.
+#[test]
+fn what_may_be_lost_with_the_servers_machine_is_told() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let client = cluster.client("a");
+    let [synced, changed, written] = ["synced", "changed", "written"].map(|name| make(&client, name));
+    for ino in [synced, changed, written] {
+        client.open(ino, true).unwrap();
+        client.write(ino, 0, &pattern(3, 200_000)).unwrap();
+        client.sync(ino).unwrap();
+    }
+    let change = |ino, mode| client.set_attributes(ino, SetAttributes { mode: Some(mode), ..SetAttributes::default() });
+    for machine_too in [false, true] {
+        change(changed, 0o600).unwrap();
+        let new = make(&client, if machine_too { "second" } else { "first" });
+        // This is here, and is not lost.
+        client.write(written, 0, b"dirty").unwrap();
+        if machine_too {
+            cluster.restart_machine();
+        }
+        cluster.kill();
+        cluster.start();
+        assert!(client.sync(synced).is_ok() && client.sync(written).is_ok());
+        for ino in [changed, new, ROOT] {
+            assert_eq!(client.sync(ino).is_err(), machine_too, "{ino}");
+            client.sync(ino).unwrap();
+        }
+        assert_eq!(client.sync_all().is_err(), machine_too);
+        client.sync_all().unwrap();
+    }
+    // Who closes a file hears of it, too.
+    change(changed, 0o640).unwrap();
+    cluster.restart_machine();
+    cluster.kill();
+    cluster.start();
+    client.sync(synced).unwrap();
+    assert!(client.told_at_close(changed).is_err() && client.told_at_close(changed).is_ok());
+    assert!(client.sync_all().is_err());
+    [synced, changed, written].iter().for_each(|&ino| client.close(ino));
+    client.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
+}

@@ -23,8 +23,8 @@ pub struct Desk {
 impl Desk {
     /// For the clients of this volume.
     pub fn new(volume: &Arc<FileSystem>) -> Arc<Self> {
-        // Whoever is silent for that long ends the job anyway.
-        let sessions = Sessions::new(volume.clone(), 2 * SILENCE);
+        // Whoever is silent for that long ends the job anyway, and no other process takes its place.
+        let sessions = Sessions::new(volume.clone(), 2 * SILENCE, 0);
         sessions.keep_ticking();
         Arc::new(Self { sessions })
     }

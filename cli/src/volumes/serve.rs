@@ -322,7 +322,7 @@ fn serve_meta(
         place: format!("served on {address}; give it as weft://{address}/{}", opened.name()),
     });
     let desk = remote::serve(&directory);
-    let sessions = Sessions::new(opened.clone(), behaviour.lease);
+    let sessions = Sessions::new(opened.clone(), behaviour.lease, cluster::start_of_machine());
     opened.counts().repairs.set_limit(behaviour.repair_limit.0);
     cluster::keep(&opened, behaviour.down_out, |what| show::warning(what));
     let stores = places().stores().clone();

@@ -128,7 +128,7 @@ impl Lab {
         let places = places(&self.disks.lock().unwrap());
         let volume = FileSystem::open_on(self.label.clone(), places, Box::new(MemoryIndex::default()), options)?;
         *self.open.lock().unwrap() = Some(volume.clone());
-        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE), |_, _| Vec::new()));
+        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE, 0), |_, _| Vec::new()));
         let kept = Arc::new(Keeps { inner: server.service(), lab: self.clone(), numbers: AtomicBool::new(false) });
         let slow = Slow { inner: kept, network: self.network.clone(), spared: Some(BEGIN) };
         serve(self.network.clone(), Arc::new(slow), ServerOptions::default()).await

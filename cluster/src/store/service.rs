@@ -82,7 +82,7 @@ impl Store {
             guard: None,
             complaints: Complaints::default(),
             domain: None,
-            start: start_of_machine(),
+            start: crate::start_of_machine(),
         }
     }
 
@@ -114,18 +114,6 @@ impl Store {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.places.keys().map(String::as_str)
     }
-}
-
-/// A number that is another one whenever the machine was started: what a process wrote outlives it, and not the machine. Never 0.
-fn start_of_machine() -> u64 {
-    let mut hash = blake3::Hasher::new();
-    match std::fs::read("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => hash.update(&id),
-        // Where that is not told, every process counts as a start.
-        Err(_) => hash.update(format!("{:?} {}", std::time::SystemTime::now(), std::process::id()).as_bytes()),
-    };
-    let first = *hash.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes");
-    u64::from_le_bytes(first).max(1)
 }
 
 /// Opens a target for this process alone.

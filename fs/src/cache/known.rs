@@ -98,6 +98,8 @@ pub(super) struct Concerned<'a> {
     pub names: Vec<(u64, &'a [u8])>,
     /// Nobody knows what else.
     pub all: bool,
+    /// It is durable when it ends, and what was changed before it began.
+    pub durably: bool,
 }
 
 /// What is so after a change.
@@ -106,6 +108,15 @@ pub(super) enum Now<'a> {
     File(Option<(u64, &'a [u8])>, Attributes),
     /// A directory with this name is new and empty.
     Directory((u64, &'a [u8]), Attributes),
+}
+
+impl Now<'_> {
+    /// The file that it is about.
+    pub fn ino(&self) -> u64 {
+        match self {
+            Now::File(_, attributes) | Now::Directory(_, attributes) => attributes.ino,
+        }
+    }
 }
 
 /// When something was asked: what is learnt counts only if nothing changed meanwhile.

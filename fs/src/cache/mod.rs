@@ -5,6 +5,7 @@
 
 mod known;
 mod sole;
+mod unsynced;
 
 pub(crate) use sole::{SOLE_FOR, Sole};
 
@@ -19,6 +20,7 @@ use plan::Extent;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use unsynced::Unsynced;
 
 /// Entries of a directory that are read together, where its names are looked up one by one.
 const PAGE: usize = 1000;
@@ -28,12 +30,23 @@ pub(crate) struct Cache {
     port: Arc<dyn Port>,
     sole: Arc<Sole>,
     known: Mutex<Known>,
+    unsynced: Mutex<Unsynced>,
 }
 
 impl Cache {
     /// Asks this port what it does not know.
     pub fn new(port: Arc<dyn Port>, sole: Arc<Sole>) -> Self {
-        Self { port, sole, known: Mutex::default() }
+        Self { port, sole, known: Mutex::default(), unsynced: Mutex::default() }
+    }
+
+    /// What was changed and not synced may be lost. Returns whether there is something.
+    pub fn lose_unsynced(&self) -> bool {
+        lock(&self.unsynced).lose()
+    }
+
+    /// Whether something of a file or directory may be lost with what was not synced, which nobody was told so far.
+    pub fn tell_lost(&self, ino: u64) -> bool {
+        lock(&self.unsynced).tell(ino)
     }
 
     /// What was said of where the bytes of a file are did not help: it is asked for again.
@@ -56,9 +69,24 @@ impl Cache {
         change: impl FnOnce(&dyn Port) -> Result<T>,
         now: impl FnOnce(&T) -> Option<Now<'a>>,
     ) -> Result<T> {
+        let inos = || concerned.files.iter().copied().chain(concerned.names.iter().map(|(parent, _)| *parent));
         let begun = lock(&self.known).begin(concerned);
+        let (before, marked) = {
+            let mut unsynced = lock(&self.unsynced);
+            (unsynced.now(), unsynced.change(inos()))
+        };
         let done = change(&*self.port);
         let now = done.as_ref().ok().and_then(now);
+        {
+            let mut unsynced = lock(&self.unsynced);
+            if done.is_ok() && concerned.durably {
+                unsynced.synced(before);
+                unsynced.durable(inos(), marked);
+            } else {
+                // A sync that began meanwhile may not have it.
+                unsynced.change(inos().chain(now.as_ref().map(Now::ino)));
+            }
+        }
         let mut known = lock(&self.known);
         known.end(concerned, begun, now);
         if matches!(done, Err(Error::Unavailable(_))) {
@@ -87,7 +115,7 @@ fn of_file<'a>(ino: u64) -> Concerned<'a> {
 }
 
 fn of_name(parent: u64, name: &[u8], ino: Option<u64>) -> Concerned<'_> {
-    Concerned { files: ino.into_iter().collect(), names: vec![(parent, name)], all: false }
+    Concerned { files: ino.into_iter().collect(), names: vec![(parent, name)], ..Concerned::default() }
 }
 
 impl Port for Cache {
@@ -181,7 +209,13 @@ impl Port for Cache {
     }
 
     fn sync(&self, seq: Seq) -> Result<()> {
-        self.port.sync(seq)
+        if seq < Seq::MAX {
+            return self.port.sync(seq);
+        }
+        let before = lock(&self.unsynced).now();
+        self.port.sync(seq)?;
+        lock(&self.unsynced).synced(before);
+        Ok(())
     }
 
     fn new_inos(&self, count: u32) -> Result<u64> {
@@ -239,7 +273,9 @@ impl Port for Cache {
         let moved = lock(&self.known).ino(rename.from.0, &rename.from.1);
         let files = moved.into_iter().chain(rename.replaced).collect();
         // Without its number, the attributes that are known of it cannot be found.
-        self.just_change(&Concerned { files, names, all: moved.is_none() }, |port| port.rename(rename, now))
+        self.just_change(&Concerned { files, names, all: moved.is_none(), durably: false }, |port| {
+            port.rename(rename, now)
+        })
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
@@ -253,7 +289,8 @@ impl Port for Cache {
 
     fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let files = edits.iter().map(|(ino, _)| *ino).collect();
-        self.just_change(&Concerned { files, ..Concerned::default() }, |port| port.change_contents_durably(edits))
+        let concerned = Concerned { files, durably: true, ..Concerned::default() };
+        self.just_change(&concerned, |port| port.change_contents_durably(edits))
     }
 
     fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {

@@ -387,6 +387,7 @@ impl Session for Handle {
             fresh,
             label: fs.volume.label().to_json(),
             first_stripe: crate::open::first_stripe_of(session),
+            start: self.sessions.start,
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
             kept,
         })

@@ -115,6 +115,8 @@ impl Leases {
 pub struct Sessions {
     fs: Arc<FileSystem>,
     lease: Duration,
+    /// The start of this machine.
+    start: u64,
     recalls: Mutex<HashMap<u64, Recall>>,
     ticks: Mutex<Ticks>,
     began: Instant,
@@ -161,12 +163,21 @@ pub struct Request {
 
 impl Sessions {
     /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). Sessions of before may be taken up for the time of a
-    /// lease; only then, or when all of them are, is taken away what nobody has.
-    pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
+    /// lease; only then, or when all of them are, is taken away what nobody has. `start` is another number whenever the machine was started that has what is
+    /// not durable yet: its clients hear that it may be lost.
+    pub fn new(fs: Arc<FileSystem>, lease: Duration, start: u64) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
         let ticks = Mutex::new(Ticks { last: now, settled: now + lease });
-        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, began: now, closed: AtomicBool::new(false) })
+        Arc::new(Self {
+            fs,
+            lease,
+            start,
+            recalls: Mutex::default(),
+            ticks,
+            began: now,
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// The volume.

@@ -16,6 +16,7 @@ pub const LEASE: Duration = Duration::from_secs(5);
 pub struct Cluster {
     pub lab: Mutex<Lab>,
     pub server: Mutex<Option<Arc<Sessions>>>,
+    machine: AtomicU64,
 }
 
 /// A client's way to the server.
@@ -88,7 +89,11 @@ impl Call for Link {
 impl Cluster {
     /// A server on new disks.
     pub fn new(code: &str, targets: usize) -> Arc<Self> {
-        let cluster = Arc::new(Self { lab: Mutex::new(Lab::new(code, targets)), server: Mutex::default() });
+        let cluster = Arc::new(Self {
+            lab: Mutex::new(Lab::new(code, targets)),
+            server: Mutex::default(),
+            machine: AtomicU64::new(1),
+        });
         cluster.start();
         cluster
     }
@@ -96,7 +101,7 @@ impl Cluster {
     /// The server's process starts.
     pub fn start(&self) {
         let fs = lock(&self.lab).open_to_serve();
-        let sessions = Sessions::new(fs, LEASE);
+        let sessions = Sessions::new(fs, LEASE, self.machine.load(Ordering::SeqCst));
         let weak = Arc::downgrade(&sessions);
         std::thread::spawn(move || {
             while let Some(sessions) = weak.upgrade() {
@@ -106,6 +111,11 @@ impl Cluster {
             }
         });
         *lock(&self.server) = Some(sessions);
+    }
+
+    /// The next process of the server is on a machine that was started again.
+    pub fn restart_machine(&self) {
+        self.machine.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The server's process dies. What it knows of its clients is gone.

@@ -85,6 +85,8 @@ pub struct Welcome {
     pub label: String,
     /// The first number that the session gives to its stripes.
     pub first_stripe: u64,
+    /// Another number when the server's machine was started again: what was not synced may be lost then.
+    pub start: u64,
     /// How long the session lives without a beat, in milliseconds.
     pub lease_ms: u32,
     /// The sets that it may write to. Others, which it had before, were given up with what no transaction names of them.
