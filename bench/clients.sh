@@ -71,4 +71,4 @@ done
 for reader in $readers; do wait "$reader"; done
 echo "each reads what another one wrote, cold, and it is right: $(rate "$begun")"
 # shellcheck disable=SC2046 # numbers
-echo "most memory of a store: $(peak $(cat store*.pid)), of the metadata server: $(peak "$(cat meta.pid)"), of a mount: $(peak $(pgrep -f "$weft mount $volume"))"
+echo "most memory of a store: $(peak $(cat store*.pid)), of the metadata server: $(peak "$(cat meta.pid)"), of a mount: $(peak $(pgrep -f "$weft mount .*$volume"))"

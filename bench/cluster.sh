@@ -42,7 +42,7 @@ for n in 1 2 3 4 5 6; do listens $((port + n)) "$dir/weft"; done
 servers="$servers $!"
 listens "$port" "$dir/weft"
 "$weft" mount "weft://127.0.0.1:$port/films" "$dir/weft/mnt"
-mount_pid=$(pgrep -f "$weft mount weft://127.0.0.1:$port/films" | head -n 1)
+mount_pid=$(pgrep -f "$weft mount .*weft://127.0.0.1:$port/films" | head -n 1)
 
 peer=
 if [ "${PEER-}" != none ]; then

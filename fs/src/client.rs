@@ -193,7 +193,10 @@ impl FileSystem {
             beat
         };
         *lock(&client.heard) = Instant::now();
-        self.room.set(beat.total, beat.free);
+        // Where too few targets say what room they have, as under much load, what was known before is more likely than that there is none.
+        if beat.total > 0 {
+            self.room.set(beat.total, beat.free);
+        }
         if beat.generation > client.generation.load(Ordering::Relaxed) {
             let label = Label::from_json(&client.session.label()?)?;
             *lock(&self.volume.label) = label;

@@ -559,6 +559,9 @@ impl FileSystem {
         if there < k {
             return Error::Meta(meta::Error::Unavailable(format!("{there} targets answer and {k} are needed")));
         }
+        if self.client.is_some() && self.room.now().0 == 0 {
+            return Error::Meta(meta::Error::Unavailable("too few targets say how much room they have".into()));
+        }
         Error::Volume(volume::Error::NoSpace("the volume".into()))
     }
 

@@ -510,3 +510,36 @@ fn what_may_be_lost_with_the_servers_machine_is_told() {
     client.close_volume().unwrap();
     lab::assert_sound(&cluster.volume());
 }
+
+/// That targets do not say what room they have, as under much load, is no lack of room.
+#[test]
+fn what_is_not_known_of_the_room_is_not_taken_for_none() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let client = cluster.client("a");
+    let ino = make(&client, "file");
+    client.open(ino, true).unwrap();
+    let set = |count: usize, dead: bool| {
+        let lab = lock(&cluster.lab);
+        (0..count).for_each(|number| lab.fault(number, Faults { dead, ..Faults::default() }));
+    };
+    let before = client.usage().unwrap();
+    assert!(before.total > 0 && before.free > 0);
+    set(3, true);
+    let begun = Instant::now();
+    while begun.elapsed() < LEASE {
+        let error = client.write(ino, 0, &pattern(1, 3000)).err();
+        let no_space = |error| {
+            matches!(error, &fs::Error::Volume(volume::Error::NoSpace(_)) | &fs::Error::Meta(meta::Error::NoSpace))
+        };
+        assert!(!error.as_ref().is_some_and(no_space), "{error:?}");
+        assert_eq!(client.usage().unwrap().total, before.total);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    set(6, false);
+    let begun = Instant::now();
+    while client.write(ino, 0, &pattern(2, 300_000)).and_then(|()| client.sync(ino)).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(content(&client, ino).unwrap() == pattern(2, 300_000));
+}

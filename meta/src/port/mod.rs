@@ -96,7 +96,7 @@ pub struct Welcome {
 /// What a client hears now and then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
-    /// Bytes of user data that fit in all.
+    /// Bytes of user data that fit in all; 0 while that is not known.
     pub total: u64,
     /// Bytes that still fit.
     pub free: u64,
