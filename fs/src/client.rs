@@ -66,7 +66,6 @@ pub(crate) struct Client {
     generation: AtomicU64,
     pub(crate) sole: Arc<Sole>,
     pub(crate) cache: Arc<Cache>,
-    taking_up: Mutex<()>,
     /// When the server answered a beat last.
     heard: Mutex<Instant>,
     /// Whether the session ended. Held by who says that it lives.
@@ -77,6 +76,9 @@ pub(crate) struct Client {
 
 /// A client says so often that it lives, or four times in a lease.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// What a client changed is durable after this time, and a moment, whether or not somebody syncs it. The server has made it durable long before, as a rule.
+const UNSYNCED_FOR: Duration = Duration::from_secs(5);
 
 /// A server that did not answer for so long is away.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -139,7 +141,6 @@ impl FileSystem {
             generation: AtomicU64::new(0),
             sole,
             cache: cache.clone(),
-            taking_up: Mutex::default(),
             heard: Mutex::new(Instant::now()),
             ended: Mutex::new(false),
             loss: AtomicBool::new(false),
@@ -224,7 +225,8 @@ impl FileSystem {
         if !self.is_read_only() {
             client.sets.refill(&self.store)?;
         }
-        self.tell_clean(client)
+        self.tell_clean(client)?;
+        Ok(client.cache.sync_old(UNSYNCED_FOR)?)
     }
 
     /// Whether nothing is written to a set any more, and nothing uncommitted refers to it.
@@ -321,7 +323,7 @@ impl FileSystem {
     /// When the server does not answer.
     pub fn take_up(&self, session: &dyn Session) -> meta::Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
-        let _one_at_a_time = lock(&client.taking_up);
+        let _one_at_a_time = lock(&client.cache.taking_up);
         // No other locks than those of the client itself: whoever waits for the server may have them.
         let told = client.sets.tell();
         let welcome = session.begin(Some(client.number), client.name.clone(), told.clone())?;
@@ -441,6 +443,11 @@ impl Client {
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         dirty.insert(ino, number);
         number
+    }
+
+    /// The start of the server's machine, as far as this client heard.
+    pub fn start(&self) -> u64 {
+        self.start.load(Ordering::SeqCst)
     }
 
     /// Something that was written is lost.

@@ -3,8 +3,10 @@
 //!
 //! What is committed together is there together or not at all.
 
+use crate::client::Client;
 use crate::manifest::{self, Piece};
 use crate::store::{Pin, Stored};
+use crate::write::lost;
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, ContentEdit, Resize, Whole};
 use plan::{Extent, Place, Span};
@@ -258,6 +260,8 @@ impl Ingest<'_> {
                 Fate::Open | Fate::Dropped => {}
             }
         }
+        let machine = || self.fs.client.as_ref().map(Client::start);
+        let before = machine();
         for group in whole.chunks(FILES_PER_TRANSACTION) {
             let put = self.fs.meta.put_files(group)?;
             seq = put.seq.max(seq);
@@ -272,7 +276,8 @@ impl Ingest<'_> {
         if seq > 0 {
             self.fs.meta.sync(seq)?;
         }
-        Ok(done)
+        // What one machine took and another one synced may not be there.
+        if machine() == before { Ok(done) } else { Err(lost()) }
     }
 }
 

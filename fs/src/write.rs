@@ -291,7 +291,7 @@ impl FileSystem {
             }
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         };
-        let sync = || sync().and_then(|()| self.told_of_power_loss(ino));
+        let sync = || sync().and_then(|()| self.told_of_power_loss(ino, false));
         self.counts.syncs.counted(|()| 0, sync)
     }
 
@@ -304,12 +304,13 @@ impl FileSystem {
             self.forget_lost(&mut file.state());
             told(&file)
         })?;
-        self.told_of_power_loss(ino)
+        self.told_of_power_loss(ino, true)
     }
 
-    /// Tells, once, that something of a file or directory may be lost with the machine of the metadata server.
-    fn told_of_power_loss(&self, ino: u64) -> Result<()> {
-        if self.client.as_ref().is_some_and(|client| client.cache.tell_lost(ino)) { Err(lost()) } else { Ok(()) }
+    /// Tells, once to who closes it and once to who syncs it, that something of a file or directory may be lost with the machine of the metadata server.
+    fn told_of_power_loss(&self, ino: u64, at_close: bool) -> Result<()> {
+        let is_lost = self.client.as_ref().is_some_and(|client| client.cache.tell_lost(ino, at_close));
+        if is_lost { Err(lost()) } else { Ok(()) }
     }
 
     /// Returns when everything is durable.
@@ -350,9 +351,9 @@ fn told(file: &File) -> Result<()> {
     if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
 }
 
-fn lost() -> Error {
+pub(crate) fn lost() -> Error {
     Error::Meta(meta::Error::Unavailable(
-        "what was written and not synced is lost: the session with the metadata server ended meanwhile".into(),
+        "what was written and not synced is lost, or may be: the session with the metadata server ended, or its machine was started again".into(),
     ))
 }
 

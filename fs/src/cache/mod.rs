@@ -19,7 +19,7 @@ use meta::{
 use plan::Extent;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use unsynced::Unsynced;
 
 /// Entries of a directory that are read together, where its names are looked up one by one.
@@ -31,12 +31,14 @@ pub(crate) struct Cache {
     sole: Arc<Sole>,
     known: Mutex<Known>,
     unsynced: Mutex<Unsynced>,
+    /// Held while the session is taken up: an answer that comes meanwhile may be that of another server, which is not known yet.
+    pub taking_up: Mutex<()>,
 }
 
 impl Cache {
     /// Asks this port what it does not know.
     pub fn new(port: Arc<dyn Port>, sole: Arc<Sole>) -> Self {
-        Self { port, sole, known: Mutex::default(), unsynced: Mutex::default() }
+        Self { port, sole, known: Mutex::default(), unsynced: Mutex::default(), taking_up: Mutex::default() }
     }
 
     /// What was changed and not synced may be lost. Returns whether there is something.
@@ -44,9 +46,20 @@ impl Cache {
         lock(&self.unsynced).lose()
     }
 
-    /// Whether something of a file or directory may be lost with what was not synced, which nobody was told so far.
-    pub fn tell_lost(&self, ino: u64) -> bool {
-        lock(&self.unsynced).tell(ino)
+    /// Whether something of a file or directory may be lost with what was not synced, which was not told so far: to who closed it, or to who synced it.
+    pub fn tell_lost(&self, ino: u64, at_close: bool) -> bool {
+        lock(&self.unsynced).tell(ino, at_close)
+    }
+
+    /// Makes durable what was changed so long ago: what may be lost with the server's machine is then not more than that.
+    pub fn sync_old(&self, age: Duration) -> Result<()> {
+        let is_due = lock(&self.unsynced).is_older_than(age);
+        if is_due { self.sync(Seq::MAX) } else { Ok(()) }
+    }
+
+    /// Waits until it is known which server answered.
+    fn wait_for_take_up(&self) {
+        drop(lock(&self.taking_up));
     }
 
     /// What was said of where the bytes of a file are did not help: it is asked for again.
@@ -77,6 +90,9 @@ impl Cache {
         };
         let done = change(&*self.port);
         let now = done.as_ref().ok().and_then(now);
+        if concerned.durably {
+            self.wait_for_take_up();
+        }
         {
             let mut unsynced = lock(&self.unsynced);
             if done.is_ok() && concerned.durably {
@@ -214,6 +230,7 @@ impl Port for Cache {
         }
         let before = lock(&self.unsynced).now();
         self.port.sync(seq)?;
+        self.wait_for_take_up();
         lock(&self.unsynced).synced(before);
         Ok(())
     }
@@ -299,6 +316,7 @@ impl Port for Cache {
 
     fn put_files(&self, files: &[Whole]) -> Result<Put> {
         let names = files.iter().map(|file| (file.parent, &*file.name)).collect();
-        self.just_change(&Concerned { names, ..Concerned::default() }, |port| port.put_files(files))
+        let concerned = Concerned { files: files.iter().map(|file| file.ino).collect(), names, ..Concerned::default() };
+        self.just_change(&concerned, |port| port.put_files(files))
     }
 }

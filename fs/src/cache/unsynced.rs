@@ -2,6 +2,7 @@
 //! goes on.
 
 use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 /// So many are told apart; with more, it may be any.
 const MOST: usize = 1 << 16;
@@ -18,15 +19,19 @@ pub(super) struct Unsynced {
     changed: HashMap<u64, u64>,
     /// The last change of those that are not told apart.
     others: Option<u64>,
-    lost: HashSet<u64>,
-    /// Any may be lost, which nobody was told.
-    any_lost: bool,
+    /// Since when there is something, or something may be there.
+    since: Option<Instant>,
+    /// What may be lost and was told to nobody who synced it; whether it was to somebody who closed it, who need not be who changed it.
+    lost: HashMap<u64, bool>,
+    /// Any may be lost; those who synced were told of these.
+    any_lost: Option<HashSet<u64>>,
 }
 
 impl Unsynced {
     /// These are about to be changed, or were changed just now.
     pub fn change(&mut self, inos: impl IntoIterator<Item = u64>) -> Moment {
         self.changes += 1;
+        self.since.get_or_insert_with(Instant::now);
         for ino in inos {
             if self.changed.len() >= MOST && !self.changed.contains_key(&ino) {
                 self.changed = HashMap::new();
@@ -55,23 +60,43 @@ impl Unsynced {
     pub fn synced(&mut self, before: Moment) {
         self.changed.retain(|_, number| *number > before.0);
         self.others = self.others.filter(|&number| number > before.0);
+        // What is left came later than that.
+        let is_left = self.others.is_some() || !self.changed.is_empty();
+        self.since = is_left.then(Instant::now);
+    }
+
+    /// Whether there is something that was changed so long ago.
+    pub fn is_older_than(&self, age: Duration) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= age)
     }
 
     /// What is not durable may be lost. Returns whether there is something.
     pub fn lose(&mut self) -> bool {
-        let any = self.others.take().is_some() || self.lost.len() + self.changed.len() > MOST;
+        let fits = self.lost.len() + self.changed.len() <= MOST;
         let lost = std::mem::take(&mut self.changed);
+        let any = self.others.take().is_some() || !fits;
         let has_lost = any || !lost.is_empty();
-        self.any_lost |= any;
-        if !any {
-            self.lost.extend(lost.into_keys());
+        if any {
+            self.any_lost = Some(HashSet::new());
         }
+        if fits {
+            self.lost.extend(lost.into_keys().map(|ino| (ino, false)));
+        }
+        self.since = None;
         has_lost
     }
 
-    /// Whether something of a file or directory may be lost, which nobody was told so far.
-    pub fn tell(&mut self, ino: u64) -> bool {
-        self.lost.remove(&ino) || std::mem::take(&mut self.any_lost)
+    /// Whether something of a file or directory may be lost, which was not told so far: to anybody who closed it, or to somebody who synced it.
+    pub fn tell(&mut self, ino: u64, at_close: bool) -> bool {
+        if at_close {
+            return self.lost.get_mut(&ino).is_some_and(|told| !std::mem::replace(told, true));
+        }
+        let it_is = self.lost.remove(&ino).is_some();
+        let it_may_be = self.any_lost.as_mut().is_some_and(|told| told.insert(ino));
+        if self.any_lost.as_ref().is_some_and(|told| told.len() > MOST) {
+            self.any_lost = None;
+        }
+        it_is || it_may_be
     }
 }
 
@@ -82,22 +107,25 @@ mod tests {
     #[test]
     fn what_was_changed_since_the_last_sync_is_lost_and_told_once() {
         let mut unsynced = Unsynced::default();
-        assert!(!unsynced.lose() && !unsynced.tell(1));
+        assert!(!unsynced.lose() && !unsynced.tell(1, false) && !unsynced.is_older_than(Duration::ZERO));
         unsynced.change([1, 2]);
         let sync = unsynced.now();
         // While it goes on.
         unsynced.change([2, 3]);
         unsynced.synced(sync);
+        assert!(unsynced.is_older_than(Duration::ZERO) && !unsynced.is_older_than(Duration::from_secs(60)));
         assert!(unsynced.lose());
-        assert_eq!([1, 2, 3, 2].map(|ino| unsynced.tell(ino)), [false, true, true, false]);
-        assert!(!unsynced.lose());
+        // Whoever closes it hears so, and that takes it from nobody who syncs it.
+        assert_eq!([1, 2, 2].map(|ino| unsynced.tell(ino, true)), [false, true, false]);
+        assert_eq!([1, 2, 3, 2].map(|ino| unsynced.tell(ino, false)), [false, true, true, false]);
+        assert!(!unsynced.lose() && !unsynced.tell(3, true) && !unsynced.is_older_than(Duration::ZERO));
         unsynced.change([5]);
         unsynced.synced(unsynced.now());
         assert!(!unsynced.lose());
         let durable = unsynced.change([6, 7]);
         unsynced.change([7]);
         unsynced.durable([6, 7], durable);
-        assert!(unsynced.lose() && !unsynced.tell(6) && unsynced.tell(7));
+        assert!(unsynced.lose() && !unsynced.tell(6, false) && unsynced.tell(7, false));
     }
 
     #[test]
@@ -108,13 +136,16 @@ mod tests {
             assert!(unsynced.changed.len() <= MOST);
         }
         assert!(unsynced.lose());
-        assert!(unsynced.tell(7) && !unsynced.tell(7));
-        unsynced.change([1]);
-        assert!(unsynced.lose() && !unsynced.tell(2) && unsynced.tell(1));
+        // Each is told once, whoever asks first.
+        assert!([7, 8, u64::MAX].iter().all(|&ino| unsynced.tell(ino, false) && !unsynced.tell(ino, false)));
         for round in 0..3 {
             unsynced.change(round * 30_000..(round + 1) * 30_000);
             assert!(unsynced.lose() && unsynced.lost.len() <= MOST);
         }
-        assert!(unsynced.tell(u64::MAX));
+        for ino in 0..2 * MOST as u64 {
+            unsynced.tell(ino, false);
+            assert!(unsynced.any_lost.as_ref().is_none_or(|told| told.len() <= MOST));
+        }
+        assert!(!unsynced.tell(u64::MAX - 1, false), "not for ever");
     }
 }
