@@ -40,6 +40,21 @@ struct Staff {
     rebuilds: Vec<AtomicUsize>,
 }
 
+impl Staff {
+    /// How a Master behaves that does what it is asked; of others, how it does not.
+    fn begin(&self) -> Result<Manner, NoMaster> {
+        let manner = *self.manner.lock().unwrap();
+        match manner {
+            Manner::Works | Manner::Mute => Ok(manner),
+            Manner::Hangs(time) => {
+                std::thread::sleep(time);
+                Err(NoMaster::Silent(io::ErrorKind::TimedOut.into()))
+            }
+            Manner::Refuses => Err(NoMaster::Unwilling("it does not want to".into())),
+        }
+    }
+}
+
 /// A disk whose store can be a Master.
 struct Served {
     disk: Arc<Faulty>,
@@ -97,15 +112,7 @@ impl Master for Served {
         _patience: Duration,
     ) -> Result<Distributed, NoMaster> {
         self.staff.orders[self.number].fetch_add(1, Ordering::SeqCst);
-        let manner = *self.staff.manner.lock().unwrap();
-        match manner {
-            Manner::Works | Manner::Mute => {}
-            Manner::Hangs(time) => {
-                std::thread::sleep(time);
-                return Err(NoMaster::Silent(io::ErrorKind::TimedOut.into()));
-            }
-            Manner::Refuses => return Err(NoMaster::Unwilling("it does not want to".into())),
-        }
+        let manner = self.staff.begin()?;
         // As over a network: by addresses.
         let id = |address: &Option<String>| address.as_ref().map(|address| TargetId(address.parse().unwrap()));
         let layout = SetLayout { places: addresses.iter().map(id).collect(), ..order.layout.clone() };
@@ -125,15 +132,7 @@ impl Master for Served {
         destinations: &[String],
     ) -> Result<RebuildReport, NoMaster> {
         self.staff.rebuilds[self.number].fetch_add(1, Ordering::SeqCst);
-        let manner = *self.staff.manner.lock().unwrap();
-        match manner {
-            Manner::Works | Manner::Mute => {}
-            Manner::Hangs(time) => {
-                std::thread::sleep(time);
-                return Err(NoMaster::Silent(io::ErrorKind::TimedOut.into()));
-            }
-            Manner::Refuses => return Err(NoMaster::Unwilling("it does not want to".into())),
-        }
+        let manner = self.staff.begin()?;
         let id = |address: &String| TargetId(address.parse().unwrap());
         let layout =
             SetLayout { places: sources.iter().map(|place| place.as_ref().map(id)).collect(), ..order.layout.clone() };
