@@ -27,7 +27,7 @@ pub(crate) struct Buffer {
     /// Pieces on their way into stripes, and their bytes.
     in_flight: usize,
     in_flight_bytes: u64,
-    /// The size with everything that was written; None: as committed.
+    /// The size as far as it is known here, with everything that was written; None: as committed.
     pub size: Option<u64>,
     /// When it was written last; None: not since the last commit.
     pub modified: Option<Time>,
@@ -63,6 +63,13 @@ impl Buffer {
     /// Pieces on their way into stripes.
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Where what is here ends; 0 for nothing.
+    pub fn end(&self) -> u64 {
+        let tail = self.tail.as_ref().map_or(0, |(from, tail)| from + tail.len() as u64);
+        let ends = [&self.dirty, &self.pending].map(|map| map.iter().next_back().map_or(0, Extent::end));
+        tail.max(ends[0]).max(ends[1])
     }
 
     /// Bytes in memory.

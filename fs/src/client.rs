@@ -364,6 +364,8 @@ impl FileSystem {
     /// Counts one more opener here and at the server. From then on what others wrote before is seen.
     pub(crate) fn open_served(&self, client: &Client, ino: u64, write: bool) -> Result<()> {
         let number = if write { client.number_of_write(ino) } else { 0 };
+        let file = self.table.enter(ino);
+        let changes = file.state().changes;
         let attributes = client.session.open(ino, number).map_err(|error| match error {
             meta::Error::NotFound => Error::Stale,
             error => error.into(),
@@ -373,13 +375,16 @@ impl FileSystem {
             let (all, writers) = open.entry(ino).or_default();
             (*all, *writers) = (*all + 1, *writers + u32::from(write));
         }
-        let file = self.table.enter(ino);
         let mut state = file.state();
         state.openers += 1;
-        if attributes.kind == Kind::File {
-            // What this client wrote itself and did not commit yet may lie behind what others know.
-            let own = state.buffer.size.filter(|_| !state.buffer.is_clean()).unwrap_or(0);
-            state.buffer.size = Some(attributes.size.max(own));
+        let is_overtaken = state.changes != changes;
+        if attributes.kind == Kind::File && !is_overtaken {
+            self.learn_size(&mut state, attributes.size);
+        }
+        drop(state);
+        if is_overtaken {
+            // It is open; what cannot be learned now is when it is asked for.
+            let _ = self.attributes_of(&file);
         }
         Ok(())
     }

@@ -321,7 +321,7 @@ impl FileSystem {
         if committed {
             let extents: Vec<Extent> = edit.ranges.iter().flat_map(|(_, new)| new.clone()).collect();
             let bytes: u64 = taken.iter().map(|piece| piece.bytes.len() as u64).sum();
-            state.commits += 1;
+            state.changed();
             self.change_buffer(&mut state, |buffer| buffer.inlined(taken, &extents));
             // Not before: until now nobody else knew of it. A later write has another time.
             if state.buffer.modified == edit.modified {
@@ -347,7 +347,7 @@ struct Part {
     taken: Vec<Taken>,
 }
 
-/// What a commit does to the size of a file.
+/// What a commit does to the size of a file. That it was longer says nothing: another client may have cut it off.
 fn size_of(state: &State) -> Resize {
-    state.buffer.size.map_or(Resize::Keep, Resize::AtLeast)
+    Resize::AtLeast(state.buffer.end())
 }

@@ -26,8 +26,10 @@ pub(crate) struct File {
 pub(crate) struct State {
     pub buffer: Buffer,
     pub openers: u32,
-    /// How often something of the buffer was committed.
-    pub commits: u64,
+    /// How often its committed content was changed here.
+    pub changes: u64,
+    /// Its committed content is being changed here, and what is known of it may be what was before.
+    pub changing: bool,
     /// When the oldest uncommitted write came.
     pub dirty_since: Option<std::time::Instant>,
     /// It has no name any more: it goes when the last opener closes it.
@@ -38,6 +40,14 @@ pub(crate) struct State {
     pub failed: Option<crate::Error>,
     /// Something that was written is lost; the next sync or close reports it, once.
     pub lost: bool,
+}
+
+impl State {
+    /// A change of its committed content is over.
+    pub fn changed(&mut self) {
+        self.changes += 1;
+        self.changing = false;
+    }
 }
 
 impl File {

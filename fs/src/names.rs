@@ -32,10 +32,10 @@ pub struct SetAttributes {
 
 impl FileSystem {
     /// Attributes of a file with what is not committed of it yet.
-    fn attributes_of(&self, file: &File) -> Result<Attributes> {
-        let with = |state: &State, mut attributes: Attributes| {
+    pub(crate) fn attributes_of(&self, file: &File) -> Result<Attributes> {
+        let with = |state: &mut State, mut attributes: Attributes| {
             if attributes.kind == Kind::File {
-                attributes.size = state.buffer.size.unwrap_or(attributes.size);
+                attributes.size = self.learn_size(state, attributes.size);
                 attributes.allocated += state.buffer.held_bytes();
                 if let Some(modified) = state.buffer.modified {
                     (attributes.modified, attributes.changed) = (modified, attributes.changed.max(modified));
@@ -44,17 +44,31 @@ impl FileSystem {
             attributes
         };
         for _ in 0..ATTEMPTS {
-            let commits = file.state().commits;
+            let changes = file.state().changes;
             // Not under the lock: a server has other clients commit first, which may wait for what is written here.
             let attributes = self.meta.attributes(file.ino)?;
-            let state = file.state();
-            if state.commits == commits {
-                return Ok(with(&state, attributes));
+            let mut state = file.state();
+            if state.changes == changes {
+                return Ok(with(&mut state, attributes));
             }
             // Something left the buffer, and may have come into the metadata too late to be seen.
         }
-        let state = file.state();
-        Ok(with(&state, self.meta.describe(file.ino)?.0))
+        let mut state = file.state();
+        let attributes = self.meta.describe(file.ino)?.0;
+        Ok(with(&mut state, attributes))
+    }
+
+    /// The size of a file of which the metadata says that it is so long, and nothing was changed here since it was asked.
+    pub(crate) fn learn_size(&self, state: &mut State, committed: u64) -> u64 {
+        if !self.is_shared() {
+            return state.buffer.size.unwrap_or(committed);
+        }
+        // Others make it longer, too, and cut it off.
+        let size = committed.max(state.buffer.end());
+        if !state.changing {
+            state.buffer.size = Some(size);
+        }
+        size
     }
 
     /// Attributes that were found with a name, as they are now. The table had `departures` before they were read: what left it since may have committed
@@ -116,7 +130,7 @@ impl FileSystem {
             }
             let set = self.meta.set_attributes(ino, change, now())?;
             if let Some(file) = &file {
-                file.state().commits += 1;
+                file.state().changed();
             }
             set
         };

@@ -159,7 +159,7 @@ impl FileSystem {
         let size = state.buffer.size.unwrap_or(0);
         let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
         // What made the file so long may be forgotten here, before a commit says how long it is.
-        let resize = if resize == Resize::Keep { Resize::AtLeast(size) } else { resize };
+        let resize = if resize == Resize::Keep { Resize::AtLeast(state.buffer.end()) } else { resize };
         let new_size = match resize {
             Resize::Keep => size,
             Resize::AtLeast(least) => size.max(least),
@@ -169,6 +169,7 @@ impl FileSystem {
             buffer.forget(range.clone());
             buffer.size = Some(new_size);
         });
+        state.changing = true;
         drop(state);
         if let (Some(client), Resize::To(size)) = (&self.client, resize) {
             // Before it is asked for: a server that did it and was killed before it said so hears of the ends first.
@@ -178,17 +179,16 @@ impl FileSystem {
         // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
         let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
         let edit = ContentEdit { ranges, resize, modified: Some(now()) };
-        match self.meta.change_content(ino, &edit) {
-            Ok((_, dead, seq)) => self.collector.add(dead, seq),
-            Err(error) => {
-                // It is as long as before, unless somebody changed that meanwhile.
-                let mut state = file.state();
-                if state.buffer.size == Some(new_size) {
-                    self.change_buffer(&mut state, |buffer| buffer.size = Some(size));
-                }
-                return Err(error.into());
-            }
+        let done = self.meta.change_content(ino, &edit);
+        let mut state = file.state();
+        state.changed();
+        if done.is_err() && state.buffer.size == Some(new_size) {
+            // It is as long as before, as nobody changed that meanwhile.
+            self.change_buffer(&mut state, |buffer| buffer.size = Some(size));
         }
+        drop(state);
+        let (_, dead, seq) = done?;
+        self.collector.add(dead, seq);
         Ok(())
     }
 
@@ -230,8 +230,10 @@ impl FileSystem {
         let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
         let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
         self.collector.add(dead, seq);
+        let mut state = file.state();
+        state.changed();
         if let Resize::AtLeast(end) = resize {
-            self.change_buffer(&mut file.state(), |buffer| buffer.size = buffer.size.max(Some(end)));
+            self.change_buffer(&mut state, |buffer| buffer.size = buffer.size.max(Some(end)));
         }
         Ok(())
     }
@@ -271,10 +273,13 @@ impl FileSystem {
             buffer.forget(to.1..end);
             buffer.size = buffer.size.max(Some(end));
         });
+        state.changing = true;
         drop(state);
         let edit =
             ContentEdit { ranges: vec![(to.1..end, extents)], resize: Resize::AtLeast(end), modified: Some(now()) };
-        let (_, dead, seq) = self.meta.change_content(to.0, &edit)?;
+        let done = self.meta.change_content(to.0, &edit);
+        target.state().changed();
+        let (_, dead, seq) = done?;
         self.collector.add(dead, seq);
         Ok(length)
     }

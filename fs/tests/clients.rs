@@ -2,7 +2,7 @@
 
 mod lab;
 
-use fs::{Answer, FileSystem, ROOT, Recall, Request, SetAttributes};
+use fs::{Allocate, Answer, FileSystem, ROOT, Recall, Request, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
 use meta::port::{Call, Port, Remote};
@@ -63,6 +63,64 @@ fn appends_of_many_clients_lose_nothing() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), 200);
+}
+
+/// A file that is open, as the tail of a log that another one writes: it is as long as both know, with what is not committed here.
+#[test]
+fn who_has_a_file_open_sees_it_grow_and_shrink_by_others() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let ino = make(&a, "log");
+    let appended = |client: &FileSystem, bytes: &[u8]| {
+        client.open(ino, true).unwrap();
+        client.append(ino, bytes).unwrap();
+        client.close(ino);
+    };
+    let size = |client: &FileSystem| {
+        let size = client.attributes(ino).unwrap().size;
+        assert_eq!(client.lookup(ROOT, b"log").unwrap().size, size);
+        size
+    };
+    a.open(ino, true).unwrap();
+    assert_eq!(size(&a), 0);
+    appended(&b, &[1; 5000]);
+    assert_eq!(size(&a), 5000);
+    assert!(content(&a, ino).unwrap() == [1; 5000]);
+    // Not committed.
+    a.append(ino, &[2; 5000]).unwrap();
+    appended(&b, &[3; 5000]);
+    assert_eq!(size(&a), 15_000);
+    assert!(content(&a, ino).unwrap()[5000..] == [[2; 5000], [3; 5000]].concat());
+    a.sync(ino).unwrap();
+    b.set_attributes(ino, SetAttributes { size: Some(700), ..Default::default() }).unwrap();
+    assert_eq!((size(&b), size(&a)), (700, 700));
+    assert!(content(&a, ino).unwrap() == [1; 700]);
+    a.close(ino);
+}
+
+/// What is written into a file that another client cut off meanwhile does not bring its old length back.
+#[test]
+fn a_file_that_was_cut_off_stays_so() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let ino = make(&a, "file");
+    a.open(ino, true).unwrap();
+    for (length, punched) in [(100, false), (100_000, false), (100_000, true)] {
+        a.write(ino, 0, &pattern(1, length)).unwrap();
+        a.sync(ino).unwrap();
+        b.set_attributes(ino, SetAttributes { size: Some(0), ..Default::default() }).unwrap();
+        a.write(ino, 3, b"new").unwrap();
+        if punched {
+            a.allocate(ino, Allocate::PunchHole, 0, 4).unwrap();
+        }
+        a.sync(ino).unwrap();
+        let expected: &[u8] = if punched { b"\0\0\0\0ew" } else { b"\0\0\0new" };
+        for client in [&a, &b] {
+            assert_eq!(client.attributes(ino).unwrap().size, 6, "{length} {punched}");
+            assert_eq!(content(client, ino).unwrap(), expected);
+        }
+    }
+    a.close(ino);
 }
 
 /// Clients that have written to the same file and are asked for it at the same time do not wait for each other.

@@ -154,7 +154,7 @@ impl ExtentMap {
     }
 
     /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Extent> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Extent> {
         self.0.values()
     }
 
