@@ -12,6 +12,7 @@ use crate::hello::{Role, TEXT_BYTES, VERSIONS};
 use crate::payload::Payload;
 use crate::stream::{Address, Connect, TcpConnect};
 use crate::tls::ClientTls;
+use crate::waiting::wait_until;
 use bytes::Bytes;
 use channel::Channel;
 use connection::{Connection, Waiter, Waiting};
@@ -224,34 +225,42 @@ impl Client {
         deadline: Duration,
     ) -> Result<Response, Error> {
         let until = Instant::now() + deadline;
-        let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let exchange = async {
-            let _room = self.shared.in_flight.acquire().await;
-            let counted = Counted::new(&self.shared, bytes);
-            let connection = self.shared.connection(counted.channel).await?;
-            let (sender, mut answer) = oneshot::channel();
-            let mut header = self.header(&connection, Kind::Request, method, bytes, body, parts)?;
-            let mut waiting = Waiting::new(&connection, header.id, Waiter::Call(sender))?;
-            header.deadline_ms = milliseconds(until);
-            tokio::select! {
-                biased;
-                written = connection.outgoing.write(header, body, parts) => written?,
-                lost = &mut answer => return waiting.done(lost),
-            }
-            waiting.written = true;
-            let answer = answer.await;
-            waiting.done(answer)
-        };
-        timeout_at(until, exchange).await.unwrap_or(Err(Error::Deadline))
+        timeout_at(until, self.exchange(method, body, parts, until)).await.unwrap_or(Err(Error::Deadline))
     }
 
-    /// The same from a thread that is not the runtime's: this very thread writes the request.
+    /// Sends a request and waits for its answer.
+    async fn exchange(
+        &self,
+        method: u16,
+        body: &[u8],
+        parts: &[IoSlice<'_>],
+        until: Instant,
+    ) -> Result<Response, Error> {
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let _room = self.shared.in_flight.acquire().await;
+        let counted = Counted::new(&self.shared, bytes);
+        let connection = self.shared.connection(counted.channel).await?;
+        let (sender, mut answer) = oneshot::channel();
+        let mut header = self.header(&connection, Kind::Request, method, bytes, body, parts)?;
+        let mut waiting = Waiting::new(&connection, header.id, Waiter::Call(sender))?;
+        header.deadline_ms = milliseconds(until);
+        tokio::select! {
+            biased;
+            written = connection.outgoing.write(header, body, parts) => written?,
+            lost = &mut answer => return waiting.done(lost),
+        }
+        waiting.written = true;
+        let answer = answer.await;
+        waiting.done(answer)
+    }
+
+    /// The same from a thread that is not the runtime's: this very thread writes the request, and sleeps until there is an answer.
     ///
     /// # Errors
     /// See `Error`.
     ///
     /// # Panics
-    /// In a task of the runtime.
+    /// In a task of the runtime, where assertions are on.
     pub fn call_blocking(
         &self,
         method: u16,
@@ -259,7 +268,12 @@ impl Client {
         parts: &[IoSlice<'_>],
         deadline: Duration,
     ) -> Result<Response, Error> {
-        self.shared.runtime.block_on(self.call(method, body, parts, deadline))
+        if cfg!(debug_assertions) {
+            // It panics where waiting would hold up a thread that may have the answer to move.
+            self.shared.runtime.block_on(std::future::ready(()));
+        }
+        let until = Instant::now() + deadline;
+        wait_until(until.into_std(), self.exchange(method, body, parts, until)).unwrap_or(Err(Error::Deadline))
     }
 
     /// Sends a message that has no answer. It may get lost, and two may change places.

@@ -21,6 +21,7 @@ mod payload;
 mod server;
 mod stream;
 mod tls;
+mod waiting;
 
 pub use client::{Client, ClientOptions, Items, Load, OnPush, Push, Response};
 pub use error::Error;

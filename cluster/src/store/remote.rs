@@ -157,19 +157,6 @@ impl RemoteTarget {
         self.credentials.as_ref()?.token(operands.file.into(), changes(method))
     }
 
-    /// Asks once.
-    pub(super) async fn ask(
-        &self,
-        deadline: Duration,
-        method: u16,
-        operands: &Operands<'_>,
-        token: Option<Token>,
-        parts: &[IoSlice<'_>],
-    ) -> Answer {
-        let token = token.as_ref().map_or(&[][..], Token::as_bytes);
-        self.client.call(method, &encode(&Operands { token, ..operands.clone() }), parts, deadline).await
-    }
-
     fn call(&self, method: u16, operands: &Operands<'_>, parts: &[IoSlice<'_>]) -> io::Result<Response> {
         self.call_within(DEADLINE, method, operands, parts)
     }
@@ -181,7 +168,10 @@ impl RemoteTarget {
         operands: &Operands<'_>,
         parts: &[IoSlice<'_>],
     ) -> io::Result<Response> {
-        let ask = |token| crate::runtime().block_on(self.ask(deadline, method, operands, token, parts));
+        let ask = |token: Option<Token>| {
+            let token = token.as_ref().map_or(&[][..], Token::as_bytes);
+            self.client.call_blocking(method, &encode(&Operands { token, ..operands.clone() }), parts, deadline)
+        };
         let token = self.token(method, operands);
         let mut answer = ask(token);
         if let (Err(Error::Remote { status: REFUSED, .. }), Some(credentials)) = (&answer, &self.credentials)

@@ -4,7 +4,7 @@
 //! Whatever fails: nothing is read that was not written; what was synced stays, on every store that said so; no call takes longer than it may; when
 //! nothing fails any more, everything works again; and who is down is not asked without a pause.
 
-use super::protocol::method;
+use super::protocol::{Operands, encode, method};
 use super::remote::{DEADLINE, RemoteTarget, way};
 use super::service::Store;
 use crate::StoreAddress;
@@ -313,10 +313,11 @@ async fn ask(
         Bytes::Write(data) => (0, data),
         Bytes::Read(length) => (length, Vec::new()),
     };
-    let operands = super::protocol::Operands { offset, length, ..target.operands(file) };
+    let operands = Operands { offset, length, ..target.operands(file) };
     let (begun, when) = (Instant::now(), now());
     let parts = [IoSlice::new(&data)];
-    let answer = target.ask(DEADLINE, method, &operands, None, if data.is_empty() { &[] } else { &parts }).await;
+    let parts = if data.is_empty() { &[][..] } else { &parts };
+    let answer = target.client().call(method, &encode(&operands), parts, DEADLINE).await;
     let answer = target.settle(method, file, answer).map(|answer| answer.payload.to_vec());
     let what = format!("{who}: {method} of {file:?} at {offset} of {}", target.server());
     match &answer {
