@@ -11,8 +11,9 @@ const HOPELESS: usize = 4;
 /// Bytes of every block in a trial: long enough to be typical, short enough to stay in cache.
 const TRIAL_BYTES: usize = 4096;
 
-/// Rounds of trials; the least time of each candidate counts, which a busy machine disturbs little.
-const ROUNDS: usize = 5;
+/// Rounds of trials: at least, and as many more as this time allows. The median time of each candidate counts.
+const ROUNDS: std::ops::Range<usize> = 5..40;
+const ENOUGH: Duration = Duration::from_millis(1);
 
 pub(crate) fn fastest(mut candidates: Vec<Candidate>) -> Transform {
     let least = candidates.iter().map(|c| c.cost).min().unwrap_or(0);
@@ -33,13 +34,21 @@ fn measure(candidates: &[Candidate]) -> Vec<Duration> {
     let mut target = vec![0u8; outputs * stride];
     let sources: Vec<&[u8]> = source.chunks_exact(stride).map(|b| &b[..TRIAL_BYTES]).collect();
     let mut targets: Vec<&mut [u8]> = target.chunks_exact_mut(stride).map(|b| &mut b[..TRIAL_BYTES]).collect();
-    let mut least = vec![Duration::MAX; candidates.len()];
-    for _ in 0..ROUNDS {
-        for (candidate, least) in candidates.iter().zip(&mut least) {
+    let mut times = vec![Vec::new(); candidates.len()];
+    let begun = Instant::now();
+    for round in 0..ROUNDS.end {
+        if round >= ROUNDS.start && begun.elapsed() > ENOUGH {
+            break;
+        }
+        for (candidate, times) in candidates.iter().zip(&mut times) {
             let start = Instant::now();
             candidate.transform.run(&sources, &mut targets);
-            *least = (*least).min(start.elapsed());
+            times.push(start.elapsed());
         }
     }
-    least
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    times.into_iter().map(median).collect()
 }

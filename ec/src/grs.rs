@@ -8,7 +8,7 @@ use crate::fastest::fastest;
 use crate::transform::Transform;
 use gf::coset::{vanishing, vanishing_derivative};
 use gf::field::{inv, mul};
-use gf::{Direct, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way};
+use gf::{Direct, Dyadic, DyadicGroup, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way};
 
 /// Block i stands at point i; `column[i]` times the block is the polynomial's value there.
 #[derive(Clone, Debug)]
@@ -79,6 +79,11 @@ impl Grs {
             if 2 * cost < columns * rows {
                 candidates.push(build(Way::Tile { width: TILE_BYTES }, 6));
             }
+        }
+        if let Some(groups) = dyadic_groups(inputs, outputs, matrix) {
+            let map = Dyadic::new(kernel, rows, groups);
+            let cost = map.multiplications();
+            candidates.push(Candidate::new(Transform::dyadic(kernel, columns, rows, map), cost));
         }
         let size = (self.column.len()).next_power_of_two();
         if rows >= 8 && size <= 256 {
@@ -164,6 +169,45 @@ fn groups(size: usize, points: &[usize]) -> Vec<Group> {
     groups
 }
 
+/// The inputs of a map onto two to four points as dyadic groups, if any group is full. `matrix` is the map, row-major: what its coefficients are not dyadic
+/// for stays by itself.
+fn dyadic_groups(inputs: &[usize], outputs: &[usize], matrix: &[u8]) -> Option<Vec<DyadicGroup>> {
+    // The subspace of which the outputs are a coset, but for the last of four.
+    let members = match *outputs {
+        [a, b] => vec![0, a ^ b],
+        [a, b, c] => vec![0, a ^ b, a ^ c, b ^ c],
+        [a, b, c, d] if a ^ b == c ^ d => vec![0, a ^ b, a ^ c, b ^ c],
+        _ => return None,
+    };
+    // Coefficient t of a group, if all pairs of an output i and a member j with i ^ j = t have the same.
+    let dyadic = |blocks: &[usize]| {
+        let mut coefficients = [None; 4];
+        let pairs = (0..outputs.len()).flat_map(|i| blocks.iter().enumerate().map(move |(j, &block)| (i, j, block)));
+        for (i, j, block) in pairs {
+            let coefficient = matrix[i * inputs.len() + block];
+            if *coefficients[i ^ j].get_or_insert(coefficient) != coefficient {
+                return None;
+            }
+        }
+        Some(coefficients.map(Option::unwrap_or_default))
+    };
+    let mut is_free = vec![true; inputs.len()];
+    let mut groups = Vec::new();
+    for size in [4, 2, 1].into_iter().filter(|&size| size <= members.len()) {
+        for first in 0..inputs.len() {
+            let find = |&member: &usize| inputs.iter().position(|&point| point == inputs[first] ^ member);
+            let Some(blocks) = members[..size].iter().map(find).collect::<Option<Vec<usize>>>() else { continue };
+            if blocks.iter().all(|&block| is_free[block])
+                && let Some(coefficients) = dyadic(&blocks)
+            {
+                blocks.iter().for_each(|&block| is_free[block] = false);
+                groups.push(DyadicGroup { blocks, coefficients });
+            }
+        }
+    }
+    groups.first().is_some_and(|group| group.blocks.len() == members.len()).then_some(groups)
+}
+
 /// One multiplier for each group, if every group's blocks agree on theirs.
 fn fold(groups: &[Group], scale: &[u8]) -> Option<Vec<u8>> {
     let of = |group: &Group| {
@@ -180,11 +224,44 @@ mod tests {
     use crate::codes;
     use crate::linear::Matrix;
 
+    #[test]
+    fn inputs_that_form_cosets_with_the_outputs_are_dyadic_groups() {
+        let sizes = |k: usize, m: usize| {
+            let (inputs, outputs) = (Vec::from_iter(0..k), Vec::from_iter(k..k + m));
+            let groups = dyadic_groups(&inputs, &outputs, &codes::cauchy::isa(k, m).concat())?;
+            Some(groups.iter().map(|g| g.blocks.len()).collect::<Vec<_>>())
+        };
+        assert_eq!(sizes(8, 4), Some(vec![4, 4]));
+        assert_eq!(sizes(4, 3), Some(vec![4]));
+        assert_eq!(sizes(9, 3), Some(vec![4, 4, 1]));
+        // 10, 11, 12, 13 are a coset of {0, 1, 6, 7}, as 0, 1, 6, 7 and 2, 3, 4, 5 are.
+        assert_eq!(sizes(10, 4), Some(vec![4, 4, 2]));
+        assert_eq!(sizes(5, 2), Some(vec![2, 2, 1]));
+        // 11, 12, 13, 14 and 7, 8 are no cosets of anything that the inputs are made of.
+        assert_eq!(sizes(7, 2), None);
+        assert_eq!(sizes(8, 5), None);
+        assert_eq!(sizes(3, 1), None);
+    }
+
     /// Every way gives the same bytes, on every kernel: matrix, cosets of all sizes, error locator.
     #[test]
     fn all_ways_give_the_bytes_of_the_matrix() {
         let mut random = fastrand::Rng::with_seed(29);
-        for (k, m) in [(4, 2), (5, 3), (10, 4), (9, 6), (16, 4), (37, 11), (64, 32), (160, 80), (100, 29)] {
+        for (k, m) in [
+            (4, 2),
+            (5, 2),
+            (8, 3),
+            (5, 3),
+            (10, 4),
+            (12, 4),
+            (11, 4),
+            (9, 6),
+            (16, 4),
+            (37, 11),
+            (64, 32),
+            (160, 80),
+            (100, 29),
+        ] {
             let data: Vec<Vec<u8>> = (0..k).map(|_| (0..130).map(|_| random.u8(..)).collect()).collect();
             let sources: Vec<&[u8]> = data.iter().map(|b| &b[..]).collect();
             let check = |grs: Grs, parity: Matrix| {

@@ -1,7 +1,7 @@
 //! A linear map between blocks in memory, ready to run: what encoders and repairs are made of.
 
 use crate::xor::PlaneMap;
-use gf::{Erasure, Factors, Grouped, GroupedSpec, Kernel, Way};
+use gf::{Dyadic, Erasure, Factors, Grouped, GroupedSpec, Kernel, Way};
 use std::fmt;
 use std::ops::Range;
 
@@ -21,6 +21,7 @@ enum Kind {
     /// RAID-6's P and Q.
     Pq,
     Grouped(Grouped),
+    Dyadic(Dyadic),
     Erasure(Erasure),
     Planes(PlaneMap),
 }
@@ -40,6 +41,10 @@ impl Transform {
 
     pub(crate) fn grouped(kernel: &'static dyn Kernel, inputs: usize, outputs: usize, map: Grouped) -> Self {
         Self { kernel, inputs, outputs, kind: Kind::Grouped(map) }
+    }
+
+    pub(crate) fn dyadic(kernel: &'static dyn Kernel, inputs: usize, outputs: usize, map: Dyadic) -> Self {
+        Self { kernel, inputs, outputs, kind: Kind::Dyadic(map) }
     }
 
     pub(crate) fn erasure(kernel: &'static dyn Kernel, inputs: usize, outputs: usize, map: Erasure) -> Self {
@@ -133,6 +138,8 @@ impl Transform {
             }
             Kind::Grouped(map) if streaming => self.kernel.grouped_streaming(map, inputs, outputs, at),
             Kind::Grouped(map) => self.kernel.grouped(map, inputs, outputs, at),
+            Kind::Dyadic(map) if streaming => self.kernel.dyadic_streaming(map, inputs, outputs, at),
+            Kind::Dyadic(map) => self.kernel.dyadic(map, inputs, outputs, at),
             Kind::Erasure(map) => self.kernel.erasure(map, inputs, outputs, at),
             Kind::Planes(map) => map.run(self.kernel, inputs, outputs, at, streaming),
         }
@@ -151,6 +158,7 @@ impl fmt::Debug for Transform {
                 (size, Way::Registers) => write!(f, "by cosets of {size} in registers"),
                 (size, Way::Tile { width }) => write!(f, "by cosets of {size} in a tile of {width} bytes"),
             },
+            Kind::Dyadic(_) => write!(f, "by dyadic groups"),
             Kind::Erasure(_) => write!(f, "by error locator"),
             Kind::Planes(map) => write!(f, "by {map:?}"),
         }?;

@@ -4,7 +4,7 @@
 //! bytes; `naive` is the oracle they are tested against. Lengths and alignment are free.
 
 use crate::factors::Factors;
-use crate::{Erasure, Grouped};
+use crate::{Dyadic, Erasure, Grouped};
 use std::ops::Range;
 
 /// One instruction set's implementation of the operations that the codes are made of.
@@ -31,6 +31,14 @@ pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
     /// anybody reads them. The memory behind a line is then not read before it is overwritten.
     fn grouped_streaming(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
         self.grouped(map, inputs, outputs, at);
+    }
+
+    /// A linear map given as groups of inputs with dyadic coefficients.
+    fn dyadic(&self, map: &Dyadic, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>);
+
+    /// As `dyadic`, but outputs are written past the caches as `grouped_streaming` does.
+    fn dyadic_streaming(&self, map: &Dyadic, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        self.dyadic(map, inputs, outputs, at);
     }
 
     /// Lost blocks from survivors by the error-locator transform.

@@ -5,6 +5,7 @@
 
 pub mod checksum;
 pub mod coset;
+mod dyadic;
 mod erasure;
 mod factors;
 pub mod field;
@@ -22,6 +23,7 @@ mod vector;
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 
+pub use dyadic::{Dyadic, DyadicGroup};
 pub use erasure::Erasure;
 pub use factors::Factors;
 pub use grouped::{Direct, Group, Grouped, GroupedSpec, NO_BLOCK, Way};

@@ -1,6 +1,7 @@
 //! The oracle: every operation straight from its definition, one byte at a time. Never fast, always right.
 
 use crate::coset::{twiddle_offset, twiddles};
+use crate::dyadic::Dyadic;
 use crate::erasure::Erasure;
 use crate::factors::Factors;
 use crate::field::mul;
@@ -68,6 +69,21 @@ impl Kernel for Naive {
                             value ^= mul(direct.coefficient, inputs[direct.input][i]);
                         }
                         outputs[block][i] = scaled(&spec.output_scale, block, value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn dyadic(&self, map: &Dyadic, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+        check(inputs, outputs, &at);
+        map.check_blocks(inputs.len(), outputs.len());
+        for (i, output) in outputs.iter_mut().enumerate() {
+            output[at.clone()].fill(0);
+            for group in &map.groups {
+                for (j, &block) in group.blocks.iter().enumerate() {
+                    for at in at.clone() {
+                        output[at] ^= mul(group.coefficients[i ^ j], inputs[block][at]);
                     }
                 }
             }

@@ -1,6 +1,8 @@
 //! Every kernel that runs here against the naive one: random shapes, odd lengths, unaligned blocks, partial ranges.
 
-use gf::{Direct, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way, naive::Naive, select};
+use gf::{
+    Direct, Dyadic, DyadicGroup, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way, naive::Naive, select,
+};
 use proptest::prelude::*;
 
 /// The lengths where loops begin and end, and some at random.
@@ -56,6 +58,36 @@ fn agree(
             assert!(run(kernel) == expected, "{} differs on {range:?} of {length}", kernel.name());
         }
     }
+}
+
+/// What an operation makes of blocks at one distance from their lines, or (apart) at different ones; with what lies between the blocks, so that a stray write
+/// shows.
+fn in_spaced_blocks(
+    count: usize,
+    length: usize,
+    skip: usize,
+    apart: usize,
+    operation: impl FnOnce(&mut [&mut [u8]], std::ops::Range<usize>),
+) -> Vec<u8> {
+    let pitch = length.next_multiple_of(64) + 64 + apart;
+    let mut buffer = vec![0xA5u8; count * pitch + 256];
+    let begin = buffer.as_ptr().align_offset(64) + skip;
+    let blocks = buffer[begin..].chunks_exact_mut(pitch).take(count);
+    operation(&mut blocks.map(|b| &mut b[..length]).collect::<Vec<_>>(), length / 5..length);
+    buffer[begin - skip..][..count * pitch + skip].to_vec()
+}
+
+/// So many groups of all points of a coset, of two, and of one.
+fn random_dyadic(outputs: usize, counts: [usize; 3], seed: u64) -> Vec<DyadicGroup> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let sizes = counts.into_iter().zip([outputs.next_power_of_two(), 2, 1]);
+    let mut groups: Vec<DyadicGroup> = Vec::new();
+    let mut next = 0..;
+    for size in sizes.flat_map(|(count, size)| std::iter::repeat_n(size, count)) {
+        let coefficients = std::array::from_fn(|_| random.u8(..));
+        groups.push(DyadicGroup { blocks: next.by_ref().take(size).collect(), coefficients });
+    }
+    groups
 }
 
 proptest! {
@@ -132,23 +164,41 @@ proptest! {
         for kernel in select::listed() {
             let way = if tile { Way::Tile { width: 192 } } else { Way::Registers };
             let map = Grouped::new(kernel, spec.clone(), way, 6);
-            let run = |streaming: bool| {
-                // Outputs at one distance from their lines, or (apart) at different ones.
-                let pitch = length.next_multiple_of(64) + 64 + apart;
-                let mut buffer = vec![0xA5u8; rows * size * pitch + 256];
-                let begin = buffer.as_ptr().align_offset(64) + skip;
-                let blocks = buffer[begin..].chunks_exact_mut(pitch).take(rows * size);
-                let mut blocks: Vec<&mut [u8]> = blocks.map(|b| &mut b[..length]).collect();
-                let at = length / 5..length;
+            let run = |streaming| in_spaced_blocks(rows * size, length, skip, apart, |blocks, at| {
                 if streaming {
-                    kernel.grouped_streaming(&map, &input.slices(), &mut blocks, at);
+                    kernel.grouped_streaming(&map, &input.slices(), blocks, at);
                 } else {
-                    kernel.grouped(&map, &input.slices(), &mut blocks, at);
+                    kernel.grouped(&map, &input.slices(), blocks, at);
                 }
-                // With what lies between the blocks, so that a stray write shows.
-                buffer[begin - skip..][..rows * size * pitch + skip].to_vec()
-            };
+            });
             prop_assert!(run(true) == run(false), "{} {:?}", kernel.name(), way);
+        }
+    }
+
+    #[test]
+    fn dyadic(outputs in 2..5usize, full in 1..6usize, halves in 0..3usize, ones in 0..3usize, length in length(), seed: u64) {
+        let groups = random_dyadic(outputs, [full, halves, ones], seed);
+        let inputs = groups.iter().map(|g| g.blocks.len()).sum();
+        agree(inputs, outputs, length, seed >> 1, |k, i, o, at| {
+            k.dyadic(&Dyadic::new(k, outputs, groups.clone()), i, o, at);
+        });
+    }
+
+    #[test]
+    fn streaming_is_dyadic(outputs in 2..5usize, full in 1..6usize, ones in 0..3usize,
+            length in prop_oneof![length(), 0..5000usize], skip in 0..130usize, apart in 0..2usize, seed: u64) {
+        let groups = random_dyadic(outputs, [full, 0, ones], seed);
+        let input = Blocks::random(groups.iter().map(|g| g.blocks.len()).sum(), length, seed >> 1);
+        for kernel in select::listed() {
+            let map = Dyadic::new(kernel, outputs, groups.clone());
+            let made = |streaming| in_spaced_blocks(outputs, length, skip, apart, |blocks, at| {
+                if streaming {
+                    kernel.dyadic_streaming(&map, &input.slices(), blocks, at);
+                } else {
+                    kernel.dyadic(&map, &input.slices(), blocks, at);
+                }
+            });
+            prop_assert!(made(true) == made(false), "{}", kernel.name());
         }
     }
 

@@ -1,6 +1,7 @@
 //! The algorithms, each written once over [`Vector`]. Their safe entrances check every bound
 //! before the raw loops run; the loops themselves take ranges that are whole multiples of their step.
 
+pub(crate) mod dyadic;
 pub(crate) mod erasure;
 pub(crate) mod registers;
 pub(crate) mod simple;

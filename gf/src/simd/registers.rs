@@ -133,16 +133,18 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const O
     while pos < at.end {
         let mut sum = [[[V::zero(); U]; G]; P];
         let mut factors = table;
-        let mut group = 0;
-        if G > 1 && zero_first {
-            absorb::<V, G, P, U, ONES, FAR, true>(&mut sum, inputs.as_ptr(), factors, pos);
+        if groups > 0 {
+            // By itself, so that the compiler sees what it adds to: zero.
+            if G > 1 && zero_first {
+                absorb::<V, G, P, U, ONES, FAR, true>(&mut sum, inputs.as_ptr(), factors, pos);
+            } else {
+                absorb::<V, G, P, U, ONES, FAR, false>(&mut sum, inputs.as_ptr(), factors, pos);
+            }
             factors = factors.add(group_factors);
-            group = 1;
         }
-        while group < groups {
+        for group in 1..groups {
             absorb::<V, G, P, U, ONES, FAR, false>(&mut sum, inputs.as_ptr().add(group * G), factors, pos);
             factors = factors.add(group_factors);
-            group += 1;
         }
         for values in &mut sum {
             transform::<V, G, U>(values, factors);
@@ -198,11 +200,15 @@ unsafe fn absorb<
         inverse::<V, G, U>(&mut c, 0, 2, top);
         inverse::<V, G, U>(&mut c, 1, 3, top);
     }
-    for (p, sum) in sum.iter_mut().enumerate() {
-        let factor = V::factor(factors.add((G - 1 + p) * V::FACTOR_BYTES));
-        for (sum, c) in sum.iter_mut().zip(&c) {
-            for (sum, c) in sum.iter_mut().zip(c) {
-                *sum = if ONES && p == 0 { sum.xor(*c) } else { sum.mul_add(c.split(), factor) };
+    for (i, c) in c.iter().enumerate() {
+        let mut splits = [V::zero().split(); U];
+        for (split, c) in splits.iter_mut().zip(c) {
+            *split = c.split();
+        }
+        for (p, sum) in sum.iter_mut().enumerate() {
+            let factor = V::factor(factors.add((G - 1 + p) * V::FACTOR_BYTES));
+            for (u, sum) in sum[i].iter_mut().enumerate() {
+                *sum = if ONES && p == 0 { sum.xor(c[u]) } else { sum.mul_add(splits[u], factor) };
             }
         }
     }

@@ -6,11 +6,12 @@ mod gfni_avx2;
 mod gfni_avx512;
 mod ssse3;
 
+use crate::dyadic::Dyadic;
 use crate::erasure::Erasure;
 use crate::factors::Factors;
 use crate::grouped::{Grouped, Way};
 use crate::kernel::{Kernel, check};
-use crate::simd::{Tail, erasure, in_steps, registers, simple, streamable, tile};
+use crate::simd::{Tail, dyadic, erasure, in_steps, registers, simple, streamable, tile};
 use crate::vector::Vector;
 use std::ops::Range;
 
@@ -68,6 +69,10 @@ macro_rules! kernel {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn tile(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
                 tile::grouped::<$vector>(m, $name, i, o, at, past)
+            }
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn dyadic(m: &Dyadic, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
+                dyadic::dyadic::<$vector>(m, $name, i, o, at, past)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn erasure(m: &Erasure, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>) {
@@ -141,6 +146,30 @@ macro_rules! kernel {
                         Way::Tile { .. } => $private::tile(map, inputs, outputs, lines, true),
                     }
                     // Other threads that are told of the outputs shall see them.
+                    core::arch::x86_64::_mm_sfence();
+                }
+            }
+
+            fn dyadic(&self, map: &Dyadic, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+                check(inputs, outputs, &at);
+                map.check_blocks(inputs.len(), outputs.len());
+                in_steps(dyadic::step::<$vector>(), Tail::Overlap, inputs, outputs, at, |i, o, at| unsafe {
+                    $private::dyadic(map, i, o, at, false)
+                });
+            }
+
+            fn dyadic_streaming(&self, map: &Dyadic, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
+                check(inputs, outputs, &at);
+                map.check_blocks(inputs.len(), outputs.len());
+                // As in `grouped_streaming`.
+                let gains = <$vector>::BYTES >= 64;
+                let Some(lines) = streamable(outputs, &at).filter(|_| gains) else {
+                    return self.dyadic(map, inputs, outputs, at);
+                };
+                self.dyadic(map, inputs, outputs, at.start..lines.start);
+                self.dyadic(map, inputs, outputs, lines.end..at.end);
+                unsafe {
+                    $private::dyadic(map, inputs, outputs, lines, true);
                     core::arch::x86_64::_mm_sfence();
                 }
             }
