@@ -71,7 +71,7 @@ pub(crate) unsafe fn dyadic<V: Vector>(
     instances!((2, 2, WIDE), (4, 3, 1), (4, 4, 1));
 }
 
-/// S points in a full group, OUT outputs, U registers of each block, FAR when the inputs come from memory.
+/// S points in a full group, OUT outputs, U registers of each block, FAR when the inputs come from beyond the first-level cache.
 #[inline(always)]
 unsafe fn run<V: Vector, const S: usize, const OUT: usize, const U: usize, const FAR: bool, const STREAMING: bool>(
     blocks: &Blocks<'_>,

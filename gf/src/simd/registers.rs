@@ -117,7 +117,7 @@ unsafe fn dispatch<V: Vector>(
 }
 
 /// One pass: G points in a group, P output groups, U registers of each block, ONES when output 0 is a plain XOR,
-/// FAR when the inputs come from memory.
+/// FAR when the inputs come from beyond the first-level cache.
 #[inline(always)]
 unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const ONES: bool, const FAR: bool>(
     zero_first: bool,
