@@ -1,7 +1,8 @@
 #!/bin/sh
 # Where the processor time of a cluster goes: six storage servers (4+2), a metadata server and a mount, each a process, on loopback, under `perf`, while dd
 # writes MIB MiB through the mount and reads them back cold, and a program reads 4 KiB at random places. A table for each, in CPU-seconds per GiB (per
-# 10,000 reads), by process and kind of work. Needs perf and fio; as root. Ends what it started, and removes its data.
+# 10,000 reads), by process and kind of work. Needs perf and fio; as root. Ends what it started, and removes its data; if something
+# fails, DIR stays, with what was said.
 #
 #   where.sh WEFT DIR [MIB]          for example: where.sh target/release/weft /srv/where
 set -eu
@@ -21,10 +22,11 @@ mkdir -p "$dir/mnt"
 
 servers=
 end() {
-    if mountpoint -q "$dir/mnt"; then "$weft" unmount "$dir/mnt" || true; fi
+    status=$?
+    if mountpoint -q "$dir/mnt"; then "$weft" unmount "$dir/mnt" || umount -l "$dir/mnt" || true; fi
     for server in $servers; do kill "$server" 2>/dev/null || true; done
     wait
-    rm -rf "$dir"
+    if [ $status -eq 0 ]; then rm -rf --one-file-system "$dir"; fi
 }
 trap end EXIT
 trap 'exit 130' INT TERM
@@ -54,7 +56,8 @@ mount=$(pgrep -f "$weft mount .*weft://127.0.0.1:$port/films" | head -n 1)
 account() {
     units=$1
     shift
-    perf record -q -o "$dir/perf.data" -a -g -F $rate -- "$@" >"$dir/command.log" 2>&1
+    # The clock of the processor, not its cycles: a sample then stands for the same time whether it is busy or not.
+    perf record -q -e cpu-clock -o "$dir/perf.data" -a -g -F $rate -- "$@" >"$dir/command.log" 2>&1 || { cat "$dir/command.log" >&2; exit 1; }
     perf script -i "$dir/perf.data" -F comm,pid,ip,sym 2>/dev/null |
         awk -v units="$units" -v rate=$rate -v stores="$stores" -v meta="$meta" -v mount="$mount" -f "$here/where.awk"
 }
@@ -75,6 +78,6 @@ account "$gib" dd if="$dir/mnt/file" of=/dev/null bs=1M
 tail -n 1 "$dir/command.log"
 cold
 echo "20,000 reads of 4 KiB at random places, one at a time, cold; CPU-seconds per 10,000:"
-account 2 fio --name=random --filename="$dir/mnt/file" --rw=randread --bs=4k --io_size=80m --size="${mib}m" --readonly --output-format=terse \
+account 2 fio --name=random --filename="$dir/mnt/file" --rw=randread --bs=4k --io_size=80000k --size="${mib}m" --readonly --output-format=terse \
     --terse-version=3
 cut -d ';' -f 8 "$dir/command.log" | sed 's/$/ reads a second/'

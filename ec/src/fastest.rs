@@ -1,4 +1,4 @@
-//! Choosing between maps that give the same bytes: a model drops the hopeless, a measurement of some microseconds
+//! Choosing between maps that give the same bytes: a model drops the hopeless, a measurement of a millisecond or so
 //! on this processor decides between the rest. The choice never changes a byte.
 
 use crate::grs::Candidate;

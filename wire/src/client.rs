@@ -2,6 +2,7 @@
 
 mod channel;
 mod connection;
+mod direct;
 mod items;
 
 pub use items::Items;
@@ -16,6 +17,7 @@ use crate::waiting::wait_until;
 use bytes::Bytes;
 use channel::Channel;
 use connection::{Connection, Waiter, Waiting};
+use direct::LONGEST_REQUEST;
 use std::fmt;
 use std::io::IoSlice;
 use std::ops::RangeInclusive;
@@ -39,6 +41,8 @@ pub type OnPush = Arc<dyn Fn(Push) + Send + Sync>;
 pub struct ClientOptions {
     /// Connections to the server at most.
     pub channels: usize,
+    /// Connections beside each of these, at most, on which a thread that waits for a short request's answer reads it itself.
+    pub direct: usize,
     /// Calls and streams in flight at most; further ones wait.
     pub in_flight: usize,
     /// How connections are made.
@@ -73,6 +77,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             channels: 4,
+            direct: 4,
             in_flight: 1024,
             connect: Arc::new(TcpConnect),
             tls: None,
@@ -241,7 +246,7 @@ impl Client {
         let counted = Counted::new(&self.shared, bytes);
         let connection = self.shared.connection(counted.channel).await?;
         let (sender, mut answer) = oneshot::channel();
-        let mut header = self.header(&connection, Kind::Request, method, bytes, body, parts)?;
+        let mut header = self.header(connection.limits, Kind::Request, method, bytes, body, parts)?;
         let mut waiting = Waiting::new(&connection, header.id, Waiter::Call(sender))?;
         header.deadline_ms = milliseconds(until);
         tokio::select! {
@@ -260,7 +265,7 @@ impl Client {
     /// See `Error`.
     ///
     /// # Panics
-    /// In a task of the runtime, where assertions are on.
+    /// In a task of the runtime.
     pub fn call_blocking(
         &self,
         method: u16,
@@ -268,12 +273,53 @@ impl Client {
         parts: &[IoSlice<'_>],
         deadline: Duration,
     ) -> Result<Response, Error> {
-        if cfg!(debug_assertions) {
-            // It panics where waiting would hold up a thread that may have the answer to move.
-            self.shared.runtime.block_on(std::future::ready(()));
-        }
+        // It panics where waiting would hold up a thread that may have the answer to move.
+        self.shared.runtime.block_on(std::future::ready(()));
         let until = Instant::now() + deadline;
-        wait_until(until.into_std(), self.exchange(method, body, parts, until)).unwrap_or(Err(Error::Deadline))
+        let waited = || wait_until(until.into_std(), self.exchange(method, body, parts, until));
+        self.call_directly(method, body, parts, until).or_else(waited).unwrap_or(Err(Error::Deadline))
+    }
+
+    /// The same as a future of a thread that runs nothing else (`Runtime::block_on`): it may wait within its poll. Messages that the server sends unasked may
+    /// get lost if it sends them where this came from; what it shall send them to goes by `call`.
+    ///
+    /// # Errors
+    /// See `Error`.
+    pub async fn call_in_place(
+        &self,
+        method: u16,
+        body: &[u8],
+        parts: &[IoSlice<'_>],
+        deadline: Duration,
+    ) -> Result<Response, Error> {
+        match self.call_directly(method, body, parts, Instant::now() + deadline) {
+            Some(answer) => answer,
+            None => self.call(method, body, parts, deadline).await,
+        }
+    }
+
+    /// The same over a connection of this thread's own. None where there is none, or the request is long.
+    fn call_directly(
+        &self,
+        method: u16,
+        body: &[u8],
+        parts: &[IoSlice<'_>],
+        until: Instant,
+    ) -> Option<Result<Response, Error>> {
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        if body.len() as u64 + bytes > LONGEST_REQUEST {
+            return None;
+        }
+        let _room = self.shared.in_flight.try_acquire().ok()?;
+        let counted = Counted::new(&self.shared, bytes);
+        let connection = counted.channel.current()?;
+        let loan = connection.directs.lend(&self.shared.runtime)?;
+        let header = self.header(loan.limits(), Kind::Request, method, bytes, body, parts);
+        Some(
+            header.and_then(|header| {
+                loan.call(Header { deadline_ms: milliseconds(until), ..header }, body, parts, until)
+            }),
+        )
     }
 
     /// Sends a message that has no answer. It may get lost, and two may change places.
@@ -287,7 +333,7 @@ impl Client {
             let _room = self.shared.in_flight.acquire().await;
             let counted = Counted::new(&self.shared, bytes);
             let connection = self.shared.connection(counted.channel).await?;
-            let mut header = self.header(&connection, Kind::OneWay, method, bytes, body, parts)?;
+            let mut header = self.header(connection.limits, Kind::OneWay, method, bytes, body, parts)?;
             header.deadline_ms = milliseconds(until);
             connection.outgoing.write(header, body, parts).await
         };
@@ -311,7 +357,7 @@ impl Client {
         let opening = async {
             let counted = Counted::new(&self.shared, bytes);
             let connection = self.shared.connection(counted.channel).await?;
-            let mut header = self.header(&connection, Kind::Open, method, bytes, body, parts)?;
+            let mut header = self.header(connection.limits, Kind::Open, method, bytes, body, parts)?;
             header.deadline_ms = milliseconds(until);
             header.count = window.max(1);
             let items = Items::new(self.clone(), connection.clone(), header.id, header.count, until)?;
@@ -323,7 +369,7 @@ impl Client {
 
     fn header(
         &self,
-        connection: &Connection,
+        limits: Limits,
         kind: Kind,
         method: u16,
         payload_bytes: u64,
@@ -331,7 +377,7 @@ impl Client {
         parts: &[IoSlice<'_>],
     ) -> Result<Header, Error> {
         let length = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
-        let checked = connection.limits.check(length(body.len() as u64), length(payload_bytes));
+        let checked = limits.check(length(body.len() as u64), length(payload_bytes));
         checked.map_err(|error| Error::Refused(format!("{}: {error}", self.shared.address.as_str())))?;
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         Ok(Header { method, ..Header::new(kind, id) }.with_content(body, parts))

@@ -16,8 +16,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::time::Instant;
 
-/// Bytes of a read that is not into a payload. They are on the stack: an idle connection has none.
-const SMALL_READ: usize = 4096;
+/// Bytes of a read that is not into a payload: a page of data and its checksums come with one, and since it is not filled, nobody
+/// asks whether there is more. They are on the stack: an idle connection has none.
+const SMALL_READ: usize = 12 << 10;
 
 /// When something last came in.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ pub use error::Error;
 pub use hello::{Role, VERSIONS};
 pub use payload::{Payload, set_pool_limit};
 pub use server::{Complaints, ItemSender, Peer, Reply, Request, Server, ServerLoad, ServerOptions, Service, serve};
-pub use stream::{Address, Connect, Connecting, Halves, TcpConnect};
+pub use stream::{Address, BlockingStream, Connect, ConnectBlocking, Connecting, Halves, TcpConnect};
 pub use tls::{ClientTls, ServerTls};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

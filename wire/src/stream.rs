@@ -1,7 +1,13 @@
 //! Where bytes come from and go to: TCP, Unix sockets, TLS over either, memory, a simulated network.
 
+mod blocking;
+
+pub use blocking::BlockingStream;
+
 use std::future::Future;
+use std::net::ToSocketAddrs;
 use std::pin::Pin;
+use std::time::Duration;
 use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -71,10 +77,18 @@ impl<T: ToString> From<T> for Address {
 /// A connection that is being made.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Halves>> + Send + 'a>>;
 
+/// Makes a stream that blocks within so long, or fails.
+pub type ConnectBlocking = fn(&Address, Duration) -> io::Result<BlockingStream>;
+
 /// How connections are made; TLS is laid over it by the client.
 pub trait Connect: Send + Sync + 'static {
     /// Makes one. It may take long; the caller gives up by dropping it.
     fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a>;
+
+    /// How streams to this address are made that block who reads and writes, where there can be such.
+    fn blocking(&self, _address: &Address) -> Option<ConnectBlocking> {
+        None
+    }
 }
 
 /// Connections over TCP, and over Unix sockets where the address begins with `unix:`.
@@ -90,6 +104,21 @@ impl Connect for TcpConnect {
             }
         })
     }
+
+    fn blocking(&self, address: &Address) -> Option<ConnectBlocking> {
+        (!address.as_str().starts_with("unix:")).then_some(connect_blocking)
+    }
+}
+
+fn connect_blocking(address: &Address, timeout: Duration) -> io::Result<BlockingStream> {
+    let mut last = io::ErrorKind::AddrNotAvailable.into();
+    for address in address.as_str().to_socket_addrs()? {
+        match std::net::TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return BlockingStream::new(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 #[cfg(test)]

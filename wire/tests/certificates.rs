@@ -80,7 +80,19 @@ async fn both_sides_know_each_other_by_name() {
     for call in calls {
         assert_eq!(call.await.unwrap().payload[..], bytes[..]);
     }
-    assert_eq!(service.peers.lock().unwrap()[0].name.as_deref(), Some("client-1"));
+    // Connections of threads of their own are no others.
+    let peers = service.clone();
+    let calls = move || {
+        let call = |bytes: &[u8]| client.call_blocking(METHODS.echo, &[], &parts(&[bytes]), DEADLINE).unwrap();
+        while peers.peers.lock().unwrap().len() < 2 {
+            assert_eq!(call(&bytes[..5000]).payload[..], bytes[..5000]);
+        }
+        let lengths = [0, 1, 60, 5000, 16_384].into_iter().cycle().take(100);
+        lengths.for_each(|length| assert_eq!(call(&bytes[..length]).payload[..], bytes[..length]));
+    };
+    tokio::task::spawn_blocking(calls).await.unwrap();
+    let peers = service.peers.lock().unwrap();
+    assert!(peers.iter().all(|peer| peer.name.as_deref() == Some("client-1")));
 }
 
 async fn refused(address: &wire::Address, options: ClientOptions) {

@@ -6,7 +6,7 @@ use crate::capability::Wallet;
 use crate::places::ClusterPlaces;
 use fs::{FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
-use meta::port::{Call, EXTENTS, Port, Remote, Session};
+use meta::port::{BEAT, BEGIN, Call, EXTENTS, Port, Remote, Session};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,11 +136,16 @@ impl Link {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
         let client = &self.state.client;
         let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
-        if arguments.len() > LONG {
-            return client.call(operation, &body, &[IoSlice::new(arguments)], deadline).await;
+        let beside = [IoSlice::new(arguments)];
+        let parts = if arguments.len() > LONG { &beside[..] } else { &[] };
+        if parts.is_empty() {
+            body.extend_from_slice(arguments);
         }
-        body.extend_from_slice(arguments);
-        client.call(operation, &body, &[], deadline).await
+        // The server asks for what others want to see where it last heard of the session itself.
+        match operation {
+            BEGIN | BEAT => client.call(operation, &body, parts, deadline).await,
+            _ => client.call_in_place(operation, &body, parts, deadline).await,
+        }
     }
 
     /// How long a server that does not answer is waited for.
@@ -259,8 +264,9 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
                 });
             }
         };
-        let options =
-            ClientOptions { tls: crate::identity::client_tls(), on_push: Some(Arc::new(on_push) as OnPush), ..way() };
+        let tls = crate::identity::client_tls();
+        let direct = crate::store::direct(tls.as_ref());
+        let options = ClientOptions { tls, direct, on_push: Some(Arc::new(on_push) as OnPush), ..way() };
         State::new(Client::new(crate::runtime().handle().clone(), &address.server, options))
     });
     let weak = Arc::downgrade(&state);
@@ -292,7 +298,8 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
 /// # Errors
 /// When the server does not answer.
 pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
-    let options = ClientOptions { tls: crate::identity::client_tls(), fail_fast: true, ..ClientOptions::default() };
+    let options =
+        ClientOptions { tls: crate::identity::client_tls(), direct: 0, fail_fast: true, ..ClientOptions::default() };
     let client = Client::new(crate::runtime().handle().clone(), &address.server, options);
     let begun = Instant::now();
     let answer = loop {

@@ -9,6 +9,7 @@ mod service;
 #[cfg(test)]
 mod simulated;
 
+pub(crate) use remote::direct;
 pub use remote::{RemoteTarget, Stores};
 pub use reports::{Reports, Seen, watch};
 pub use service::Store;

@@ -108,6 +108,8 @@ pub struct Beat {
 
 /// The operation with which a session begins.
 pub const BEGIN: u16 = 64;
+/// The operation that keeps one alive.
+pub const BEAT: u16 = 65;
 /// Operations that wait for other clients when there are any.
 pub const ATTRIBUTES: u16 = 1;
 /// See [`ATTRIBUTES`].

@@ -2,12 +2,14 @@
 
 use super::ClientOptions;
 use super::connection::Connection;
+use super::direct::{Direct, Directs};
 use crate::error::Error;
+use crate::frame::Limits;
 use crate::handshake::{client_tls, conclude, read_hello};
-use crate::hello::Hello;
+use crate::hello::{Agreed, Hello};
 use crate::incoming::{Heard, Incoming};
 use crate::lock;
-use crate::stream::Address;
+use crate::stream::{Address, Halves, WriteHalf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,6 +31,16 @@ pub(super) struct Channel {
     attempts: Mutex<Attempts>,
     /// Held while a connection is made.
     making: Arc<AsyncMutex<()>>,
+}
+
+/// A stream on which both sides said who they are.
+pub(super) struct Introduced {
+    pub incoming: Incoming,
+    pub write: WriteHalf,
+    pub heard: Arc<Heard>,
+    pub agreed: Agreed,
+    /// What the server takes.
+    pub limits: Limits,
 }
 
 #[derive(Default)]
@@ -102,9 +114,31 @@ impl Channel {
         attempt.await.unwrap_or_else(|error| Err(Error::lost(error, false)))
     }
 
-    async fn make(&self) -> Result<Arc<Connection>, Error> {
+    async fn make(self: &Arc<Self>) -> Result<Arc<Connection>, Error> {
         let connecting = self.options.connect.connect(&self.address);
-        let mut halves = connecting.await.map_err(|error| Error::from_io(&error, false))?;
+        let halves = connecting.await.map_err(|error| Error::from_io(&error, false))?;
+        let Introduced { incoming, write, heard, agreed, limits } = self.introduce(halves).await?;
+        let blocking = self.options.connect.blocking(&self.address);
+        let directs = Directs::new(Arc::downgrade(self), if blocking.is_some() { self.options.direct } else { 0 });
+        let connection = Arc::new(Connection::new(write, agreed, limits, heard, directs));
+        tokio::spawn(connection.clone().drive(incoming, self.options.clone()));
+        Ok(connection)
+    }
+
+    /// Makes a connection for one thread at a time.
+    pub fn make_direct(&self) -> Result<Direct, Error> {
+        let timeout = self.options.connect_timeout;
+        let until = Instant::now() + timeout;
+        let connect = self.options.connect.blocking(&self.address);
+        let connect = connect.ok_or_else(|| Error::Refused("this network has no streams that block".into()))?;
+        let stream = connect(&self.address, timeout).map_err(|error| Error::from_io(&error, false))?;
+        let introduced = stream.finish(until, timeout, self.introduce(stream.halves()), || None);
+        let introduced = introduced.unwrap_or_else(|| Err(Error::lost("no connection in time", false)))?;
+        Ok(Direct::new(stream, introduced, self.options.clone()))
+    }
+
+    /// Lays TLS over a stream where that is wanted, and exchanges the first messages.
+    async fn introduce(&self, mut halves: Halves) -> Result<Introduced, Error> {
         if let Some(tls) = &self.options.tls {
             halves = client_tls(halves, tls, self.address.host()).await?;
         }
@@ -132,9 +166,7 @@ impl Channel {
             (Err(error), Ok(())) => return Err(error),
         };
         let (agreed, limits) = conclude(&ours, &theirs)?;
-        let connection = Arc::new(Connection::new(halves.write, agreed, limits, heard));
-        tokio::spawn(connection.clone().drive(incoming, self.options.clone()));
-        Ok(connection)
+        Ok(Introduced { incoming, write: halves.write, heard, agreed, limits })
     }
 
     /// Says which server it was. Nothing was sent yet, whatever the error says.

@@ -1,5 +1,6 @@
 //! A connection to a server: who waits for which answer, and the task that reads the answers.
 
+use super::direct::Directs;
 use super::items::Arrival;
 use super::{ClientOptions, OnPush, Push, Response};
 use crate::error::Error;
@@ -19,6 +20,8 @@ pub(super) struct Connection {
     pub agreed: Agreed,
     /// What the server takes.
     pub limits: Limits,
+    /// Those that threads have for themselves.
+    pub directs: Arc<Directs>,
     heard: Arc<Heard>,
     exchanges: Mutex<Exchanges>,
 }
@@ -45,33 +48,37 @@ pub(super) struct Waiting<'a> {
     id: u64,
     /// Whether the request was written, so that the server must be told when nobody waits any more.
     pub written: bool,
+    is_answered: bool,
 }
 
 impl<'a> Waiting<'a> {
     pub fn new(connection: &'a Connection, id: u64, waiter: Waiter) -> Result<Self, Error> {
         connection.expect(id, waiter)?;
-        Ok(Self { connection, id, written: false })
+        Ok(Self { connection, id, written: false, is_answered: false })
     }
 
     /// The answer, which is no longer waited for.
     pub fn done(
-        &mut self,
+        mut self,
         answer: Result<Result<Response, Error>, oneshot::error::RecvError>,
     ) -> Result<Response, Error> {
-        self.written = false;
+        // Who answered has taken the waiter away.
+        self.is_answered = true;
         answer.unwrap_or_else(|_| Err(Error::lost("the connection was lost", true)))
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.connection.forget(self.id, self.written);
+        if !self.is_answered {
+            self.connection.forget(self.id, self.written);
+        }
     }
 }
 
 impl Connection {
-    pub fn new(write: WriteHalf, agreed: Agreed, limits: Limits, heard: Arc<Heard>) -> Self {
-        Self { outgoing: Outgoing::new(write), agreed, limits, heard, exchanges: Mutex::default() }
+    pub fn new(write: WriteHalf, agreed: Agreed, limits: Limits, heard: Arc<Heard>, directs: Arc<Directs>) -> Self {
+        Self { outgoing: Outgoing::new(write), agreed, limits, directs, heard, exchanges: Mutex::default() }
     }
 
     /// Whether it takes requests.
@@ -123,6 +130,7 @@ impl Connection {
             () = self.outgoing.closed() => Error::lost("the connection is closed", true),
         };
         self.outgoing.close();
+        self.directs.end();
         let waiting = {
             let mut exchanges = lock(&self.exchanges);
             exchanges.failed = Some(error.clone());
@@ -169,6 +177,7 @@ impl Connection {
             Kind::Ping => drop(self.outgoing.queue(Header::new(Kind::Pong, header.id), &[])),
             Kind::Pong => {}
             Kind::Goodbye => {
+                self.directs.end();
                 let mut exchanges = lock(&self.exchanges);
                 exchanges.retired = true;
                 if exchanges.waiting.is_empty() {
@@ -188,8 +197,8 @@ impl Connection {
             0 => Ok(response),
             status => Err(Error::Remote { status, body: response.body }),
         };
-        match (waiter, header.kind) {
-            (Waiter::Call(sender), Kind::Response) => drop(sender.send(answer)),
+        let call = match (waiter, header.kind) {
+            (Waiter::Call(sender), Kind::Response) => Some((sender, answer)),
             (Waiter::Stream(sender), Kind::Item | Kind::End) => {
                 let arrival = match answer {
                     Ok(response) if header.kind == Kind::Item => Arrival::Item(response),
@@ -202,14 +211,20 @@ impl Connection {
                 if header.kind == Kind::Item {
                     exchanges.waiting.insert(header.id, Waiter::Stream(sender));
                 }
+                None
             }
             (waiter, kind) => {
                 // It learns of the error like all others.
                 exchanges.waiting.insert(header.id, waiter);
                 return Err(Error::Protocol(format!("{kind:?} is not the answer to what was asked")));
             }
+        };
+        let leave = exchanges.retired && exchanges.waiting.is_empty();
+        drop(exchanges);
+        if let Some((sender, answer)) = call {
+            let _ = sender.send(answer);
         }
-        if exchanges.retired && exchanges.waiting.is_empty() {
+        if leave {
             self.outgoing.close();
         }
         Ok(())

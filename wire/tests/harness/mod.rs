@@ -28,9 +28,11 @@ pub struct Methods {
     pub push_back: u16,
     /// As many items as the body says (u32), each with its number.
     pub count: u16,
+    /// The number of the connection.
+    pub peer: u16,
 }
 
-pub const METHODS: Methods = Methods { echo: 0, wait: 1, fail: 2, panic: 3, push_back: 4, count: 5 };
+pub const METHODS: Methods = Methods { echo: 0, wait: 1, fail: 2, panic: 3, push_back: 4, count: 5, peer: 6 };
 
 pub struct Echo {
     pub peers: Mutex<Vec<Arc<Peer>>>,
@@ -91,6 +93,7 @@ impl Service for Echo {
                 }
                 Reply::ok(b"end".to_vec())
             }
+            6 => Reply::ok(request.peer.id.to_le_bytes().to_vec()),
             _ => Reply::ok(request.body.to_vec()).with_payload(request.payload),
         }
     }

@@ -1,0 +1,136 @@
+//! A TCP stream that blocks the thread that reads from it, in the shape of one that does not: what speaks the protocol is the same code for both.
+//! A future over it is never woken. It waits in its poll, and is pending when it did so for long enough.
+
+use super::Halves;
+use rustix::net::{RecvFlags, recv};
+use std::future::Future;
+use std::io::{self, IoSlice, Write};
+use std::net::{Shutdown, TcpStream};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// A TCP stream that blocks. Clones are the same stream.
+#[derive(Clone, Debug)]
+pub struct BlockingStream(Arc<Stream>);
+
+#[derive(Debug)]
+struct Stream {
+    tcp: TcpStream,
+    /// How long one system call waits at most, in microseconds; 0 before that was ever said.
+    patience: AtomicU64,
+    /// Something came since the future over it was last polled.
+    has_read: AtomicBool,
+}
+
+impl BlockingStream {
+    /// Takes a connected stream.
+    ///
+    /// # Errors
+    /// When it cannot be made to block.
+    pub fn new(tcp: TcpStream) -> io::Result<Self> {
+        tcp.set_nonblocking(false)?;
+        // Frames are written whole, so nothing is gained by waiting for more.
+        let _ = tcp.set_nodelay(true);
+        Ok(Self(Arc::new(Stream { tcp, patience: AtomicU64::new(0), has_read: AtomicBool::new(false) })))
+    }
+
+    pub(crate) fn halves(&self) -> Halves {
+        Halves { read: Box::new(self.clone()), write: Box::new(self.clone()) }
+    }
+
+    /// What a future comes to that waits for nothing but this stream, if it does before `until`. After each silence of `tick`, and whenever the
+    /// stream takes nothing for so long, `still` is asked, and what it says ends it.
+    pub(crate) fn finish<T>(
+        &self,
+        until: Instant,
+        tick: Duration,
+        future: impl Future<Output = T>,
+        mut still: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.wait_at_most(left.min(tick)).is_err() {
+                return None;
+            }
+            self.0.has_read.store(false, Ordering::Relaxed);
+            if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                return Some(result);
+            }
+            if !self.0.has_read.load(Ordering::Relaxed)
+                && let Some(end) = still()
+            {
+                return Some(end);
+            }
+        }
+    }
+
+    fn wait_at_most(&self, patience: Duration) -> io::Result<()> {
+        let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX).max(1);
+        if self.0.patience.load(Ordering::Relaxed) != micros {
+            let patience = Some(Duration::from_micros(micros));
+            self.0.tcp.set_read_timeout(patience)?;
+            self.0.tcp.set_write_timeout(patience)?;
+            self.0.patience.store(micros, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// The result of a system call that waits so long at most.
+fn waited<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Poll::Pending;
+            }
+            result => return Poll::Ready(result),
+        }
+    }
+}
+
+impl AsyncRead for BlockingStream {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // TLS asks for more than it needs, and hands up what it has when there is no more for now: only the first read of a poll waits.
+        let again = self.0.has_read.load(Ordering::Relaxed);
+        let flags = if again { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        let into = buffer.initialize_unfilled();
+        waited(|| recv(&self.0.tcp, &mut *into, flags).map_err(io::Error::from)).map_ok(|(count, _)| {
+            self.0.has_read.store(true, Ordering::Relaxed);
+            buffer.advance(count);
+        })
+    }
+}
+
+impl AsyncWrite for BlockingStream {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        waited(|| (&self.0.tcp).write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        waited(|| (&self.0.tcp).write_vectored(parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.0.tcp.shutdown(Shutdown::Write))
+    }
+}
