@@ -4,8 +4,10 @@ mod blocking;
 
 pub use blocking::BlockingStream;
 
+use rustix::net::sockopt;
 use std::future::Future;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::time::Duration;
 use std::{fmt, io};
@@ -31,8 +33,8 @@ impl Halves {
 
 impl From<TcpStream> for Halves {
     fn from(stream: TcpStream) -> Self {
-        // Frames are written whole, so nothing is gained by waiting for more.
-        let _ = stream.set_nodelay(true);
+        let peer = stream.peer_addr();
+        adjust(&stream, peer);
         let (read, write) = stream.into_split();
         Self { read: Box::new(read), write: Box::new(write) }
     }
@@ -48,6 +50,16 @@ impl From<UnixStream> for Halves {
 impl fmt::Debug for Halves {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Halves")
+    }
+}
+
+/// Sets what messages want of TCP. Where that is refused the connection is slower, and as good.
+fn adjust(stream: impl AsFd, peer: io::Result<SocketAddr>) {
+    // Frames are written whole, so nothing is gained by waiting for more.
+    let _ = sockopt::set_tcp_nodelay(&stream, true);
+    // Within a machine nothing is congested: a system's choice that paces what it sends, such as BBR, only makes it wait.
+    if peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback()) {
+        let _ = sockopt::set_tcp_congestion(&stream, "reno");
     }
 }
 

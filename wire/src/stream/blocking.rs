@@ -34,8 +34,7 @@ impl BlockingStream {
     /// When it cannot be made to block.
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nonblocking(false)?;
-        // Frames are written whole, so nothing is gained by waiting for more.
-        let _ = tcp.set_nodelay(true);
+        super::adjust(&tcp, tcp.peer_addr());
         Ok(Self(Arc::new(Stream { tcp, patience: AtomicU64::new(0), has_read: AtomicBool::new(false) })))
     }
 
