@@ -689,17 +689,19 @@ impl<T: Send + 'static> Batch<T> {
     /// targets; other failures are recorded.
     pub fn hedged(mut self, targets: &Targets) -> Vec<(usize, TargetId, io::Result<T>)> {
         self.overtaken = true;
-        let begun = self.begun;
-        let done = self.collect(targets.pace.patience());
-        targets.pace.note(begun.elapsed());
-        for (_, id, result) in &done {
+        let patience = targets.pace.patience();
+        // What was late is not noted: with each, the next would be waited for longer.
+        if let Some(&slowest) = self.gather(|_| patience).last() {
+            targets.pace.note(slowest);
+        }
+        for (_, id, result) in &self.done {
             if let Err(error) = result
                 && error.kind() != io::ErrorKind::TimedOut
             {
                 targets.failed(*id, error);
             }
         }
-        done
+        self.done
     }
 
     /// Waits for all of them, but for those that are late no longer than it takes to know that: `least` that were done well suffice, `wanted` are better.
@@ -721,8 +723,13 @@ impl<T: Send + 'static> Batch<T> {
         self.collect_while(|_| deadline)
     }
 
-    /// Waits for all of them, for as long as `patience` says of the times that those took that were done well so far.
     fn collect_while(mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
+        self.gather(patience);
+        self.done
+    }
+
+    /// Waits for all of them, for as long as `patience` says of the times that those took that were done well so far. Returns these times.
+    fn gather(&mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<Duration> {
         let mut took = Vec::with_capacity(self.waiting.len());
         while !self.waiting.is_empty() {
             for (key, entry, job) in std::mem::take(&mut self.refused) {
@@ -756,6 +763,37 @@ impl<T: Send + 'static> Batch<T> {
                 }
             }
         }
-        self.done
+        took
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Memory;
+
+    #[test]
+    fn patience_does_not_grow_with_each_that_is_late() {
+        let targets = Targets::with_deadline(Duration::from_secs(20));
+        let (fast, late) = (TargetId(0), TargetId(1));
+        [fast, late].iter().for_each(|&id| targets.add(id, Arc::new(Memory::default())));
+        let (release, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for _ in 0..6 {
+            let (mut batch, held) = (Batch::new(), held.clone());
+            batch.run(&targets, 0, fast, |_| Ok(()));
+            batch.run(&targets, 1, late, move |_| {
+                let _ = lock(&held).recv();
+                Ok(())
+            });
+            let done = batch.hedged(&targets);
+            assert_eq!(
+                done.iter().map(|(key, _, result)| (*key, result.is_ok())).collect::<Vec<_>>(),
+                [(0, true), (1, false)]
+            );
+            assert!(targets.is_slow(late) && !targets.is_slow(fast));
+        }
+        assert_eq!(targets.pace.patience(), Pace::SOONEST);
+        drop(release);
     }
 }

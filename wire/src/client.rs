@@ -3,6 +3,7 @@
 mod channel;
 mod connection;
 mod direct;
+mod directs;
 mod items;
 
 pub use items::Items;

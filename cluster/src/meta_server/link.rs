@@ -265,8 +265,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             }
         };
         let tls = crate::identity::client_tls();
-        let direct = crate::store::direct(tls.as_ref());
-        let options = ClientOptions { tls, direct, on_push: Some(Arc::new(on_push) as OnPush), ..way() };
+        let options = ClientOptions { tls, on_push: Some(Arc::new(on_push) as OnPush), ..way() };
         State::new(Client::new(crate::runtime().handle().clone(), &address.server, options))
     });
     let weak = Arc::downgrade(&state);

@@ -9,7 +9,6 @@ mod service;
 #[cfg(test)]
 mod simulated;
 
-pub(crate) use remote::direct;
 pub use remote::{RemoteTarget, Stores};
 pub use reports::{Reports, Seen, watch};
 pub use service::Store;

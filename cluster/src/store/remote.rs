@@ -60,7 +60,7 @@ impl Stores {
     pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
-            let options = ClientOptions { tls: self.tls.clone(), direct: direct(self.tls.as_ref()), ..way() };
+            let options = ClientOptions { tls: self.tls.clone(), ..way() };
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
         RemoteTarget { address: address.clone(), client: client.clone(), credentials, unsynced: Mutex::default() }
@@ -82,11 +82,6 @@ pub(super) fn way() -> ClientOptions {
         backoff: Duration::from_millis(50)..=Duration::from_secs(1),
         ..ClientOptions::default()
     }
-}
-
-/// Connections that threads have for themselves. Over TLS there are none as yet: behind slow links, reads were seen to take longer with them.
-pub(crate) fn direct(tls: Option<&ClientTls>) -> usize {
-    if tls.is_some() { 0 } else { ClientOptions::default().direct }
 }
 
 /// Files of a target of which it is known that something is not synced. With more, all are forgotten.

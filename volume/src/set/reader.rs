@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 
 /// Up to so much between a record header and the granules is read along with them.
 const ADJACENT: usize = 32 << 10;
+/// How often a read of which too many blocks are late is tried again before it waits for them.
+const RETRIES: usize = 2;
+/// For so long at most it is seen whether one of them was late for a moment only.
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// What a read found on its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -412,6 +416,21 @@ fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
     bytes.chunks(GRANULE_BYTES).zip(checksums).all(|(granule, &checksum)| crc64(granule) == checksum)
 }
 
+/// Whether a target that was late answers what it was asked, or does soon.
+fn one_answers(targets: &Targets, layout: &SetLayout, bad: &Bad) -> bool {
+    let late = || bad.iter().filter(|(_, why)| **why == BlockState::Late).filter_map(|(&at, _)| layout.places[at]);
+    let begun = Instant::now();
+    loop {
+        if late().any(|id| !targets.is_slow(id)) {
+            return true;
+        }
+        if begun.elapsed() >= MOMENT {
+            return false;
+        }
+        std::thread::sleep(MOMENT / 60);
+    }
+}
+
 /// Reads what is at a span.
 ///
 /// # Errors
@@ -436,9 +455,20 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         (done, bad)
     };
     let (mut done, mut bad) = attempt(true);
-    if done.is_err() && bad.values().any(|why| *why == BlockState::Late) {
-        // There are not enough others: what is late is waited for.
+    let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && bad.values().any(|why| *why == BlockState::Late);
+    // There are not enough others. Some may have been late for a moment only, and those that are really slow can be done without then.
+    for _ in 0..RETRIES {
+        if too_late(&done, &bad) && one_answers(targets, layout, &bad) {
+            (done, bad) = attempt(true);
+        }
+    }
+    if too_late(&done, &bad) {
+        // What is late is waited for. Where that is usual, it is not late the next time.
+        let begun = Instant::now();
         (done, bad) = attempt(false);
+        if done.is_ok() {
+            targets.pace.note(begun.elapsed());
+        }
     }
     targets.reads().add_refused(bad.values().filter(|why| matches!(why, BlockState::Corrupt(_))).count());
     done?;

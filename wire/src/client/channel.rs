@@ -2,7 +2,8 @@
 
 use super::ClientOptions;
 use super::connection::Connection;
-use super::direct::{Direct, Directs};
+use super::direct::Direct;
+use super::directs::Directs;
 use crate::error::Error;
 use crate::frame::Limits;
 use crate::handshake::{client_tls, conclude, read_hello};

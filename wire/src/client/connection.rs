@@ -1,6 +1,6 @@
 //! A connection to a server: who waits for which answer, and the task that reads the answers.
 
-use super::direct::Directs;
+use super::directs::Directs;
 use super::items::Arrival;
 use super::{ClientOptions, OnPush, Push, Response};
 use crate::error::Error;
