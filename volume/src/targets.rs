@@ -723,6 +723,7 @@ impl<T: Send + 'static> Batch<T> {
         self.collect_while(|_| deadline)
     }
 
+    /// [`Self::gather`], and what came of each.
     fn collect_while(mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
         self.gather(patience);
         self.done

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::target::{Faults, Faulty, Memory, TargetFile};
-use volume::{BufferPool, Control, SetLayout, SetWriter, Targets, rebuild};
+use volume::{Appended, BufferPool, Control, SetLayout, SetWriter, Targets, rebuild};
 
 const DEADLINE: Duration = Duration::from_millis(200);
 const HANGS: Duration = Duration::from_millis(1500);
@@ -20,6 +20,30 @@ fn until(mut reached: impl FnMut() -> bool) {
         assert!(begun.elapsed() < Duration::from_secs(20), "it hangs");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Four disks, and a stripe of 50,000 sevens on the first three of them.
+struct Lab {
+    targets: Arc<Targets>,
+    disks: Vec<Arc<Faulty>>,
+    layout: SetLayout,
+    stripe: Appended,
+    _writer: SetWriter,
+}
+
+fn lab(deadline: Duration) -> Lab {
+    let code = ec::parse("rs:2+1").unwrap();
+    let places = (0..3).map(|number| Some(TargetId(number))).collect();
+    let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places };
+    let targets = Arc::new(Targets::with_deadline(deadline));
+    let disks: Vec<Arc<Faulty>> = (0..4).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
+    disks.iter().enumerate().for_each(|(number, disk)| targets.add(TargetId(number as u16), disk.clone()));
+    let pool = Arc::new(BufferPool::new(&*layout.code, 96 << 10, 4));
+    let writer = SetWriter::create(targets.clone(), pool.clone(), layout.clone(), 1 << 20, 1);
+    let mut buffer = pool.take();
+    buffer.extend_from_slice(&[7; 50_000]);
+    let stripe = writer.append(buffer, 1, b"manifest").unwrap();
+    Lab { targets, disks, layout, stripe, _writer: writer }
 }
 
 #[test]
@@ -46,17 +70,7 @@ fn what_was_not_begun_in_time_does_not_happen() {
 
 #[test]
 fn a_rebuild_gives_a_target_up_that_hangs() {
-    let code = ec::parse("rs:2+1").unwrap();
-    let places = (0..3).map(|number| Some(TargetId(number))).collect();
-    let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places };
-    let targets = Arc::new(Targets::with_deadline(DEADLINE));
-    let disks: Vec<Arc<Faulty>> = (0..4).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
-    disks.iter().enumerate().for_each(|(number, disk)| targets.add(TargetId(number as u16), disk.clone()));
-    let pool = Arc::new(BufferPool::new(&*layout.code, 96 << 10, 4));
-    let writer = SetWriter::create(targets.clone(), pool.clone(), layout.clone(), 1 << 20, 1);
-    let mut buffer = pool.take();
-    buffer.extend_from_slice(&[7; 50_000]);
-    let stripe = writer.append(buffer, 1, b"manifest").unwrap();
+    let Lab { targets, disks, layout, stripe, .. } = lab(DEADLINE);
     disks[1].inner().remove(layout.file(1)).unwrap();
 
     let again =
@@ -79,18 +93,7 @@ fn a_rebuild_gives_a_target_up_that_hangs() {
 
 #[test]
 fn what_is_slow_everywhere_is_not_late_for_long() {
-    let code = ec::parse("rs:2+1").unwrap();
-    let places = (0..3).map(|number| Some(TargetId(number))).collect();
-    let layout = SetLayout { volume: VolumeId([9; 16]), set: 3, code, places };
-    let targets = Arc::new(Targets::with_deadline(HANGS * 10));
-    let disks: Vec<Arc<Faulty>> = (0..3).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
-    disks.iter().enumerate().for_each(|(number, disk)| targets.add(TargetId(number as u16), disk.clone()));
-    let pool = Arc::new(BufferPool::new(&*layout.code, 96 << 10, 4));
-    let writer = SetWriter::create(targets.clone(), pool.clone(), layout.clone(), 1 << 20, 1);
-    let mut buffer = pool.take();
-    buffer.extend_from_slice(&[7; 50_000]);
-    let stripe = writer.append(buffer, 1, b"manifest").unwrap();
-
+    let Lab { targets, disks, layout, stripe, .. } = lab(HANGS * 10);
     disks.iter().for_each(|disk| disk.set(Faults { delay: DEADLINE, ..Faults::default() }));
     let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
     let degraded = |out: &mut [u8]| {
