@@ -134,7 +134,7 @@ mod tests {
         RecordHeader {
             object: ObjectId(*b"0123456789abcdef"),
             stripe: 7,
-            data_bytes: 4 * block.len() as u64 - 3,
+            data_bytes: (4 * block.len() as u64).saturating_sub(3),
             block_bytes: block.len(),
             granule_bytes,
             position: 5,
