@@ -108,3 +108,17 @@ fn what_is_slow_everywhere_is_not_late_for_long() {
     assert_eq!(degraded(&mut out), 0);
     assert_eq!(out, [7; 50_000]);
 }
+
+#[test]
+fn a_read_waits_for_several_that_hang_no_longer_than_for_one() {
+    let deadline = DEADLINE * 15;
+    let Lab { targets, disks, layout, stripe, .. } = lab(deadline);
+    // The second is asked for instead of the first.
+    disks[..2].iter().for_each(|disk| disk.set(Faults { delay: deadline * 4, ..Faults::default() }));
+    let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+    let begun = Instant::now();
+    let error = volume::read(&targets, &layout, span, &mut [0; 100]).unwrap_err();
+    assert!(matches!(error, volume::Error::TooDegraded { .. }), "{error}");
+    let took = begun.elapsed();
+    assert!(deadline < took && took < deadline * 9 / 5, "{took:?}");
+}

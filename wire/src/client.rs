@@ -27,10 +27,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// A call counts for so many bytes besides those of its payload when channels are compared.
 const CALL_BYTES: u64 = 1024;
+/// While a server that was not there is tried again, those who are in a hurry wait no longer than this.
+const GLANCE: Duration = Duration::from_millis(250);
 /// A channel that has no connection counts as if so many bytes were in flight on it: small messages share one connection.
 const CONNECTING_BYTES: u64 = 64 << 10;
 
@@ -66,7 +68,7 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// The wait before a connection is made again: from the first to the second, twice as long every time, with jitter.
     pub backoff: RangeInclusive<Duration>,
-    /// Whether calls fail at once during that wait.
+    /// Whether calls fail at once during that wait, and soon while a server that was not there is tried again.
     pub fail_fast: bool,
     /// The server is asked whether it is still there after so long a silence with calls in flight.
     pub ping_after: Duration,
@@ -144,6 +146,7 @@ pub struct Client {
 struct Shared {
     runtime: Handle,
     address: Address,
+    fail_fast: bool,
     in_flight: Semaphore,
     channels: Vec<Arc<Channel>>,
     next_id: AtomicU64,
@@ -184,9 +187,27 @@ impl Shared {
         self.channels.iter().min_by_key(load).expect("at least one channel")
     }
 
+    /// Why there was no connection when one was wanted last, where nobody is to wait for another attempt.
+    fn down(&self) -> Option<Error> {
+        let failures = || self.channels.iter().find_map(|channel| channel.failure());
+        if !self.fail_fast || self.channels.iter().any(|channel| channel.is_connected()) { None } else { failures() }
+    }
+
     /// A connection on this channel, or when that cannot be had, on any.
     async fn connection(&self, channel: &Arc<Channel>) -> Result<Arc<Connection>, Error> {
-        match channel.connection(&self.runtime).await {
+        let making = channel.connection(&self.runtime);
+        let made = match self.down() {
+            Some(why) => {
+                // The thread that waits may be none of the runtime's, whose clock it needs.
+                let glance = {
+                    let _runtime = self.runtime.enter();
+                    timeout(GLANCE, making)
+                };
+                glance.await.unwrap_or(Err(why))
+            }
+            None => making.await,
+        };
+        match made {
             Ok(connection) => Ok(connection),
             Err(error) => self.channels.iter().find_map(|other| other.current()).ok_or(error),
         }
@@ -209,6 +230,7 @@ impl Client {
             shared: Arc::new(Shared {
                 runtime,
                 in_flight: Semaphore::new(options.in_flight),
+                fail_fast: options.fail_fast,
                 channels,
                 address,
                 next_id: AtomicU64::new(1),

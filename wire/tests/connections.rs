@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{DEADLINE, Echo, METHODS, client, memory, parts, serve, until};
+use harness::{Cut, DEADLINE, Echo, METHODS, client, memory, parts, serve, until};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -68,6 +68,39 @@ async fn callers_share_one_attempt_and_those_in_a_hurry_do_not_wait() {
     }
     assert!(client.call(METHODS.echo, &[], &[], DEADLINE).await.is_err());
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn nobody_in_a_hurry_waits_for_another_attempt_at_a_link_that_is_cut() {
+    let (address, _service, _server) = serve(ServerOptions::default()).await;
+    let cut = Cut::default();
+    let options = ClientOptions {
+        connect: Arc::new(cut.clone()),
+        connect_timeout: Duration::from_secs(3),
+        backoff: Duration::from_millis(1)..=Duration::from_millis(1),
+        fail_fast: true,
+        ..Default::default()
+    };
+    let client = client(&address, options);
+    let took = async || {
+        let begun = Instant::now();
+        let error = client.call(METHODS.echo, &[], &[], DEADLINE).await.unwrap_err();
+        assert!(matches!(&error, Error::Unavailable { sent: false, .. }), "{error}");
+        begun.elapsed()
+    };
+    assert!(took().await >= Duration::from_secs(3));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let again = took().await;
+    assert!(again < Duration::from_secs(2), "{again:?}");
+    let (other, begun) = (client.clone(), Instant::now());
+    let thread = std::thread::spawn(move || other.call_blocking(METHODS.echo, &[], &[], DEADLINE).is_err());
+    until(|| thread.is_finished()).await;
+    assert!(thread.join().unwrap() && begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // The attempt goes on, and whoever comes when it succeeds has the connection.
+    assert!(!client.is_connected());
+    cut.mend();
+    until(|| client.is_connected()).await;
+    client.call(METHODS.echo, &[], &[], DEADLINE).await.unwrap();
 }
 
 #[tokio::test]

@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Up to so much between a record header and the granules is read along with them.
 const ADJACENT: usize = 32 << 10;
-/// How often a read of which too many blocks are late is tried again before it waits for them.
+/// How often a read of which too many blocks are late is tried again before it waits for them, unless it took longer than this already.
 const RETRIES: usize = 2;
+const RETRIES_WITHIN: Duration = Duration::from_secs(2);
 /// For so long at most it is seen whether one of them was late for a moment only.
 const MOMENT: Duration = Duration::from_millis(300);
 
@@ -441,11 +442,14 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         return Err(Error::Invalid(format!("a span of chunk set {} is longer than its stripe", span.set)));
     }
     let parts = layout.geometry().parts(span.block as usize, begin..begin + out.len());
-    let mut attempt = |hedged: bool| {
-        let stripe = StripeAt { targets, layout, record: span.record, block: span.block, fresh: false, hedged };
-        let (mut missing, mut bad) = (parts.clone(), Bad::new());
+    let at = |fresh, hedged| StripeAt { targets, layout, record: span.record, block: span.block, fresh, hedged };
+    let mut attempt = |hedged: bool, mut bad: Bad| {
+        let stripe = at(false, hedged);
+        let mut missing = parts.clone();
         if layout.code.systematic() {
-            missing = stripe.direct(missing, &mut bad, out);
+            let (asked, known) = missing.into_iter().partition(|part| !bad.contains_key(&part.block));
+            missing = stripe.direct(asked, &mut bad, out);
+            missing.extend::<Vec<Part>>(known);
         }
         // Where every block is coded, decoding is nothing special.
         if !missing.is_empty() && layout.code.systematic() {
@@ -454,18 +458,23 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         let done = if missing.is_empty() { Ok(()) } else { stripe.decode(&missing, &mut bad, out) };
         (done, bad)
     };
-    let (mut done, mut bad) = attempt(true);
+    let begun = Instant::now();
+    let (mut done, mut bad) = attempt(true, Bad::new());
     let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && bad.values().any(|why| *why == BlockState::Late);
     // There are not enough others. Some may have been late for a moment only, and those that are really slow can be done without then.
     for _ in 0..RETRIES {
-        if too_late(&done, &bad) && one_answers(targets, layout, &bad) {
-            (done, bad) = attempt(true);
+        if begun.elapsed() < RETRIES_WITHIN && too_late(&done, &bad) && one_answers(targets, layout, &bad) {
+            (done, bad) = attempt(true, Bad::new());
         }
     }
     if too_late(&done, &bad) {
         // What is late is waited for. Where that is usual, it is not late the next time.
+        // All are waited for at once, so that several of which nothing comes take no longer than one.
         let begun = Instant::now();
-        (done, bad) = attempt(false);
+        let late: Vec<usize> = bad.iter().filter(|(_, why)| **why == BlockState::Late).map(|(&at, _)| at).collect();
+        let found = at(true, false).granules(&late, &(0..0)).into_iter();
+        let gone = found.filter_map(|(position, header)| Some((position, header.err()?)));
+        (done, bad) = attempt(false, gone.collect());
         if done.is_ok() {
             targets.pace.note(begun.elapsed());
         }

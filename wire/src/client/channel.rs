@@ -77,6 +77,11 @@ impl Channel {
         lock(&self.current).as_ref().is_some_and(|connection| connection.is_usable())
     }
 
+    /// Why the last attempt made no connection.
+    pub fn failure(&self) -> Option<Error> {
+        lock(&self.attempts).last.as_ref()?.1.as_ref().err().cloned()
+    }
+
     /// The connection; when there is none, it is made. That goes on when the caller gives up.
     pub async fn connection(self: &Arc<Self>, runtime: &Handle) -> Result<Arc<Connection>, Error> {
         if let Some(connection) = self.current() {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use wire::frame::Limits;
 use wire::hello::{HELLO_BYTES, Hello};
 use wire::{
     Address, Client, ClientOptions, Connect, Connecting, Halves, Peer, Reply, Request, Role, Server, ServerOptions,
-    Service,
+    Service, TcpConnect,
 };
 
 /// Longer than any test takes.
@@ -135,6 +135,31 @@ pub fn client(address: &Address, options: ClientOptions) -> Client {
 
 pub fn client_of(address: &Address, times: (Duration, Duration)) -> Client {
     client(address, ClientOptions { ping_after: times.0, dead_after: times.1, ..Default::default() })
+}
+
+/// Connections over TCP by a link on which packets vanish until it is mended.
+#[derive(Clone)]
+pub struct Cut(Arc<watch::Sender<bool>>);
+
+impl Default for Cut {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+}
+
+impl Cut {
+    pub fn mend(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Connect for Cut {
+    fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a> {
+        Box::pin(async move {
+            let _ = self.0.subscribe().wait_for(|mended| *mended).await;
+            TcpConnect.connect(address).await
+        })
+    }
 }
 
 /// Connections in memory, small enough that frames do not fit.
