@@ -625,6 +625,10 @@ impl std::fmt::Debug for Targets {
     }
 }
 
+fn is_late<T>(result: &io::Result<T>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
 fn record<T>(targets: &Targets, done: &[(usize, TargetId, io::Result<T>)]) {
     for (_, id, result) in done {
         if let Err(error) = result {
@@ -691,17 +695,12 @@ impl<T: Send + 'static> Batch<T> {
         self.overtaken = true;
         let patience = targets.pace.patience();
         // What was late is not noted: with each, the next would be waited for longer.
-        if let Some(&slowest) = self.gather(|_| patience).last() {
+        if let Some(&slowest) = self.gather(|_, _| patience).last() {
             targets.pace.note(slowest);
         }
-        for (_, id, result) in &self.done {
-            if let Err(error) = result
-                && error.kind() != io::ErrorKind::TimedOut
-            {
-                targets.failed(*id, error);
-            }
-        }
-        self.done
+        let (late, done): (Vec<_>, Vec<_>) = self.done.into_iter().partition(|(.., result)| is_late(result));
+        record(targets, &done);
+        done.into_iter().chain(late).collect()
     }
 
     /// Waits for all of them, but for those that are late no longer than it takes to know that: `least` that were done well suffice, `wanted` are better.
@@ -725,12 +724,31 @@ impl<T: Send + 'static> Batch<T> {
 
     /// [`Self::gather`], and what came of each.
     fn collect_while(mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
-        self.gather(patience);
+        self.gather(|took, _| patience(took));
         self.done
     }
 
-    /// Waits for all of them, for as long as `patience` says of the times that those took that were done well so far. Returns these times.
-    fn gather(&mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<Duration> {
+    /// Waits until it is enough what was done well, or for all of them, until the deadline. Failures are recorded with their targets; what is not waited for
+    /// any more is none.
+    pub fn until_enough(mut self, targets: &Targets, enough: impl Fn(&[usize]) -> bool) -> Vec<usize> {
+        self.overtaken = true;
+        let well = |done: &[(usize, TargetId, io::Result<T>)]| -> Vec<usize> {
+            done.iter().filter(|(.., result)| result.is_ok()).map(|(key, ..)| *key).collect()
+        };
+        self.gather(|_, done| if enough(&well(done)) { Duration::ZERO } else { targets.deadline });
+        let answered = well(&self.done);
+        let is_enough = enough(&answered);
+        self.done.retain(|(.., result)| !(is_enough && is_late(result)));
+        record(targets, &self.done);
+        answered
+    }
+
+    /// Waits for all of them, for as long as `patience` says of the times that those took that were done well so far, and of all that are done.
+    /// Returns these times.
+    fn gather(
+        &mut self,
+        patience: impl Fn(&[Duration], &[(usize, TargetId, io::Result<T>)]) -> Duration,
+    ) -> Vec<Duration> {
         let mut took = Vec::with_capacity(self.waiting.len());
         while !self.waiting.is_empty() {
             for (key, entry, job) in std::mem::take(&mut self.refused) {
@@ -738,7 +756,7 @@ impl<T: Send + 'static> Batch<T> {
                     self.refused.push((key, entry, job));
                 }
             }
-            let left = patience(&took).saturating_sub(self.begun.elapsed());
+            let left = patience(&took, &self.done).saturating_sub(self.begun.elapsed());
             let pause = if self.refused.is_empty() { left } else { left.min(RETRY) };
             match self.results.recv_timeout(pause) {
                 Ok((key, result)) => {

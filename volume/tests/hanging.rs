@@ -122,3 +122,17 @@ fn a_read_waits_for_several_that_hang_no_longer_than_for_one() {
     let took = begun.elapsed();
     assert!(deadline < took && took < deadline * 9 / 5, "{took:?}");
 }
+
+#[test]
+fn a_read_does_not_wait_for_one_that_hangs_when_a_slow_one_has_it() {
+    let deadline = DEADLINE * 50;
+    let Lab { targets, disks, layout, stripe, .. } = lab(deadline);
+    disks[0].set(Faults { delay: DEADLINE * 2, ..Faults::default() });
+    disks[1].set(Faults { delay: deadline * 4, ..Faults::default() });
+    let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
+    let (begun, mut out) = (Instant::now(), [0; 100]);
+    volume::read(&targets, &layout, span, &mut out).unwrap();
+    assert_eq!(out, [7; 100]);
+    let took = begun.elapsed();
+    assert!(took < deadline * 3 / 5, "{took:?}");
+}

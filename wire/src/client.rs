@@ -33,6 +33,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 const CALL_BYTES: u64 = 1024;
 /// While a server that was not there is tried again, those who are in a hurry wait no longer than this.
 const GLANCE: Duration = Duration::from_millis(250);
+/// So long after an attempt without success a server counts as one that is not there.
+const MOMENT: Duration = Duration::from_secs(10);
 /// A channel that has no connection counts as if so many bytes were in flight on it: small messages share one connection.
 const CONNECTING_BYTES: u64 = 64 << 10;
 
@@ -187,10 +189,14 @@ impl Shared {
         self.channels.iter().min_by_key(load).expect("at least one channel")
     }
 
-    /// Why there was no connection when one was wanted last, where nobody is to wait for another attempt.
+    /// Why there was no connection a moment ago, where nobody is to wait long for another attempt.
     fn down(&self) -> Option<Error> {
-        let failures = || self.channels.iter().find_map(|channel| channel.failure());
-        if !self.fail_fast || self.channels.iter().any(|channel| channel.is_connected()) { None } else { failures() }
+        if !self.fail_fast || self.channels.iter().any(|channel| channel.is_connected()) {
+            return None;
+        }
+        let newest = self.channels.iter().filter_map(|channel| channel.last_attempt()).max_by_key(|(when, _)| *when);
+        let (when, why) = newest?;
+        why.err().filter(|why| matches!(why, Error::Unavailable { .. }) && when.elapsed() < MOMENT)
     }
 
     /// A connection on this channel, or when that cannot be had, on any.

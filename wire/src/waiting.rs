@@ -24,7 +24,7 @@ impl Wake for Sleeper {
     }
 }
 
-/// What a future comes to, if it does before `until`. It must need no timers.
+/// What a future comes to, if it does before `until`. Timers in it must be made within a runtime.
 pub(crate) fn wait_until<T>(until: Instant, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let sleeper = Arc::new(Sleeper { thread: thread::current(), is_woken: AtomicBool::new(false) });

@@ -374,6 +374,37 @@ impl<'a> StripeAt<'a> {
         missing
     }
 
+    /// Waits until enough of the blocks that were late answer to make these parts, for all at once, so that several of which nothing comes take no longer
+    /// than one. Returns those that did not.
+    fn silent(&self, parts: &[Part], bad: &Bad) -> Bad {
+        let code = &*self.layout.code;
+        let mut batch = Batch::new();
+        for (&position, _) in bad.iter().filter(|(_, why)| **why == BlockState::Late) {
+            if let Some(id) = self.layout.places[position] {
+                let (file, record, length) = (self.layout.file(position), u64::from(self.record), self.header_bytes());
+                batch.run(self.targets, position, id, move |target| {
+                    match target.read(file, record, &mut vec![0; length]) {
+                        // That a chunk is not there is an answer, too.
+                        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+                        read => read.map(drop),
+                    }
+                });
+            }
+        }
+        let answered = batch.until_enough(self.targets, |answered| {
+            let is_had = |position: &usize| !bad.contains_key(position) || answered.contains(position);
+            let have: Vec<usize> = (0..self.layout.blocks()).filter(is_had).collect();
+            let wanted = || parts.iter().map(|part| part.block);
+            if code.systematic() {
+                code.repair(&wanted().filter(|block| !have.contains(block)).collect::<Vec<_>>(), &have).is_ok()
+            } else {
+                code.read(&wanted().collect::<Vec<_>>(), &have).is_ok()
+            }
+        });
+        let late = bad.iter().filter(|(position, why)| **why == BlockState::Late && !answered.contains(position));
+        late.map(|(&position, why)| (position, why.clone())).collect()
+    }
+
     /// Makes parts of data blocks from other blocks. `bad` has the positions that are known to be of no use, and gets those that turn out so.
     fn decode(&self, parts: &[Part], bad: &mut Bad, out: &mut [u8]) -> Result<()> {
         let code = &*self.layout.code;
@@ -442,9 +473,9 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         return Err(Error::Invalid(format!("a span of chunk set {} is longer than its stripe", span.set)));
     }
     let parts = layout.geometry().parts(span.block as usize, begin..begin + out.len());
-    let at = |fresh, hedged| StripeAt { targets, layout, record: span.record, block: span.block, fresh, hedged };
+    let stripe = |hedged| StripeAt { targets, layout, record: span.record, block: span.block, fresh: false, hedged };
     let mut attempt = |hedged: bool, mut bad: Bad| {
-        let stripe = at(false, hedged);
+        let stripe = stripe(hedged);
         let mut missing = parts.clone();
         if layout.code.systematic() {
             let (asked, known) = missing.into_iter().partition(|part| !bad.contains_key(&part.block));
@@ -469,12 +500,9 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     }
     if too_late(&done, &bad) {
         // What is late is waited for. Where that is usual, it is not late the next time.
-        // All are waited for at once, so that several of which nothing comes take no longer than one.
+        let gone = stripe(false).silent(&parts, &bad);
         let begun = Instant::now();
-        let late: Vec<usize> = bad.iter().filter(|(_, why)| **why == BlockState::Late).map(|(&at, _)| at).collect();
-        let found = at(true, false).granules(&late, &(0..0)).into_iter();
-        let gone = found.filter_map(|(position, header)| Some((position, header.err()?)));
-        (done, bad) = attempt(false, gone.collect());
+        (done, bad) = attempt(false, gone);
         if done.is_ok() {
             targets.pace.note(begun.elapsed());
         }

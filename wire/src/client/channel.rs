@@ -77,9 +77,9 @@ impl Channel {
         lock(&self.current).as_ref().is_some_and(|connection| connection.is_usable())
     }
 
-    /// Why the last attempt made no connection.
-    pub fn failure(&self) -> Option<Error> {
-        lock(&self.attempts).last.as_ref()?.1.as_ref().err().cloned()
+    /// When the last attempt ended, and how.
+    pub fn last_attempt(&self) -> Option<(Instant, Result<(), Error>)> {
+        lock(&self.attempts).last.clone()
     }
 
     /// The connection; when there is none, it is made. That goes on when the caller gives up.
