@@ -31,12 +31,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// A call counts for so many bytes besides those of its payload when channels are compared.
 const CALL_BYTES: u64 = 1024;
+/// A channel that has no connection counts as if so many bytes were in flight on it: small messages share one connection.
+const CONNECTING_BYTES: u64 = 64 << 10;
 /// While a server that was not there is tried again, those who are in a hurry wait no longer than this.
 const GLANCE: Duration = Duration::from_millis(250);
 /// So long after an attempt without success a server counts as one that is not there.
 const MOMENT: Duration = Duration::from_secs(10);
-/// A channel that has no connection counts as if so many bytes were in flight on it: small messages share one connection.
-const CONNECTING_BYTES: u64 = 64 << 10;
 
 /// Takes what a server sends unasked. It runs where messages are read, so it must not wait.
 pub type OnPush = Arc<dyn Fn(Push) + Send + Sync>;

@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Up to so much between a record header and the granules is read along with them.
 const ADJACENT: usize = 32 << 10;
-/// How often a read of which too many blocks are late is tried again before it waits for them, unless it took longer than this already.
+/// How often a read of which too many blocks are late is tried again before it waits for them.
 const RETRIES: usize = 2;
+/// None is begun later than this: who waited so long already had better wait for all of them.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);
 /// For so long at most it is seen whether one of them was late for a moment only.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -379,7 +380,7 @@ impl<'a> StripeAt<'a> {
     fn silent(&self, parts: &[Part], bad: &Bad) -> Bad {
         let code = &*self.layout.code;
         let mut batch = Batch::new();
-        for (&position, _) in bad.iter().filter(|(_, why)| **why == BlockState::Late) {
+        for position in late(bad) {
             if let Some(id) = self.layout.places[position] {
                 let (file, record, length) = (self.layout.file(position), u64::from(self.record), self.header_bytes());
                 batch.run(self.targets, position, id, move |target| {
@@ -401,8 +402,7 @@ impl<'a> StripeAt<'a> {
                 code.read(&wanted().collect::<Vec<_>>(), &have).is_ok()
             }
         });
-        let late = bad.iter().filter(|(position, why)| **why == BlockState::Late && !answered.contains(position));
-        late.map(|(&position, why)| (position, why.clone())).collect()
+        late(bad).filter(|position| !answered.contains(position)).map(|position| (position, BlockState::Late)).collect()
     }
 
     /// Makes parts of data blocks from other blocks. `bad` has the positions that are known to be of no use, and gets those that turn out so.
@@ -448,12 +448,16 @@ fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
     bytes.chunks(GRANULE_BYTES).zip(checksums).all(|(granule, &checksum)| crc64(granule) == checksum)
 }
 
+/// Positions of which nothing came yet.
+fn late(bad: &Bad) -> impl Iterator<Item = usize> {
+    bad.iter().filter(|(_, why)| **why == BlockState::Late).map(|(&position, _)| position)
+}
+
 /// Whether a target that was late answers what it was asked, or does soon.
 fn one_answers(targets: &Targets, layout: &SetLayout, bad: &Bad) -> bool {
-    let late = || bad.iter().filter(|(_, why)| **why == BlockState::Late).filter_map(|(&at, _)| layout.places[at]);
     let begun = Instant::now();
     loop {
-        if late().any(|id| !targets.is_slow(id)) {
+        if late(bad).filter_map(|position| layout.places[position]).any(|id| !targets.is_slow(id)) {
             return true;
         }
         if begun.elapsed() >= MOMENT {
@@ -491,7 +495,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     };
     let begun = Instant::now();
     let (mut done, mut bad) = attempt(true, Bad::new());
-    let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && bad.values().any(|why| *why == BlockState::Late);
+    let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && late(bad).next().is_some();
     // There are not enough others. Some may have been late for a moment only, and those that are really slow can be done without then.
     for _ in 0..RETRIES {
         if begun.elapsed() < RETRIES_WITHIN && too_late(&done, &bad) && one_answers(targets, layout, &bad) {
@@ -509,7 +513,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     }
     targets.reads().add_refused(bad.values().filter(|why| matches!(why, BlockState::Corrupt(_))).count());
     done?;
-    if bad.values().any(|why| *why == BlockState::Late) {
+    if late(&bad).next().is_some() {
         targets.reads().add_hedged();
     }
     bad.retain(|_, why| *why != BlockState::Late);
