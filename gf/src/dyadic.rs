@@ -23,6 +23,10 @@ pub struct Dyadic {
     pub(crate) outputs: usize,
     /// Full ones first.
     pub(crate) groups: Vec<DyadicGroup>,
+    /// Their blocks in a row.
+    pub(crate) input_blocks: Vec<usize>,
+    /// Groups of four, of two and of one block.
+    pub(crate) counts: [usize; 3],
     /// F of every group, `size` each.
     pub(crate) factors: Factors,
 }
@@ -42,12 +46,19 @@ impl Dyadic {
         let subsets = |t: usize| (0..size).filter(move |s| s & t == *s);
         let factor = |g: &DyadicGroup, t| subsets(t).fold(0, |sum, s| sum ^ g.coefficients[s]);
         let values: Vec<u8> = groups.iter().flat_map(|g| (0..size).map(move |t| factor(g, t))).collect();
-        Self { outputs, factors: kernel.factors(&values), groups }
+        let count = |size| groups.iter().filter(|g| g.blocks.len() == size).count();
+        Self {
+            outputs,
+            counts: [4, 2, 1].map(count),
+            input_blocks: groups.iter().flat_map(|g| g.blocks.iter().copied()).collect(),
+            factors: kernel.factors(&values),
+            groups,
+        }
     }
 
     /// Every block index the map touches is below these counts of inputs and outputs.
     pub(crate) fn check_blocks(&self, inputs: usize, outputs: usize) {
-        assert!(self.groups.iter().flat_map(|g| &g.blocks).all(|&b| b < inputs), "an input block is missing");
+        assert!(self.input_blocks.iter().all(|&b| b < inputs), "an input block is missing");
         assert_eq!(outputs, self.outputs, "outputs");
     }
 

@@ -64,6 +64,15 @@ impl GroupedSpec {
             && self.outputs.iter().all(|g| g.blocks[0] != NO_BLOCK)
     }
 
+    /// One more than the highest block that is touched: of the inputs, of the outputs.
+    fn reach(&self) -> [usize; 2] {
+        let beyond = |groups: &[Group], direct: fn(&Direct) -> usize| {
+            let blocks = groups.iter().flat_map(|g| g.blocks.iter().copied()).filter(|&b| b != NO_BLOCK);
+            blocks.chain(self.direct.iter().map(direct)).max().map_or(0, |last| last + 1)
+        };
+        [beyond(&self.inputs, |d| d.input), beyond(&self.outputs, |d| d.output)]
+    }
+
     /// Multiplications for one byte of every input, the model that candidates are ranked by.
     pub fn multiplications(&self) -> usize {
         let levels = self.size.trailing_zeros() as usize;
@@ -104,6 +113,10 @@ pub(crate) struct Pass {
 pub struct Grouped {
     pub(crate) spec: GroupedSpec,
     pub(crate) way: Way,
+    /// The input blocks, group by group.
+    pub(crate) input_blocks: Vec<usize>,
+    /// Blocks that the map needs at least: inputs, outputs.
+    reach: [usize; 2],
     pub(crate) passes: Vec<Pass>,
     /// Tile way: twiddles of the input groups, then of the output groups, `size - 1` each.
     pub(crate) transform: Factors,
@@ -151,6 +164,8 @@ impl Grouped {
         let all: Vec<u8> =
             spec.inputs.iter().chain(&spec.outputs).flat_map(|group| twiddles(size, group.shift)).collect();
         Self {
+            input_blocks: spec.inputs.iter().flat_map(|group| group.blocks.iter().copied()).collect(),
+            reach: spec.reach(),
             transform: kernel.factors(if way == Way::Registers { &[] } else { &all }),
             input_scale: kernel.factors(&spec.input_scale),
             output_scale: kernel.factors(&spec.output_scale),
@@ -179,10 +194,8 @@ impl Grouped {
 
     /// Every block index the map touches is below these counts of inputs and outputs.
     pub(crate) fn check_blocks(&self, inputs: usize, outputs: usize) {
-        let below = |groups: &[Group], n| groups.iter().flat_map(|g| &g.blocks).all(|&b| b == NO_BLOCK || b < n);
-        assert!(below(&self.spec.inputs, inputs), "an input block is missing");
-        assert!(below(&self.spec.outputs, outputs), "an output block is missing");
-        assert!(self.spec.direct.iter().all(|d| d.input < inputs && d.output < outputs), "a direct block is missing");
+        assert!(self.reach[0] <= inputs, "an input block is missing");
+        assert!(self.reach[1] <= outputs, "an output block is missing");
         let scale = |s: &[u8], n| s.is_empty() || s.len() == n;
         assert!(scale(&self.spec.input_scale, inputs) && scale(&self.spec.output_scale, outputs), "scale length");
     }

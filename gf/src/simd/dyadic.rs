@@ -1,6 +1,6 @@
 //! `Dyadic` in registers: the sums of all outputs, one group of inputs at a time.
 
-use super::{FAR_BYTES, MAX_BLOCKS, PREFETCH_BYTES, put};
+use super::{FAR_BYTES, PREFETCH_BYTES, Pointers, put};
 use crate::dyadic::Dyadic;
 use crate::vector::Vector;
 use std::ops::Range;
@@ -35,26 +35,18 @@ pub(crate) unsafe fn dyadic<V: Vector>(
     at: Range<usize>,
     streaming: bool,
 ) {
-    let mut pointers = [std::ptr::null(); MAX_BLOCKS];
-    let (mut count, mut counts) = (0, [0; 3]);
-    for group in &map.groups {
-        counts[match group.blocks.len() {
-            4 => 0,
-            2 => 1,
-            _ => 2,
-        }] += 1;
-        for &block in &group.blocks {
-            // More blocks than the field has points: an index out of bounds, and a panic.
-            pointers[count] = inputs[block].as_ptr();
-            count += 1;
-        }
-    }
+    let pointers = Pointers::new(inputs, &map.input_blocks);
     let mut targets = [std::ptr::null_mut(); 4];
     for (target, output) in targets.iter_mut().zip(outputs) {
         *target = output.as_mut_ptr();
     }
-    let blocks = Blocks { inputs: &pointers[..count], outputs: targets, counts, factors: map.factors.at(kernel, 0) };
-    let far = at.len() * count > FAR_BYTES;
+    let blocks = Blocks {
+        inputs: pointers.as_slice(),
+        outputs: targets,
+        counts: map.counts,
+        factors: map.factors.at(kernel, 0),
+    };
+    let far = at.len() * blocks.inputs.len() > FAR_BYTES;
     // One register of each block where there are four sums: with 16 of them there is no room for the inputs of more.
     macro_rules! instances {
         ($(($s:literal, $out:literal, $u:expr)),+) => {
@@ -77,37 +69,52 @@ unsafe fn run<V: Vector, const S: usize, const OUT: usize, const U: usize, const
     blocks: &Blocks<'_>,
     at: Range<usize>,
 ) {
-    let [fours, twos, ones] = blocks.counts;
-    let (full, halves) = if S == 4 { (fours, twos) } else { (twos, 0) };
+    let width = U * V::BYTES;
     let mut pos = at.start;
     while pos < at.end {
-        let mut sums = [[V::zero(); U]; S];
-        let (mut input, mut factors) = (blocks.inputs.as_ptr(), blocks.factors);
-        // The first by itself, so that the compiler sees what it adds to: zero.
+        sums::<V, S, OUT, U, FAR, STREAMING>(blocks, pos);
+        pos += width;
+        // Lines are asked for once, with their first half.
+        if FAR && width < 64 {
+            sums::<V, S, OUT, U, false, STREAMING>(blocks, pos);
+            pos += width;
+        }
+    }
+}
+
+/// One register, or U, of all outputs.
+#[inline(always)]
+unsafe fn sums<V: Vector, const S: usize, const OUT: usize, const U: usize, const FAR: bool, const STREAMING: bool>(
+    blocks: &Blocks<'_>,
+    pos: usize,
+) {
+    let [fours, twos, ones] = blocks.counts;
+    let (full, halves) = if S == 4 { (fours, twos) } else { (twos, 0) };
+    let mut sums = [[V::zero(); U]; S];
+    let (mut input, mut factors) = (blocks.inputs.as_ptr(), blocks.factors);
+    // The first by itself, so that the compiler sees what it adds to: zero.
+    absorb::<V, S, OUT, U, FAR, S>(&mut sums, &mut input, &mut factors, pos);
+    for _ in 1..full {
         absorb::<V, S, OUT, U, FAR, S>(&mut sums, &mut input, &mut factors, pos);
-        for _ in 1..full {
-            absorb::<V, S, OUT, U, FAR, S>(&mut sums, &mut input, &mut factors, pos);
-        }
-        for _ in 0..halves {
-            absorb::<V, S, OUT, U, FAR, 2>(&mut sums, &mut input, &mut factors, pos);
-        }
-        for _ in 0..ones {
-            absorb::<V, S, OUT, U, FAR, 1>(&mut sums, &mut input, &mut factors, pos);
-        }
-        for bit in [1, 2] {
-            for i in (0..OUT).filter(|i| i & bit != 0) {
-                let other = sums[i ^ bit];
-                for (sum, other) in sums[i].iter_mut().zip(other) {
-                    *sum = sum.xor(other);
-                }
+    }
+    for _ in 0..halves {
+        absorb::<V, S, OUT, U, FAR, 2>(&mut sums, &mut input, &mut factors, pos);
+    }
+    for _ in 0..ones {
+        absorb::<V, S, OUT, U, FAR, 1>(&mut sums, &mut input, &mut factors, pos);
+    }
+    for bit in [1, 2] {
+        for i in (0..OUT).filter(|i| i & bit != 0) {
+            let other = sums[i ^ bit];
+            for (sum, other) in sums[i].iter_mut().zip(other) {
+                *sum = sum.xor(other);
             }
         }
-        for (sum, output) in sums.iter().zip(&blocks.outputs).take(OUT) {
-            for (u, &value) in sum.iter().enumerate() {
-                put(value, output.add(pos + u * V::BYTES), STREAMING);
-            }
+    }
+    for (sum, output) in sums.iter().zip(&blocks.outputs).take(OUT) {
+        for (u, &value) in sum.iter().enumerate() {
+            put(value, output.add(pos + u * V::BYTES), STREAMING);
         }
-        pos += U * V::BYTES;
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod simple;
 pub(crate) mod tile;
 
 use crate::vector::Vector;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// The most blocks on one side of a map: points of the field.
@@ -20,6 +21,31 @@ pub(crate) const PREFETCH_BYTES: usize = 256;
 /// Inputs of more bytes than this in all are taken to come from beyond the first-level cache, and are prefetched: from the second-level one that gains up to a
 /// sixth.
 pub(crate) const FAR_BYTES: usize = 32 << 10;
+
+/// Where the blocks of a map begin, in the order it takes them. Made anew for every call, so what is not needed is not even zeroed.
+pub(crate) struct Pointers {
+    slots: [MaybeUninit<*const u8>; MAX_BLOCKS],
+    count: usize,
+}
+
+impl Pointers {
+    /// # Panics
+    /// When there are more than [`MAX_BLOCKS`], or one that is none of the inputs.
+    #[inline(always)]
+    pub fn new(inputs: &[&[u8]], order: &[usize]) -> Self {
+        let mut slots = [const { MaybeUninit::uninit() }; MAX_BLOCKS];
+        for (slot, &block) in slots[..order.len()].iter_mut().zip(order) {
+            slot.write(inputs[block].as_ptr());
+        }
+        Self { slots, count: order.len() }
+    }
+
+    #[inline(always)]
+    pub fn as_slice(&self) -> &[*const u8] {
+        // SAFETY: `new` wrote the first `count` slots, which are pointers and nothing else.
+        unsafe { std::slice::from_raw_parts(self.slots.as_ptr().cast(), self.count) }
+    }
+}
 
 /// The steps of every algorithm, and cache lines, divide this many bytes.
 const STREAMED_BYTES: usize = 256;

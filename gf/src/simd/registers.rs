@@ -1,6 +1,6 @@
 //! `Grouped` with everything in registers: accumulators for the outputs of a pass, one input group at a time.
 
-use super::{FAR_BYTES, MAX_BLOCKS, PREFETCH_BYTES, put};
+use super::{FAR_BYTES, PREFETCH_BYTES, Pointers, put};
 use crate::grouped::{Grouped, NO_BLOCK, Pass};
 use crate::vector::Vector;
 use std::ops::Range;
@@ -30,16 +30,12 @@ pub(crate) unsafe fn grouped<V: Vector>(
     at: Range<usize>,
     streaming: bool,
 ) {
-    let mut pointers = [std::ptr::null(); MAX_BLOCKS];
-    let blocks = map.spec.inputs.iter().flat_map(|g| &g.blocks);
-    for (slot, &block) in pointers.iter_mut().zip(blocks) {
-        *slot = inputs[block].as_ptr();
-    }
-    let count = map.spec.inputs.len() * map.spec.size;
-    assert!(count <= MAX_BLOCKS, "{count} inputs");
+    let pointers = Pointers::new(inputs, &map.input_blocks);
+    let pointers = pointers.as_slice();
     let zero_first = map.spec.inputs.first().is_some_and(|g| g.shift == 0);
     // With several passes over the inputs, each piece of them stays in cache from the first to the last.
-    let whole = if map.passes.len() > 1 { (PIECE_BYTES / count.max(1)).next_multiple_of(4096) } else { usize::MAX };
+    let whole =
+        if map.passes.len() > 1 { (PIECE_BYTES / pointers.len().max(1)).next_multiple_of(4096) } else { usize::MAX };
     let mut start = at.start;
     while start < at.end {
         let piece = start..at.end.min(start.saturating_add(whole));
@@ -54,16 +50,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
                     _ => outputs[block].as_mut_ptr(),
                 };
             }
-            dispatch::<V>(
-                map.spec.size,
-                pass,
-                zero_first,
-                &pointers[..count],
-                &targets,
-                table,
-                piece.clone(),
-                streaming,
-            );
+            dispatch::<V>(map.spec.size, pass, zero_first, pointers, &targets, table, piece.clone(), streaming);
         }
         start = piece.end;
     }
@@ -82,6 +69,14 @@ unsafe fn dispatch<V: Vector>(
     streaming: bool,
 ) {
     let far = at.len() * inputs.len() > FAR_BYTES;
+    if size == 1 && pass.count == 1 && !pass.ones {
+        match *inputs {
+            [a, b] => return few::<V, 2>([a, b], outputs[0], table, at, streaming),
+            [a, b, c] => return few::<V, 3>([a, b, c], outputs[0], table, at, streaming),
+            [a, b, c, d] => return few::<V, 4>([a, b, c, d], outputs[0], table, at, streaming),
+            _ => {}
+        }
+    }
     macro_rules! instances {
         ($(($g:literal, $p:literal, $u:literal, $ones:literal)),+ $(,)?) => {
             match (size, pass.count, pass.ones) {
@@ -159,6 +154,32 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const O
             }
         }
         pos += U * V::BYTES;
+    }
+}
+
+/// One output from K inputs, so few that all factors stay in registers.
+#[inline(always)]
+unsafe fn few<V: Vector, const K: usize>(
+    inputs: [*const u8; K],
+    output: *mut u8,
+    table: *const u8,
+    at: Range<usize>,
+    streaming: bool,
+) {
+    let mut factors = [V::factor(table); K];
+    for (j, factor) in factors.iter_mut().enumerate() {
+        *factor = V::factor(table.add(j * V::FACTOR_BYTES));
+    }
+    let mut pos = at.start;
+    while pos < at.end {
+        for _ in 0..2 {
+            let mut sum = V::mul(V::load(inputs[0].add(pos)).split(), factors[0]);
+            for j in 1..K {
+                sum = sum.mul_add(V::load(inputs[j].add(pos)).split(), factors[j]);
+            }
+            put(sum, output.add(pos), streaming);
+            pos += V::BYTES;
+        }
     }
 }
 
