@@ -6,6 +6,14 @@ use crate::own;
 use crate::results::{Cell, Role, Row};
 use crate::subject::{Job, Subject};
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+/// Before each sample, so that what a peer's process still does after its answer (freeing, collecting garbage) slows nobody else.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// A round from cache is taken in so many turns, a short sample of everybody in each: on a shared machine what disturbs one then disturbs its neighbours
+/// in the list as well, and a ratio is the median of many.
+pub const TURNS: usize = 8;
 
 /// All subjects of a lane, and how much each is measured.
 pub struct Contest {
@@ -56,10 +64,20 @@ impl Entrant {
 /// Where the blocks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regime {
-    /// One stripe, again and again; as often as given, or until a sample is long enough.
+    /// One stripe, again and again; as often as given in a round, or until its samples are long enough.
     Cached { iterations: Option<usize> },
     /// Many stripes one after the other, larger than the caches.
     Streamed,
+}
+
+impl Regime {
+    /// How many samples a round has.
+    fn turns(self) -> usize {
+        match self {
+            Self::Cached { .. } => TURNS,
+            Self::Streamed => 1,
+        }
+    }
 }
 
 /// A row to be measured.
@@ -101,12 +119,13 @@ impl Contest {
             progress(&format!("{}: how fast is {}", race.label, entrant.column));
             jobs.push(self.size(subject, entrant, race));
         }
-        let rounds = self.effort.rounds;
-        let mut turn = 0;
-        let figures = interleaved(rounds, entrants.len(), |at| {
-            progress(&format!("{}: round {} of {rounds}", race.label, turn / entrants.len() + 1));
-            turn += 1;
+        let turns = self.effort.rounds * race.regime.turns();
+        let mut taken = 0;
+        let figures = interleaved(turns, entrants.len(), |at| {
+            progress(&format!("{}: turn {} of {turns}", race.label, taken / entrants.len() + 1));
+            taken += 1;
             let job = jobs[at].as_ref().map_err(Clone::clone)?;
+            std::thread::sleep(SETTLE);
             Ok(job.rate(self.time(entrants[at].0, job, &race.lost)?))
         });
         progress("");
@@ -133,6 +152,8 @@ impl Contest {
     /// Finds out how many stripes and iterations make a good sample.
     fn size(&mut self, subject: usize, entrant: &Entrant, race: &Race) -> Result<Job, String> {
         let Effort { sample_seconds, patience_seconds, streamed_bytes, .. } = self.effort;
+        let turns = race.regime.turns();
+        let [sample_seconds, patience_seconds] = [sample_seconds, patience_seconds].map(|s| s / turns as f64);
         let mut job = Job {
             code: entrant.code.to_owned(),
             k: race.k,
@@ -152,7 +173,9 @@ impl Contest {
         let fitting = |seconds: f64| ((seconds / stripe_seconds) as usize).max(1);
         match race.regime {
             Regime::Cached { iterations: None } => job.iterations = fitting(sample_seconds).div_ceil(job.stripes),
-            Regime::Cached { iterations: Some(wanted) } => job.iterations = wanted.min(fitting(patience_seconds)),
+            Regime::Cached { iterations: Some(wanted) } => {
+                job.iterations = (wanted / turns).min(fitting(patience_seconds))
+            }
             Regime::Streamed => {
                 let wanted = streamed_bytes.div_ceil((race.k + race.m) * job.block_bytes);
                 // A subject that is far slower than memory needs no more than the caches cannot hold.

@@ -1,6 +1,7 @@
 //! The report as one page that needs no other file.
 
 use crate::chart::{bars, curve, escape};
+use crate::contest::TURNS;
 use crate::report::{Lane, Report};
 use crate::results::{Cell, Chart, Role, Row, Table};
 use crate::text::{rate, refusals, value};
@@ -22,8 +23,8 @@ pub fn html(report: &Report) -> String {
          <body><main><h1>Weft: codes, side by side</h1>\n{quick}<dl>\
          <dt>Measured</dt><dd>{}, weft {}, <code>{}</code></dd>\
          <dt>Machine</dt><dd>{}</dd><dt>Memory</dt><dd>{}</dd>\
-         <dt>Figures</dt><dd>{}, medians of {} interleaved rounds; the fine line in a bar is the range of the rounds. A \
-         ratio is the median of the rounds&rsquo; ratios. Each chart has its own scale.</dd></dl>\n{}</main></body></html>\n",
+         <dt>Figures</dt><dd>{}, medians of {} interleaved rounds, of {TURNS} turns each where work is done in cache; the fine line in a bar \
+         is the range of the samples. A ratio is the median of the ratios within a turn. Each chart has its own scale.</dd></dl>\n{}</main></body></html>\n",
         escape(&report.date),
         escape(report.weft),
         escape(&report.command),

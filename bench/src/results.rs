@@ -11,19 +11,19 @@ pub struct Figure {
     pub min: f64,
     /// The greatest sample.
     pub max: f64,
-    /// One sample for each round, in order.
+    /// One sample for each turn, in order.
     pub samples: Vec<f64>,
 }
 
 impl Figure {
-    /// From the samples of all rounds, of which there is one at least.
+    /// From the samples of all turns, of which there is one at least.
     pub fn of(samples: Vec<f64>) -> Self {
         let mut sorted = samples.clone();
         sorted.sort_by(f64::total_cmp);
         Self { median: median(&sorted), min: sorted[0], max: sorted[sorted.len() - 1], samples }
     }
 
-    /// The median of the rounds' ratios, since the samples of one round met the machine in the same state.
+    /// The median of the ratios within a turn, since its samples met the machine in the same state.
     pub fn ratio(&self, to: &Self) -> f64 {
         let mut ratios: Vec<f64> = self.samples.iter().zip(&to.samples).map(|(a, b)| a / b).collect();
         ratios.sort_by(f64::total_cmp);

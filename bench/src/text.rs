@@ -1,5 +1,6 @@
 //! The report for a terminal: aligned tables of at most 120 columns.
 
+use crate::contest::TURNS;
 use crate::report::{Lane, Report};
 use crate::results::{Outcome, Role, Table, Value};
 
@@ -21,10 +22,12 @@ pub fn report(report: &Report) -> String {
         out.push_str(&format!("  {what:<28} {:>8.0}\n", bandwidth.figure.median));
     }
     let rounds = format!(
-        "\nFigures are {}, medians of {} interleaved rounds; a ratio is the median of the rounds' ratios.\n",
+        "Figures are {}, medians of {} interleaved rounds, of {TURNS} turns each where work is done in cache; a ratio is the median of \
+         the ratios within a turn.",
         report.unit, report.rounds
     );
-    out.push_str(&rounds);
+    out.push('\n');
+    out.push_str(&wrapped(&rounds));
     report.lanes.iter().for_each(|one| lane(one, &mut out));
     out
 }
