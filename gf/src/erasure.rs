@@ -2,9 +2,10 @@
 //!
 //! With c the codeword's polynomial of degree < k and e the locator that vanishes at the lost points, F = c e has its
 //! values known everywhere; F' = c'e + c e', so at a lost point c = F' / e'. One inverse transform over all points,
-//! a formal derivative, one forward transform.
+//! a formal derivative, one forward transform. Where all elements of the field are points, they stand in the order of a Cantor basis, over which the
+//! derivative takes no multiplications. F itself is zero at the lost points: F + F' does as well, and spares clearing F.
 
-use crate::coset::{twiddles, vanishing, vanishing_derivative};
+use crate::coset::{cantor_members, cantor_twiddles, twiddles, vanishing, vanishing_derivative};
 use crate::factors::Factors;
 use crate::field::{inv, mul};
 use crate::kernel::Kernel;
@@ -14,15 +15,16 @@ use crate::kernel::Kernel;
 pub struct Erasure {
     /// Points in the transform, a power of two.
     pub(crate) size: usize,
-    /// For every input block its point, for every output block its point.
-    pub(crate) input_points: Vec<usize>,
-    pub(crate) output_points: Vec<usize>,
+    /// For every input block, and for every output block, where in the transform its point stands.
+    pub(crate) input_slots: Vec<usize>,
+    pub(crate) output_slots: Vec<usize>,
+    /// Where nothing is known.
+    pub(crate) lost_slots: Vec<usize>,
     pub(crate) input_scale: Factors,
     pub(crate) output_scale: Factors,
     pub(crate) transform: Factors,
-    /// Makes the formal derivative XOR only: coefficient i times the product of the basis derivatives of i's bits.
-    pub(crate) to_derivative: Factors,
-    pub(crate) from_derivative: Factors,
+    /// Makes the formal derivative XOR only, where it is not: coefficient i times the product of the basis derivatives of i's bits; and back.
+    pub(crate) weights: Option<[Factors; 2]>,
 }
 
 impl Erasure {
@@ -40,6 +42,8 @@ impl Erasure {
         column: impl Fn(usize) -> u8,
     ) -> Self {
         assert!(size.is_power_of_two() && size <= 256, "transform size {size}");
+        // Kernels take two layers at once; more points are only more lost ones.
+        let size = size.max(4);
         let mut known = vec![false; size];
         for &point in inputs {
             assert!(!std::mem::replace(&mut known[point], true), "point {point} twice");
@@ -53,31 +57,47 @@ impl Erasure {
         };
         let input_scale: Vec<u8> = inputs.iter().map(|&p| mul(locator(p), column(p))).collect();
         let output_scale: Vec<u8> = outputs.iter().map(|&p| inv(mul(locator(p), column(p)))).collect();
-        let levels = size.trailing_zeros() as usize;
-        let basis: Vec<u8> =
-            (0..levels).map(|l| mul(vanishing_derivative(l), inv(vanishing(l, (1u16 << l) as u8)))).collect();
-        let weight = |i: usize| (0..levels).filter(|&l| i >> l & 1 == 1).fold(1, |w, l| mul(w, basis[l]));
-        let weights: Vec<u8> = (0..size).map(weight).collect();
-        let inverse: Vec<u8> = weights.iter().map(|&w| inv(w)).collect();
+        let (members, twiddles, weights) = if size == 256 {
+            let members = cantor_members();
+            (members.to_vec(), cantor_twiddles(&members), None)
+        } else {
+            let weights = derivative_weights(size);
+            let inverse: Vec<u8> = weights.iter().map(|&w| inv(w)).collect();
+            let weights = [weights, inverse].map(|w| kernel.factors(&w));
+            ((0..size).map(|point| point as u8).collect(), twiddles(size, 0), Some(weights))
+        };
+        let mut slots = vec![0; size];
+        members.iter().enumerate().for_each(|(slot, &point)| slots[usize::from(point)] = slot);
+        let at = |points: &[usize]| points.iter().map(|&point| slots[point]).collect();
         Self {
             size,
-            input_points: inputs.to_vec(),
-            output_points: outputs.to_vec(),
+            input_slots: at(inputs),
+            output_slots: at(outputs),
+            lost_slots: (0..size).filter(|&slot| !known[usize::from(members[slot])]).collect(),
             input_scale: kernel.factors(&input_scale),
             output_scale: kernel.factors(&output_scale),
-            transform: kernel.factors(&twiddles(size, 0)),
-            to_derivative: kernel.factors(&weights),
-            from_derivative: kernel.factors(&inverse),
+            transform: kernel.factors(&twiddles),
+            weights,
         }
     }
 
     pub(crate) fn check_blocks(&self, inputs: usize, outputs: usize) {
-        assert!(inputs == self.input_points.len() && outputs == self.output_points.len(), "block count");
+        assert!(inputs == self.input_slots.len() && outputs == self.output_slots.len(), "block count");
     }
 
     /// Multiplications for one byte of every block, the model that candidates are ranked by.
     pub fn multiplications(&self) -> usize {
         let levels = self.size.trailing_zeros() as usize;
-        self.size * levels + 2 * self.size + self.input_points.len() + self.output_points.len()
+        let weighted = if self.weights.is_some() { 2 * self.size } else { 0 };
+        self.size * levels + weighted + self.input_slots.len() + self.output_slots.len()
     }
+}
+
+/// For each coefficient over the basis 1, 2, 4, .. what makes the derivative a sum of others.
+fn derivative_weights(size: usize) -> Vec<u8> {
+    let levels = size.trailing_zeros() as usize;
+    let basis: Vec<u8> =
+        (0..levels).map(|l| mul(vanishing_derivative(l), inv(vanishing(l, (1u16 << l) as u8)))).collect();
+    let weight = |i: usize| (0..levels).filter(|&l| i >> l & 1 == 1).fold(1, |w, l| mul(w, basis[l]));
+    (0..size).map(weight).collect()
 }

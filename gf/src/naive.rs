@@ -93,22 +93,26 @@ impl Kernel for Naive {
     fn erasure(&self, map: &Erasure, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
         check(inputs, outputs, &at);
         map.check_blocks(inputs.len(), outputs.len());
+        let weigh = |work: &mut [u8], direction: usize| {
+            if let Some(weights) = &map.weights {
+                work.iter_mut().zip(weights[direction].values()).for_each(|(w, &f)| *w = mul(*w, f));
+            }
+        };
         for i in at {
             let mut work = vec![0; map.size];
-            for ((&point, &scale), block) in map.input_points.iter().zip(map.input_scale.values()).zip(inputs) {
-                work[point] = mul(scale, block[i]);
+            for ((&slot, &scale), block) in map.input_slots.iter().zip(map.input_scale.values()).zip(inputs) {
+                work[slot] = mul(scale, block[i]);
             }
-            inverse_transform(&mut work, 0);
-            work.iter_mut().zip(map.to_derivative.values()).for_each(|(w, &f)| *w = mul(*w, f));
+            inverse_layers(&mut work, map.transform.values());
+            weigh(&mut work, 0);
             for c in 0..map.size {
                 let higher = (0..map.size.trailing_zeros()).filter(|l| c >> l & 1 == 0).map(|l| work[c | 1 << l]);
                 work[c] = higher.fold(0, |sum, w| sum ^ w);
             }
-            work.iter_mut().zip(map.from_derivative.values()).for_each(|(w, &f)| *w = mul(*w, f));
-            transform(&mut work, 0);
-            for ((&point, &scale), block) in map.output_points.iter().zip(map.output_scale.values()).zip(&mut *outputs)
-            {
-                block[i] = mul(scale, work[point]);
+            weigh(&mut work, 1);
+            layers(&mut work, map.transform.values());
+            for ((&slot, &scale), block) in map.output_slots.iter().zip(map.output_scale.values()).zip(&mut *outputs) {
+                block[i] = mul(scale, work[slot]);
             }
         }
     }
@@ -124,11 +128,20 @@ impl Kernel for Naive {
 
 /// Coefficients from the values at the coset of `shift`, in place.
 pub fn inverse_transform(c: &mut [u8], shift: u8) {
-    let factors = twiddles(c.len(), shift);
+    inverse_layers(c, &twiddles(c.len(), shift));
+}
+
+/// Values at the coset of `shift` from coefficients, in place.
+pub fn transform(c: &mut [u8], shift: u8) {
+    layers(c, &twiddles(c.len(), shift));
+}
+
+/// Coefficients from values; the twiddles in the order of [`twiddles`].
+fn inverse_layers(c: &mut [u8], twiddles: &[u8]) {
     let mut half = 1;
     while half < c.len() {
         let offset = twiddle_offset(c.len(), half.trailing_zeros() as usize);
-        for (start, t) in (0..c.len()).step_by(2 * half).zip(&factors[offset..]) {
+        for (start, t) in (0..c.len()).step_by(2 * half).zip(&twiddles[offset..]) {
             for i in start..start + half {
                 c[i + half] ^= c[i];
                 c[i] ^= mul(*t, c[i + half]);
@@ -138,13 +151,12 @@ pub fn inverse_transform(c: &mut [u8], shift: u8) {
     }
 }
 
-/// Values at the coset of `shift` from coefficients, in place.
-pub fn transform(c: &mut [u8], shift: u8) {
-    let factors = twiddles(c.len(), shift);
+/// Values from coefficients.
+fn layers(c: &mut [u8], twiddles: &[u8]) {
     let mut half = c.len() / 2;
     while half > 0 {
         let offset = twiddle_offset(c.len(), half.trailing_zeros() as usize);
-        for (start, t) in (0..c.len()).step_by(2 * half).zip(&factors[offset..]) {
+        for (start, t) in (0..c.len()).step_by(2 * half).zip(&twiddles[offset..]) {
             for i in start..start + half {
                 c[i] ^= mul(*t, c[i + half]);
                 c[i + half] ^= c[i];

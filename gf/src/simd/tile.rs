@@ -30,6 +30,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
     let Way::Tile { width: widest } = map.way else { unreachable!("not a tile map") };
     let spec = &map.spec;
     let (size, columns, rows) = (spec.size, spec.inputs.len(), spec.outputs.len());
+    let levels = size.trailing_zeros() as usize;
     let mut tile = Scratch::of((columns + rows) * size * widest.min(at.len()));
     let coefficients = tile.as_mut_ptr();
     let far = at.len() * inputs.len() > FAR_BYTES;
@@ -83,7 +84,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
                     outputs[block].as_mut_ptr().add(pos)
                 };
             }
-            transform::<V>(work, &targets, size, width, twiddles(columns + g), group.shift == 0, streaming);
+            transform::<V>(work, &targets, size, levels, width, twiddles(columns + g), group.shift == 0, streaming);
             if !finish {
                 continue;
             }
@@ -265,21 +266,23 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
 }
 
 /// Values at `targets`, which may be the slots themselves, from the coefficients in `work`,
-/// which are overwritten: the mirror of [`inverse_transform`]. `streaming`: the targets are written past the caches.
+/// which are overwritten: the mirror of [`inverse_transform`], but for the layers above the lowest `levels`, which are done already. `streaming`: the targets are
+/// written past the caches.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "where from, where to, and how")]
 pub(super) unsafe fn transform<V: Vector>(
     work: *mut u8,
     targets: &[*mut u8],
     size: usize,
+    levels: usize,
     width: usize,
     twiddles: *const u8,
     zero: bool,
     streaming: bool,
 ) {
     let twiddle = |level: usize, index: usize| twiddles.add((twiddle_offset(size, level) + index) * V::FACTOR_BYTES);
-    let levels = size.trailing_zeros() as usize;
     let mut level = levels;
-    if levels == 0 {
+    if size == 1 {
         return copy::<V>(work, targets[0], width);
     }
     while level >= 2 {
