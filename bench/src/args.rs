@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Arguments of `weft bench codes`.
 #[derive(clap::Args, Clone, Debug)]
@@ -10,7 +11,7 @@ pub struct Args {
     /// Sections to measure, separated by commas; all when not given
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,..")]
     pub section: Vec<Section>,
-    /// Interleaved rounds; each figure is the median over them
+    /// Interleaved rounds; each figure is the median over them, or over their turns
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Tiny sizes: shows that everything works, in seconds; the figures mean nothing
@@ -130,11 +131,16 @@ fn value_name(value: &impl ValueEnum) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub rounds: usize,
-    /// A sample from cache repeats its work until it takes about this long: long against clock and interrupts.
+    /// A round from cache is taken in so many turns, a short sample of everybody in each: on a shared machine what disturbs one then disturbs its neighbours in
+    /// the list as well, and a ratio is the median of many.
+    pub turns: usize,
+    /// Time before each sample from cache, so that what a peer's process still does after its answer (freeing, collecting garbage) slows nobody else.
+    pub pause: Duration,
+    /// A subject repeats work in cache until it takes about this long in a round: long against clock and interrupts.
     pub sample_seconds: f64,
-    /// A slow subject's samples are cut to about this long by doing less of the same.
+    /// A slow subject's rounds are cut to about this long by doing less of the same.
     pub patience_seconds: f64,
-    /// Iterations of Gluster's test.
+    /// Iterations of Gluster's test, in a round.
     pub table_iterations: usize,
     /// User data of a stripe that is to stay in cache: Gluster's buffer.
     pub cached_bytes: usize,
@@ -156,6 +162,8 @@ pub(crate) struct Effort {
 
 const FULL: Effort = Effort {
     rounds: 5,
+    turns: 4,
+    pause: Duration::from_millis(10),
     sample_seconds: 0.1,
     patience_seconds: 1.5,
     table_iterations: 16384,
@@ -172,6 +180,8 @@ const FULL: Effort = Effort {
 
 const QUICK: Effort = Effort {
     rounds: 2,
+    turns: 1,
+    pause: Duration::ZERO,
     sample_seconds: 0.0001,
     patience_seconds: 0.001,
     table_iterations: 16,

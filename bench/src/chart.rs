@@ -15,7 +15,7 @@ const HEAD: f64 = 24.0;
 /// Name, class, value and range of a bar.
 type Bar<'a> = (&'a str, &'static str, f64, Option<(f64, f64)>);
 
-/// A bar for each figure of the row, with the range of its rounds, and for each rate beside it.
+/// A bar for each figure of the row, with the range of its samples, and for each rate beside it.
 pub fn bars(row: &Row) -> String {
     let best = row.best_peer().map(|(cell, _)| cell.column.as_str());
     let mut bars: Vec<Bar> = vec![];

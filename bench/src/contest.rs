@@ -6,14 +6,9 @@ use crate::own;
 use crate::results::{Cell, Role, Row};
 use crate::subject::{Job, Subject};
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
 
-/// Before each sample, so that what a peer's process still does after its answer (freeing, collecting garbage) slows nobody else.
-const SETTLE: Duration = Duration::from_millis(10);
-
-/// A round from cache is taken in so many turns, a short sample of everybody in each: on a shared machine what disturbs one then disturbs its neighbours
-/// in the list as well, and a ratio is the median of many.
-pub const TURNS: usize = 8;
+/// Before each sample from cache everybody warms up by so small a part of it.
+const WARM: usize = 10;
 
 /// All subjects of a lane, and how much each is measured.
 pub struct Contest {
@@ -72,9 +67,9 @@ pub enum Regime {
 
 impl Regime {
     /// How many samples a round has.
-    fn turns(self) -> usize {
+    fn turns(self, effort: &Effort) -> usize {
         match self {
-            Self::Cached { .. } => TURNS,
+            Self::Cached { .. } => effort.turns,
             Self::Streamed => 1,
         }
     }
@@ -119,13 +114,17 @@ impl Contest {
             progress(&format!("{}: how fast is {}", race.label, entrant.column));
             jobs.push(self.size(subject, entrant, race));
         }
-        let turns = self.effort.rounds * race.regime.turns();
+        let turns = self.effort.rounds * race.regime.turns(&self.effort);
         let mut taken = 0;
         let figures = interleaved(turns, entrants.len(), |at| {
             progress(&format!("{}: turn {} of {turns}", race.label, taken / entrants.len() + 1));
             taken += 1;
             let job = jobs[at].as_ref().map_err(Clone::clone)?;
-            std::thread::sleep(SETTLE);
+            if let Regime::Cached { .. } = race.regime {
+                std::thread::sleep(self.effort.pause);
+                let warm = Job { iterations: job.iterations.div_ceil(WARM), ..job.clone() };
+                self.time(entrants[at].0, &warm, &race.lost)?;
+            }
             Ok(job.rate(self.time(entrants[at].0, job, &race.lost)?))
         });
         progress("");
@@ -152,7 +151,7 @@ impl Contest {
     /// Finds out how many stripes and iterations make a good sample.
     fn size(&mut self, subject: usize, entrant: &Entrant, race: &Race) -> Result<Job, String> {
         let Effort { sample_seconds, patience_seconds, streamed_bytes, .. } = self.effort;
-        let turns = race.regime.turns();
+        let turns = race.regime.turns(&self.effort);
         let [sample_seconds, patience_seconds] = [sample_seconds, patience_seconds].map(|s| s / turns as f64);
         let mut job = Job {
             code: entrant.code.to_owned(),
@@ -174,7 +173,7 @@ impl Contest {
         match race.regime {
             Regime::Cached { iterations: None } => job.iterations = fitting(sample_seconds).div_ceil(job.stripes),
             Regime::Cached { iterations: Some(wanted) } => {
-                job.iterations = (wanted / turns).min(fitting(patience_seconds))
+                job.iterations = wanted.div_ceil(turns).min(fitting(patience_seconds))
             }
             Regime::Streamed => {
                 let wanted = streamed_bytes.div_ceil((race.k + race.m) * job.block_bytes);

@@ -1,6 +1,6 @@
 //! Measurements of the coding engine, side by side with its peers in the same interleaved run.
 //!
-//! A figure is a median over rounds in which every subject took its turn; a peer is a process, and one that crashes
+//! A figure is a median over turns in which every subject took its place; a peer is a process, and one that crashes
 //! or hangs is reported, never waited for. Nothing here changes what the engine computes.
 #![forbid(unsafe_code)]
 

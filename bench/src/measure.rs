@@ -1,18 +1,18 @@
-//! Interleaved rounds: every contestant runs once per round, in an order that rotates, so that a machine which drifts
-//! or is disturbed for a while does so to everybody. A figure is the median of its rounds.
+//! Interleaved turns: every contestant runs once per turn, in an order that rotates, so that a machine which drifts
+//! or is disturbed for a while does so to everybody. A figure is the median of its turns.
 
 use crate::results::Figure;
 
-/// Runs `sample(contestant)` for contestants `0..count` in so many rounds. A contestant that fails once is out.
+/// Runs `sample(contestant)` for contestants `0..count` in so many turns. A contestant that fails once is out.
 pub fn interleaved(
-    rounds: usize,
+    turns: usize,
     count: usize,
     mut sample: impl FnMut(usize) -> Result<f64, String>,
 ) -> Vec<Result<Figure, String>> {
-    let mut samples: Vec<Result<Vec<f64>, String>> = vec![Ok(Vec::with_capacity(rounds)); count];
-    for round in 0..rounds {
-        for turn in 0..count {
-            let contestant = (round + turn) % count;
+    let mut samples: Vec<Result<Vec<f64>, String>> = vec![Ok(Vec::with_capacity(turns)); count];
+    for turn in 0..turns {
+        for place in 0..count {
+            let contestant = (turn + place) % count;
             if let Ok(taken) = &mut samples[contestant] {
                 match sample(contestant) {
                     Ok(value) => taken.push(value),
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_runs_once_a_round_in_rotated_order() {
+    fn everybody_runs_once_a_turn_in_rotated_order() {
         let mut order = vec![];
         let figures = interleaved(3, 3, |who| {
             order.push(who);

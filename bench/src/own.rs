@@ -21,7 +21,7 @@ impl Own {
         Self { name, kernel }
     }
 
-    /// Builds the code anew: a choice that the engine makes by measuring is then made in every round, as it would be
+    /// Builds the code anew: a choice that the engine makes by measuring is then made for every sample, as it would be
     /// in every process, and one bad choice cannot colour the median.
     fn build(&self, job: &Job) -> Result<Arc<dyn Code>, String> {
         build(self.kernel, &job.code, job.k, job.m, job.packet)

@@ -1,7 +1,6 @@
 //! The report as one page that needs no other file.
 
 use crate::chart::{bars, curve, escape};
-use crate::contest::TURNS;
 use crate::report::{Lane, Report};
 use crate::results::{Cell, Chart, Role, Row, Table};
 use crate::text::{rate, refusals, value};
@@ -23,7 +22,7 @@ pub fn html(report: &Report) -> String {
          <body><main><h1>Weft: codes, side by side</h1>\n{quick}<dl>\
          <dt>Measured</dt><dd>{}, weft {}, <code>{}</code></dd>\
          <dt>Machine</dt><dd>{}</dd><dt>Memory</dt><dd>{}</dd>\
-         <dt>Figures</dt><dd>{}, medians of {} interleaved rounds, of {TURNS} turns each where work is done in cache; the fine line in a bar \
+         <dt>Figures</dt><dd>{}, medians of {} interleaved rounds, of {} turns each where work is done in cache; the fine line in a bar \
          is the range of the samples. A ratio is the median of the ratios within a turn. Each chart has its own scale.</dd></dl>\n{}</main></body></html>\n",
         escape(&report.date),
         escape(report.weft),
@@ -32,6 +31,7 @@ pub fn html(report: &Report) -> String {
         bandwidth(report),
         escape(report.unit),
         report.rounds,
+        report.turns,
         lanes.concat()
     )
 }

@@ -26,6 +26,8 @@ pub struct Report {
     pub command: String,
     /// Rounds of every figure.
     pub rounds: usize,
+    /// Turns of a round where work is done in cache.
+    pub turns: usize,
     /// Whether the sizes were tiny, so that the figures mean nothing.
     pub quick: bool,
     /// Where.
@@ -77,6 +79,7 @@ pub fn measure(args: &Args) -> Result<Report, String> {
         date: date(SystemTime::now()),
         command: args.command(),
         rounds: effort.rounds,
+        turns: effort.turns,
         quick: args.quick,
         machine,
         unit: "MiB of user data per second",

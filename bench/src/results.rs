@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_the_median_of_the_rounds_ratios() {
+    fn a_ratio_is_the_median_of_the_ratios_within_a_turn() {
         let own = Figure::of(vec![10.0, 40.0, 12.0]);
         let other = Figure::of(vec![5.0, 20.0, 4.0]);
         assert_eq!((own.median, own.min, own.max), (12.0, 10.0, 40.0));

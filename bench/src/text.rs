@@ -1,6 +1,5 @@
 //! The report for a terminal: aligned tables of at most 120 columns.
 
-use crate::contest::TURNS;
 use crate::report::{Lane, Report};
 use crate::results::{Outcome, Role, Table, Value};
 
@@ -22,9 +21,9 @@ pub fn report(report: &Report) -> String {
         out.push_str(&format!("  {what:<28} {:>8.0}\n", bandwidth.figure.median));
     }
     let rounds = format!(
-        "Figures are {}, medians of {} interleaved rounds, of {TURNS} turns each where work is done in cache; a ratio is the median of \
+        "Figures are {}, medians of {} interleaved rounds, of {} turns each where work is done in cache; a ratio is the median of \
          the ratios within a turn.",
-        report.unit, report.rounds
+        report.unit, report.rounds, report.turns
     );
     out.push('\n');
     out.push_str(&wrapped(&rounds));

@@ -33,7 +33,7 @@ impl Erasure {
     /// polynomial (all ones for an evaluation code).
     ///
     /// # Panics
-    /// When input points repeat, a point exceeds `size`, an output is an input, or a column multiplier is zero: programmer errors.
+    /// When input points repeat, a point is not below `size` (or 4), an output is an input, or a column multiplier is zero: programmer errors.
     pub fn new(
         kernel: &dyn Kernel,
         size: usize,

@@ -68,7 +68,10 @@ impl GroupedSpec {
     fn reach(&self) -> [usize; 2] {
         let beyond = |groups: &[Group], direct: fn(&Direct) -> usize| {
             let blocks = groups.iter().flat_map(|g| g.blocks.iter().copied()).filter(|&b| b != NO_BLOCK);
-            blocks.chain(self.direct.iter().map(direct)).max().map_or(0, |last| last + 1)
+            blocks
+                .chain(self.direct.iter().map(direct))
+                .max()
+                .map_or(0, |last| last.checked_add(1).expect("a block index"))
         };
         [beyond(&self.inputs, |d| d.input), beyond(&self.outputs, |d| d.output)]
     }

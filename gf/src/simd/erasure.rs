@@ -21,6 +21,7 @@ pub(crate) unsafe fn erasure<V: Vector>(
     outputs: &mut [&mut [u8]],
     at: Range<usize>,
 ) {
+    debug_assert!(map.size >= 4, "two layers are taken at once");
     let mut tile = Scratch::of(map.size * WIDTH);
     let work = tile.as_mut_ptr();
     let mut slots = [work; 256];

@@ -19,7 +19,7 @@ pub(crate) const MAX_BLOCKS: usize = 256;
 pub(crate) const PREFETCH_BYTES: usize = 256;
 
 /// Inputs of more bytes than this in all are taken to come from beyond the first-level cache, and are prefetched: from the second-level one that gains up to a
-/// sixth.
+/// sixth. (One output from up to four is left to the processor's own prefetchers.)
 pub(crate) const FAR_BYTES: usize = 32 << 10;
 
 /// Where the blocks of a map begin, in the order it takes them. Made anew for every call, so what is not needed is not even zeroed.

@@ -267,7 +267,7 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
 
 /// Values at `targets`, which may be the slots themselves, from the coefficients in `work`,
 /// which are overwritten: the mirror of [`inverse_transform`], but for the layers above the lowest `levels`, which are done already. `streaming`: the targets are
-/// written past the caches.
+/// written past the caches. Where no layer is left (but for one point), the targets are the slots.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "where from, where to, and how")]
 pub(super) unsafe fn transform<V: Vector>(
