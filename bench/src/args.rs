@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  weft bench codes                                  everything, in about three quarters of an hour
+  weft bench codes                                  everything, in about half an hour
   weft bench codes --section table,decode           the table of cached shapes, and decoding
   weft bench codes --kernel both --html codes.html  with every instruction, then with AVX2 alone
   weft bench codes --quick --json                   a trial run

@@ -74,7 +74,7 @@ unsafe fn run<V: Vector, const S: usize, const OUT: usize, const U: usize, const
     while pos < at.end {
         sums::<V, S, OUT, U, FAR, STREAMING>(blocks, pos);
         pos += width;
-        // Lines are asked for with their first half (quarter, of 16 bytes).
+        // What the first register asked for is the second's line as well.
         if FAR && width < 64 {
             sums::<V, S, OUT, U, false, STREAMING>(blocks, pos);
             pos += width;
