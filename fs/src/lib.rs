@@ -70,7 +70,7 @@ pub use plan::placement::{Placement, PolicyName};
 pub use probe::PROBE_SET;
 pub use read::Seek;
 pub use repair::Repaired;
-pub use sessions::{Answer, Grant, Question, Recall, Request, Sessions};
+pub use sessions::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions};
 pub use status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
 pub use store::full_stripe_bytes;
 pub use targets::{reopen, wait_until_closed};

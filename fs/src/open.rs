@@ -409,10 +409,14 @@ impl FileSystem {
         let known: BTreeSet<u64> = meta.setting(sessions::SESSIONS)?.unwrap_or_default();
         let ended = !options.serve && !known.is_empty();
         let before = if options.serve { known } else { BTreeSet::new() };
-        fs.leases.begin(opening, before.clone());
+        let owned = meta.setting(sessions::SETS)?.unwrap_or_default();
+        fs.leases.begin(opening, before.clone(), owned);
         fs.look_at_room();
         if !fs.volume.read_only {
-            meta.put_setting("openings", &(opening + 1))?;
+            let opened = meta.put_setting("openings", &(opening + 1))?;
+            if options.serve {
+                fs.sign_sessions(&meta, opened)?;
+            }
             if ended {
                 // What their clients did not commit is given up here.
                 let seq = meta.put_setting(sessions::SESSIONS, &before)?;
@@ -430,6 +434,23 @@ impl FileSystem {
         }
         fs.background.start(&fs);
         Ok(fs)
+    }
+
+    /// Has the numbers of sessions signed with a key that the volume keeps, and none given out twice.
+    fn sign_sessions(&self, meta: &meta::Meta, opened: meta::Seq) -> Result<()> {
+        let (key, seq) = match meta.setting(sessions::KEY)? {
+            Some(key) => (key, opened),
+            None => {
+                let key = sessions::new_key().map_err(|why| Error::Invalid(why.to_string()))?;
+                (key, meta.put_setting(sessions::KEY, &key)?)
+            }
+        };
+        self.leases.sign_with(key);
+        // Without its targets the volume is served all the same: it is in the volume directory then.
+        if let Err(error) = meta.sync(seq) {
+            self.volume.warn(&format!("cannot make the key of the sessions durable yet: {error}"));
+        }
+        Ok(())
     }
 
     /// Puts the parts together.

@@ -484,7 +484,7 @@ impl Call for Asked<'_> {
         let session = Some(self.wire.session.load(Ordering::SeqCst));
         let recall: Recall = Arc::new(|_: &[fs::Question]| ());
         loop {
-            match server.answer_request(session, &recall, operation, arguments, self.request).0 {
+            match server.answer_request(&fs::Caller::trusted(session), &recall, operation, arguments, self.request).0 {
                 Answer::Done(answer) => return Ok(answer),
                 // It is being taken up.
                 Answer::NoSession => std::thread::sleep(Duration::from_millis(20)),

@@ -6,7 +6,7 @@ use crate::capability::Wallet;
 use crate::places::ClusterPlaces;
 use fs::{FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
-use meta::port::{BEAT, BEGIN, Call, EXTENTS, Port, Remote, Session};
+use meta::port::{BEAT, BEGIN, Call, EXTENTS, Port, Remote, Session, Welcome};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +36,8 @@ const LONG: usize = 64 << 10;
 pub(super) struct State {
     client: Client,
     pub(super) session: AtomicU64,
+    /// What proves that it is this client's.
+    secret: Mutex<fs::Secret>,
     volume: Mutex<Weak<FileSystem>>,
     wallet: Arc<Wallet>,
     requests: Mutex<Requests>,
@@ -56,10 +58,17 @@ impl State {
         Self {
             client,
             session: AtomicU64::new(0),
+            secret: Mutex::default(),
             volume: Mutex::default(),
             wallet: Arc::default(),
             requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
         }
+    }
+
+    /// The server gave this client a session.
+    pub(super) fn have(&self, welcome: &Welcome) {
+        *lock(&self.secret) = welcome.secret;
+        self.session.store(welcome.session, Ordering::SeqCst);
     }
 
     /// The number of a request that is to be answered.
@@ -167,7 +176,9 @@ impl Link {
                 let requests = lock(&self.state.requests);
                 requests.open.first().copied().unwrap_or(requests.next)
             };
-            match self.ask(operation, Ticket { session, request, answered, again: wish.again }, arguments).await {
+            let secret = *lock(&self.state.secret);
+            let ticket = Ticket { session, secret, request, answered, again: wish.again };
+            match self.ask(operation, ticket, arguments).await {
                 Ok(answer) => {
                     self.state.wallet.put(&answer.body, (operation == EXTENTS).then_some(arguments));
                     return Ok(answer.payload.to_vec());
@@ -276,7 +287,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
     let session: Arc<dyn Session> = Arc::new(link());
     let port: Arc<dyn Port> = Arc::new(link());
     let welcome = session.begin(None, name.into(), Vec::new())?;
-    state.session.store(welcome.session, Ordering::SeqCst);
+    state.have(&welcome);
     let found = fs::label::Label::from_json(&welcome.label)?.name;
     if !address.volume.is_empty() && address.volume != found {
         let _ = session.end();

@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 struct Ticket {
     /// The session; 0 before there is one.
     session: u64,
+    /// What the server told whoever began it.
+    secret: fs::Secret,
     /// The request, each of a session another number, so that one that is sent again is carried out once.
     request: u64,
     /// All requests below have been answered.

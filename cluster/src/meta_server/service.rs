@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use volume::Control;
 use volume::counts::Operation;
-use wire::{Peer, Reply, Request, Service};
+use wire::{Complaints, Peer, Reply, Request, Service};
 
 /// How long a request that came again waits for the first one.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,6 +28,7 @@ pub struct MetaServer {
     replays: Mutex<HashMap<u64, Arc<Replay>>>,
     signer: Option<Signer>,
     counts: Counts,
+    complaints: Complaints,
     /// Requests that may wait for clients: not as many as there are threads, which what these clients say needs, too.
     waiting: Semaphore,
 }
@@ -55,7 +56,15 @@ impl MetaServer {
     pub fn new(sessions: Arc<Sessions>, commands: Commands) -> Self {
         sessions.keep_ticking();
         let waiting = Semaphore::new(crate::WAITING / 2);
-        Self { sessions, commands, replays: Mutex::default(), signer: None, counts: Counts::default(), waiting }
+        Self {
+            sessions,
+            commands,
+            replays: Mutex::default(),
+            signer: None,
+            counts: Counts::default(),
+            complaints: Complaints::default(),
+            waiting,
+        }
     }
 
     /// Gives clients capabilities, signed with this key, which the stores want to see.
@@ -114,15 +123,22 @@ impl MetaServer {
 
     /// Carries out a request, on a thread that may wait.
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
+        // First of all, as the answers that are kept for a session are its client's, too.
+        let Some(caller) = self.sessions.caller(ticket.session, &ticket.secret, peer.name.as_deref()) else {
+            let who = peer.name.as_deref().unwrap_or("a client");
+            self.complaints
+                .complain(&peer.address, &format_args!("{who} names session {}, not its own", ticket.session));
+            return Reply::error(NO_SESSION, Vec::new());
+        };
         let recall = recall(peer);
         let Ticket { request: number, answered, again, .. } = ticket;
         let request = fs::Request { number, answered, again };
-        let answer = |session| self.sessions.answer_request(session, &recall, operation, arguments, request);
+        let answer = || self.sessions.answer_request(&caller, &recall, operation, arguments, request);
         let signed = |session, grants: &[Grant]| {
             self.signer.as_ref().map_or_else(Vec::new, |signer| signer.sign(session, grants, now_ms()))
         };
         if ticket.session == 0 || port::only_reads(operation) {
-            let (answer, grants) = answer(Some(ticket.session).filter(|&session| session != 0));
+            let (answer, grants) = answer();
             return reply(answer, signed(ticket.session, &grants));
         }
         let replay = self.replay(ticket.session);
@@ -131,7 +147,7 @@ impl MetaServer {
             Seen::Done(answer) => return Reply::default().with_payload(answer),
             Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
         }
-        match answer(Some(ticket.session)) {
+        match answer() {
             (Answer::Done(answer), grants) => {
                 let answer = Bytes::from(answer);
                 replay.done(ticket.request, Some(answer.clone()));

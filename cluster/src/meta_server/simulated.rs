@@ -128,6 +128,9 @@ impl Lab {
         let places = places(&self.disks.lock().unwrap());
         let volume = FileSystem::open_on(self.label.clone(), places, Box::new(MemoryIndex::default()), options)?;
         *self.open.lock().unwrap() = Some(volume.clone());
+        // The opening is durable, and with it the key that knows the sessions.
+        let durable = copy(&self.disks.lock().unwrap());
+        *self.durable.lock().unwrap() = durable;
         let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE, 0), |_, _| Vec::new()));
         let kept = Arc::new(Keeps { inner: server.service(), lab: self.clone(), numbers: AtomicBool::new(false) });
         let slow = Slow { inner: kept, network: self.network.clone(), spared: Some(BEGIN) };
@@ -232,7 +235,7 @@ impl Mount {
         let client = Client::new(Handle::current(), format!("meta:{PORT}"), options);
         let mount = Self { lab, state: Arc::new(State::new(client)), taking_up: tokio::sync::Mutex::default() };
         let welcome = mount.ask(|port| port.begin(None, "client".into(), Vec::new())).await.expect("a session");
-        mount.state.session.store(welcome.session, Ordering::SeqCst);
+        mount.state.have(&welcome);
         Arc::new(mount)
     }
 

@@ -27,6 +27,8 @@ const LOCK_WAITS: Duration = Duration::from_millis(500);
 pub(super) struct Handle {
     pub sessions: Arc<Sessions>,
     pub session: u64,
+    /// The name in the client's certificate.
+    pub peer: String,
     pub recall: Recall,
     pub request: Request,
     /// What the client may do with chunk sets, by this answer.
@@ -368,12 +370,19 @@ impl Port for Handle {
 impl Session for Handle {
     fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
         let fs = &self.sessions.fs;
+        if session.is_some_and(|session| session != self.session) {
+            return Err(Error::Unavailable("the session belongs to another client".into()));
+        }
+        // The sets of others were given up.
+        let own = session.map_or_else(Vec::new, |session| self.sessions.owned(session, sets));
         let (session, fresh, kept) = {
             let mut table = fs.leases.table();
-            let (session, fresh) = table.begin(session, &name, Instant::now());
-            // At once: whatever else the client asks may come before its next word. The sets of others were given up.
-            if fs.leases.is_settling() && lock(&fs.leases.before).contains(&session) {
-                table.hold(session, sets);
+            let begun = table.begin(session, &name, Instant::now());
+            let (session, fresh) =
+                begun.ok_or_else(|| Error::Unavailable("a session of that number was never given out".into()))?;
+            // At once: whatever else the client asks may come before its next word. Not if what was not told by now was given up meanwhile.
+            if fs.leases.is_settling() {
+                table.hold(session, own);
             }
             (session, fresh, table.sets(session))
         };
@@ -384,6 +393,7 @@ impl Session for Handle {
         }
         Ok(Welcome {
             session,
+            secret: super::caller::secret(&lock(&fs.leases.key), session, &self.peer),
             fresh,
             label: fs.volume.label().to_json(),
             first_stripe: crate::open::first_stripe_of(session),
@@ -422,7 +432,8 @@ impl Session for Handle {
                 Err(_) => break,
             }
         }
-        // A client writes to them for long: they must not be forgotten meanwhile.
+        // A client writes to them for long: they must not be forgotten meanwhile, nor whose they are.
+        self.sessions.note_sets().map_err(told)?;
         self.meta()?.sync(Seq::MAX)?;
         self.grant(new.iter().map(|(set, _)| *set), true);
         Ok(new)

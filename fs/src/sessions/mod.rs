@@ -4,6 +4,7 @@
 //! asked for when another client opens the file: who opens a file sees what others wrote before. A session that is silent for the time of its lease ends: its sets are sealed, its
 //! openers are gone.
 
+mod caller;
 mod handle;
 mod locks;
 mod table;
@@ -11,9 +12,11 @@ mod table;
 use crate::cache::SOLE_FOR;
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
+pub use caller::{Caller, Secret};
+pub(crate) use caller::{KEY, SETS, new_key};
 use handle::Handle;
 use meta::port;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -54,6 +57,10 @@ pub(crate) struct Leases {
     settling: AtomicBool,
     /// Those that were there then, did not end and did not say what they have. What others had was given up before.
     before: Mutex<BTreeSet<u64>>,
+    /// The sets that those had.
+    owned: Mutex<BTreeMap<u64, BTreeSet<u64>>>,
+    /// With what the numbers of sessions are signed.
+    key: Mutex<[u8; 32]>,
     /// Held for reading by who names stripes of a session's sets in a transaction, for writing by who ends a session: what is given up is named no more.
     naming: RwLock<()>,
     /// Held by the one that notes which sessions there are.
@@ -69,6 +76,8 @@ impl Default for Leases {
             unlocked: Condvar::new(),
             settling: AtomicBool::new(false),
             before: Mutex::default(),
+            owned: Mutex::default(),
+            key: Mutex::default(),
             naming: RwLock::default(),
             noting: Mutex::default(),
         }
@@ -76,11 +85,18 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Begins with an opening of the volume, the how manieth that is. These sessions of before may be taken up.
-    pub fn begin(&self, opening: u64, before: BTreeSet<u64>) {
+    /// Begins with an opening of the volume, the how manieth that is. These sessions of before may be taken up, with the sets that they had.
+    pub fn begin(&self, opening: u64, before: BTreeSet<u64>, mut owned: BTreeMap<u64, BTreeSet<u64>>) {
+        owned.retain(|session, _| before.contains(session));
+        *lock(&self.owned) = owned;
         *self.table() = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
         self.settling.store(!before.is_empty(), Ordering::Relaxed);
         *lock(&self.before) = before;
+    }
+
+    /// Signs the numbers of sessions with this key.
+    pub fn sign_with(&self, key: [u8; 32]) {
+        *lock(&self.key) = key;
     }
 
     /// Sessions of before are not taken up any more.
@@ -89,6 +105,7 @@ impl Leases {
         let _table = self.table();
         self.settling.store(false, Ordering::Relaxed);
         lock(&self.before).clear();
+        lock(&self.owned).clear();
     }
 
     /// Naming stripes of a session's sets in a transaction: no session ends meanwhile.
@@ -213,23 +230,30 @@ impl Sessions {
         self.fs.leases.table().names()
     }
 
-    /// Carries out what a client asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
+    /// Who asks in a session, or, with 0, for one, over the network: `peer` is the name in its certificate. None when the session is not its own.
+    pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
+        Caller::verified(&lock(&self.fs.leases.key), session, shown, peer.unwrap_or_default())
+    }
+
+    /// Carries out what a client of this process asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
-        self.answer_request(session, recall, operation, arguments, Request::default()).0
+        self.answer_request(&Caller::trusted(session), recall, operation, arguments, Request::default()).0
     }
 
     /// As `answer`, of a request that may come again. Says also what the client may do with chunk sets that it hears of.
     pub fn answer_request(
         self: &Arc<Self>,
-        session: Option<u64>,
+        caller: &Caller,
         recall: &Recall,
         operation: u16,
         arguments: &[u8],
         request: Request,
     ) -> (Answer, Vec<Grant>) {
+        let session = caller.session;
         let handle = Handle {
             sessions: self.clone(),
             session: session.unwrap_or(0),
+            peer: caller.peer.clone(),
             recall: recall.clone(),
             request,
             granted: Mutex::default(),
@@ -295,6 +319,30 @@ impl Sessions {
             engine.meta.put_setting(SESSIONS, &there)?
         };
         if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }
+    }
+
+    /// Has the metadata say whose the sets are that sessions write to, so that after a crash nobody gets those of others. Durable with the next sync.
+    fn note_sets(&self) -> Result<()> {
+        let engine = self.fs.engine()?;
+        let _one_at_a_time = lock(&self.fs.leases.noting);
+        let mut all = lock(&self.fs.leases.owned).clone();
+        all.extend(self.fs.leases.table().all_sets());
+        engine.meta.put_setting(SETS, &all)?;
+        Ok(())
+    }
+
+    /// The sets of those that a session says to have which it had before this server was started. It gets no others.
+    fn owned(&self, session: u64, told: Vec<u64>) -> Vec<u64> {
+        let leases = &self.fs.leases;
+        if !leases.is_settling() || !lock(&leases.before).contains(&session) {
+            return Vec::new();
+        }
+        let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
+        let is_open = |set: &u64| {
+            let record = self.fs.engine().ok().and_then(|engine| engine.meta.set(*set).ok());
+            record.is_some_and(|record| !record.sealed)
+        };
+        told.into_iter().filter(|set| owned.contains(set) && is_open(set)).collect()
     }
 
     /// A client joins. One that was alone until now hears of it, and what it believed meanwhile is waited for.

@@ -78,10 +78,13 @@ impl Table {
     }
 
     /// Begins a session, or takes one up whose number this server may have forgotten; returns whether that is new, or did not say yet what it has. Then it is not
-    /// heard before it is let in.
-    pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
+    /// heard before it is let in. None for a number that was never given out.
+    pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> Option<(u64, bool)> {
         let session = taken_up.unwrap_or(self.next);
-        self.next = self.next.max(session + 1);
+        match taken_up {
+            Some(session) => (1..self.next).contains(&session).then_some(())?,
+            None => self.next = self.next.checked_add(1)?,
+        }
         let new = || Client {
             name: name.into(),
             heard: now,
@@ -97,7 +100,7 @@ impl Table {
         };
         let client = self.clients.entry(session).or_insert_with(new);
         client.heard = now;
-        (session, client.joins || !client.told)
+        Some((session, client.joins || !client.told))
     }
 
     /// Lets a session in.
@@ -180,6 +183,11 @@ impl Table {
         if let Some(client) = self.clients.get_mut(&session) {
             client.sets.extend(sets);
         }
+    }
+
+    /// The sets of all sessions.
+    pub fn all_sets(&self) -> Vec<(u64, BTreeSet<u64>)> {
+        self.clients.iter().map(|(&session, client)| (session, client.sets.clone())).collect()
     }
 
     /// The sets of a session.
@@ -317,11 +325,28 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(30);
 
+    fn begin(table: &mut Table, taken_up: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
+        table.begin(taken_up, name, now).expect("a number that was given out")
+    }
+
+    #[test]
+    fn only_numbers_that_were_given_out_are_taken_up() {
+        let now = Instant::now();
+        let mut table = Table::new(LEASE, 7);
+        for never in [0, 7, 8, u64::MAX - 1, u64::MAX] {
+            assert_eq!(table.begin(Some(never), "x", now), None, "{never}");
+        }
+        assert_eq!(table.begin(None, "a", now), Some((7, true)), "the counter is as it was");
+        assert_eq!(table.begin(Some(7), "a", now), Some((7, true)));
+        let mut last = Table::new(LEASE, u64::MAX);
+        assert_eq!(last.begin(None, "a", now), None);
+    }
+
     #[test]
     fn a_session_that_is_silent_for_too_long_is_overdue_and_leaves_what_it_had() {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 7);
-        let (a, b) = (table.begin(None, "a", start).0, table.begin(None, "b", start).0);
+        let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
         assert_eq!((a, b), (7, 8));
         assert!(table.overdue(start + 2 * LEASE).is_empty(), "who is not let in yet is not silent");
         [a, b].iter().for_each(|&session| table.let_in(session, start));
@@ -340,18 +365,18 @@ mod tests {
     #[test]
     fn a_session_can_be_taken_up_after_the_server_forgot_it() {
         let start = Instant::now();
-        let mut table = Table::new(LEASE, 7);
-        assert_eq!(table.begin(Some(20), "a", start), (20, true));
+        let mut table = Table::new(LEASE, 21);
+        assert_eq!(begin(&mut table, Some(20), "a", start), (20, true));
         // Its requests wait until it is let in; that the answer to its beginning got lost changes nothing.
         assert!(!table.hear(20, start));
         table.let_in(20, start);
         assert!(table.hear(20, start));
-        assert_eq!(table.begin(Some(20), "a", start), (20, true));
+        assert_eq!(begin(&mut table, Some(20), "a", start), (20, true));
         table.has_told(20);
-        assert_eq!(table.begin(Some(20), "a", start), (20, false));
-        assert_eq!(table.begin(None, "b", start), (21, true));
+        assert_eq!(begin(&mut table, Some(20), "a", start), (20, false));
+        assert_eq!(begin(&mut table, None, "b", start), (21, true));
         table.let_in(21, start);
-        assert_eq!(table.begin(Some(21), "b", start), (21, false));
+        assert_eq!(begin(&mut table, Some(21), "b", start), (21, false));
     }
 
     /// A client that was told that it is alone is waited for, until it heard otherwise and what it told its kernel is over, or as long as it may believe it.
@@ -359,14 +384,14 @@ mod tests {
     fn who_joins_waits_for_those_who_believe_to_be_alone() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut table = Table::new(LEASE, 1);
-        let a = table.begin(None, "a", start).0;
+        let mut table = Table::new(LEASE, 91);
+        let a = begin(&mut table, None, "a", start).0;
         assert_eq!(table.tell_of_others(a, at(100)), 0);
-        let b = table.begin(None, "b", at(200)).0;
+        let b = begin(&mut table, None, "b", at(200)).0;
         let believed = at(100) + SOLE_FOR + BELIEVED_FOR;
         assert_eq!(table.unaware_of(b, at(200)), Some((believed, vec![a])));
         // A third one waits for the same.
-        let c = table.begin(None, "c", at(210)).0;
+        let c = begin(&mut table, None, "c", at(210)).0;
         assert_eq!(table.unaware_of(c, at(210)), Some((believed, vec![a])));
         // Told is not heard: that is sure when it asks once more.
         assert_eq!(table.tell_of_others(a, at(215)), 2);
@@ -379,7 +404,7 @@ mod tests {
         assert_eq!(table.tell_of_others(a, at(300)), 2);
         assert_eq!(table.unaware_of(b, heard), None);
         // One that the server of before may have told so.
-        let d = table.begin(Some(90), "d", at(5000)).0;
+        let d = begin(&mut table, Some(90), "d", at(5000)).0;
         assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + SOLE_FOR + BELIEVED_FOR, vec![d])));
     }
 
@@ -387,7 +412,7 @@ mod tests {
     fn writers_are_asked_until_they_answer() {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 1);
-        let (a, b) = (table.begin(None, "a", start).0, table.begin(None, "b", start).0);
+        let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
         table.open(a, 9, 1);
         assert_eq!(table.writers(b, 9, false), [a]);
         assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
@@ -419,8 +444,8 @@ mod tests {
     #[test]
     fn what_is_overtaken_says_nothing() {
         let mut table = Table::new(LEASE, 1);
-        let a = table.begin(None, "a", Instant::now()).0;
-        let b = table.begin(None, "b", Instant::now()).0;
+        let a = begin(&mut table, None, "a", Instant::now()).0;
+        let b = begin(&mut table, None, "b", Instant::now()).0;
         table.open(a, 9, 1);
         table.close(a, 9, 2);
         table.clean(a, &[(9, 1)]);
@@ -436,7 +461,7 @@ mod tests {
     #[test]
     fn appends_never_meet() {
         let mut table = Table::new(LEASE, 1);
-        let a = table.begin(None, "a", Instant::now()).0;
+        let a = begin(&mut table, None, "a", Instant::now()).0;
         table.open(a, 9, 1);
         assert_eq!(table.reserve(9, 100, 10), Some(100));
         assert_eq!(table.reserve(9, 100, 10), Some(110));

@@ -79,6 +79,8 @@ port! { inherent Meta, Port }
 pub struct Welcome {
     /// The number of its session.
     pub session: u64,
+    /// What proves that it is this client's. Nobody else hears it.
+    pub secret: [u8; 16],
     /// The server did not know it before.
     pub fresh: bool,
     /// The volume's label, as JSON.
@@ -149,7 +151,7 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
     ///
-    /// - `begin` opens a session, or takes one up that writes to these sets; then `told` says that a server that was restarted knows everything of it: nothing is
+    /// - `begin` opens a session, or takes the caller's own up, which writes to these sets; then `told` says that a server that was restarted knows everything of it: nothing is
     ///   given to others, or given up, before all have said so or the time of a lease is over. `beat` keeps it alive; `end` closes it.
     /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`. Sets of the session that it does not know of, since an answer was
     ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.
