@@ -478,35 +478,38 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     }
     let parts = layout.geometry().parts(span.block as usize, begin..begin + out.len());
     let stripe = |hedged| StripeAt { targets, layout, record: span.record, block: span.block, fresh: false, hedged };
-    let mut attempt = |hedged: bool, mut bad: Bad| {
+    // What is known to be bad goes in and out by reference: rustc 1.95 and 1.96 free the second of two equal constant arguments twice
+    // (rust-lang/rust#158830), and an attempt is called more than once.
+    let mut attempt = |hedged: bool, bad: &mut Bad| {
         let stripe = stripe(hedged);
         let mut missing = parts.clone();
         if layout.code.systematic() {
             let (asked, known) = missing.into_iter().partition(|part| !bad.contains_key(&part.block));
-            missing = stripe.direct(asked, &mut bad, out);
+            missing = stripe.direct(asked, bad, out);
             missing.extend::<Vec<Part>>(known);
         }
         // Where every block is coded, decoding is nothing special.
         if !missing.is_empty() && layout.code.systematic() {
             targets.reads().add_degraded();
         }
-        let done = if missing.is_empty() { Ok(()) } else { stripe.decode(&missing, &mut bad, out) };
-        (done, bad)
+        if missing.is_empty() { Ok(()) } else { stripe.decode(&missing, bad, out) }
     };
     let begun = Instant::now();
-    let (mut done, mut bad) = attempt(true, Bad::new());
+    let mut bad = Bad::new();
+    let mut done = attempt(true, &mut bad);
     let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && late(bad).next().is_some();
     // There are not enough others. Some may have been late for a moment only, and those that are really slow can be done without then.
     for _ in 0..RETRIES {
         if begun.elapsed() < RETRIES_WITHIN && too_late(&done, &bad) && one_answers(targets, layout, &bad) {
-            (done, bad) = attempt(true, Bad::new());
+            bad.clear();
+            done = attempt(true, &mut bad);
         }
     }
     if too_late(&done, &bad) {
         // What is late is waited for. Where that is usual, it is not late the next time.
-        let gone = stripe(false).silent(&parts, &bad);
+        bad = stripe(false).silent(&parts, &bad);
         let begun = Instant::now();
-        (done, bad) = attempt(false, gone);
+        done = attempt(false, &mut bad);
         if done.is_ok() {
             targets.pace.note(begun.elapsed());
         }
