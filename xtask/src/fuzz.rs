@@ -1,13 +1,11 @@
 //! Runs the fuzz targets of `fuzz/` with cargo-fuzz, which needs a nightly compiler.
 
+use crate::NOT_HERE;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// How an error begins when the tools are missing, as opposed to a target having failed.
-pub const NOT_HERE: &str = "not installed";
-
-/// Runs every target for `seconds`; installs cargo-fuzz first if `install` says so.
-pub fn run(root: &Path, seconds: u64, install: bool) -> Result<(), String> {
+/// Runs every target for `seconds` with a sanitizer (`none`, `address`); installs cargo-fuzz first if `install` says so.
+pub fn run(root: &Path, seconds: u64, install: bool, sanitizer: &str) -> Result<(), String> {
     let works = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
@@ -30,11 +28,13 @@ pub fn run(root: &Path, seconds: u64, install: bool) -> Result<(), String> {
         .current_dir(root)
         .output()
         .map_err(|e| format!("cargo fuzz list: {e}"))?;
+    // A sanitizer's own memory counts, too.
+    let memory = format!("-rss_limit_mb={}", if sanitizer == "none" { 512 } else { 2048 });
     for target in String::from_utf8_lossy(&listed.stdout).lines() {
         eprintln!("== fuzz {target}, {seconds} s");
         let limit = format!("-max_total_time={seconds}");
         let status = Command::new("cargo")
-            .args(["+nightly", "fuzz", "run", "--sanitizer", "none", target, "--", &limit, "-rss_limit_mb=512"])
+            .args(["+nightly", "fuzz", "run", "--sanitizer", sanitizer, target, "--", &limit, &memory])
             .current_dir(root)
             .status()
             .map_err(|e| format!("cargo fuzz run: {e}"))?;

@@ -1,9 +1,12 @@
-//! The project's own tasks: `cargo xtask check|test|peers|fuzz|conformance`. Standard library only, so that it compiles at once.
+//! The project's own tasks: `cargo xtask check|test|peers|fuzz|conformance|torture`. Few dependencies, so that it compiles at once.
 
+mod asan;
 mod conformance;
 mod fuzz;
+mod mir;
 mod mpi;
 mod peers;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,8 +19,13 @@ cargo xtask TASK
   check   format, lints and documentation with warnings denied, then everything `test` does
   peers   build the other libraries that compatibility tests and benchmarks compare with
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
+  mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
+  asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, where there is a nightly compiler
   conformance DIR [--only pjdfstest|fsx|programs] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
+  torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
+          random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
+          stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes
 ";
 
 fn main() -> ExitCode {
@@ -26,12 +34,16 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["check"] => check().and_then(|()| test()),
         ["peers"] => build_peers().map(|_| ()),
-        ["fuzz"] => fuzz::run(&root(), 60, true),
-        ["fuzz", seconds] => match seconds.parse() {
-            Ok(seconds) => fuzz::run(&root(), seconds, true),
-            Err(_) => Err(format!("{seconds:?} is not a number of seconds")),
-        },
+        ["fuzz"] => fuzz::run(&root(), 60, true, "none"),
+        ["fuzz", seconds] => seconds_of(seconds).and_then(|seconds| fuzz::run(&root(), seconds, true, "none")),
+        ["asan"] => said(optional("AddressSanitizer", asan::run(&root(), 30))),
+        ["asan", seconds] => {
+            seconds_of(seconds).and_then(|seconds| said(optional("AddressSanitizer", asan::run(&root(), seconds))))
+        }
+        ["mir"] => mir(),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
+        ["torture", ref rest @ ..] => torture::run(&root(), rest),
+        ["torture-writers", ref rest @ ..] => torture::writers::run(rest),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -48,6 +60,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// How an error begins when something cannot run here, as opposed to having failed.
+const NOT_HERE: &str = "not possible here";
+
+fn seconds_of(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))
 }
 
 /// The project's root, wherever the task was called from.
@@ -74,31 +93,75 @@ fn check() -> Result<(), String> {
     cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Every test. What is optional (peers, fuzzing) is used where it can be had and named where it cannot.
+/// Crates whose faults lose data: their tests run in exactly what users run, too.
+const AS_USERS_RUN: [&str; 9] = ["--release", "-p", "volume", "-p", "fs", "-p", "cluster", "-p", "cli"];
+/// Most tests wait for others, so there are more of them at a time than processors.
+const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
+
+/// Every test. What is optional (peers, MPI, fuzzing, mounts) is used where it can be had and named where it cannot.
 fn test() -> Result<(), String> {
-    let missing = build_peers()?;
-    // All failures at once: a run takes many minutes.
-    cargo(&["test", "--workspace", "--no-fail-fast"], &[])?;
+    let mut skipped: Vec<String> =
+        build_peers()?.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
+    // All failures at once: a run takes many minutes. What the command line's tests run is the program alone, so they need no second profile.
+    let all = ["test", "--workspace", "--exclude", "cli", "--profile", "release-test", "--no-fail-fast"];
+    let checked = cargo(&all, &[THREADS]);
+    let safe = match mir::not_needed() {
+        None => [("RUSTFLAGS", mir::FLAGS)].as_slice(),
+        Some(why) => {
+            skipped.push(format!("looking for values that are freed twice ({why})"));
+            &[]
+        }
+    };
+    let as_run = cargo(&[&["test", "--no-fail-fast"], &AS_USERS_RUN[..]].concat(), &[safe, &[THREADS]].concat());
+    checked.and(as_run)?;
+    if !safe.is_empty() {
+        look_at_mir(&root().join("target/release/deps"))?;
+    }
     let mpi = mpi::ready();
     if mpi.is_ok() {
         // Its tests use `weft`, which must lie beside it.
-        cargo(&["build", "-p", "cli", "-p", "weft-mpi", "--features", "weft-mpi/mpi"], &[])?;
-        cargo(&["test", "-p", "weft-mpi", "--features", "mpi"], &[])?;
+        let profile = ["--profile", "release-test"];
+        cargo(&[&["build", "-p", "cli", "-p", "weft-mpi", "--features", "weft-mpi/mpi"], &profile[..]].concat(), &[])?;
+        cargo(&[&["test", "-p", "weft-mpi", "--features", "mpi"], &profile[..]].concat(), &[])?;
     }
-    let fuzzed = fuzz::run(&root(), 10, true);
-    for (peer, why) in missing {
-        println!("skipped: comparison with {peer} ({why})");
+    skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
+    let folder = root().join("target/torture");
+    let folder = folder.to_str().ok_or("the project's path is not UTF-8")?;
+    for kind in [&[][..], &["--cluster"]] {
+        let minute = [&[folder, "--minutes", "1"], kind].concat();
+        skipped.extend(optional("torture", torture::run(&root(), &minute))?);
     }
-    if let Err(why) = mpi {
-        println!("skipped: weft-mpi, the archive encoder under MPI ({why})");
-    }
-    match fuzzed {
-        Err(why) if why.starts_with(fuzz::NOT_HERE) => {
-            println!("skipped: coverage-guided fuzzing ({why})")
-        }
-        other => other?,
-    }
+    skipped.extend(optional("coverage-guided fuzzing", fuzz::run(&root(), 10, true, "none"))?);
+    skipped.iter().for_each(|what| println!("skipped: {what}"));
     Ok(())
+}
+
+/// What was skipped, and why, if that is why something failed.
+fn optional(what: &str, done: Result<(), String>) -> Result<Option<String>, String> {
+    match done {
+        Ok(()) => Ok(None),
+        Err(why) if why.starts_with(NOT_HERE) => Ok(Some(format!("{what} ({why})"))),
+        Err(why) => Err(why),
+    }
+}
+
+fn said(skipped: Result<Option<String>, String>) -> Result<(), String> {
+    skipped?.iter().for_each(|what| println!("skipped: {what}"));
+    Ok(())
+}
+
+/// Builds what users run, and looks at what the compiler made of it.
+fn mir() -> Result<(), String> {
+    let folder = root().join("target/mir");
+    let place = folder.to_str().ok_or("the project's path is not UTF-8")?;
+    cargo(&["build", "--release"], &[("RUSTFLAGS", mir::FLAGS), ("CARGO_TARGET_DIR", place)])?;
+    look_at_mir(&folder.join("release/deps"))
+}
+
+fn look_at_mir(folder: &Path) -> Result<(), String> {
+    let (found, files) = mir::look(folder)?;
+    eprintln!("== {files} crates as they were compiled: {} values are given away twice", found.len());
+    if found.is_empty() { Ok(()) } else { Err(format!("this compiler frees memory twice here:\n{}", found.join("\n"))) }
 }
 
 /// Builds the peers and returns those that are missing, with the reason in one line.

@@ -165,7 +165,7 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 }
 
 /// Standard output, or one line that says what failed and the first complaint.
-fn output_of(command: &mut Command) -> Result<String, String> {
+pub fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|why| format!("{program}: {why}"))?;
     if output.status.success() {
