@@ -3,13 +3,14 @@
 use crate::cache::{Cache, Sole};
 use crate::history::History;
 use crate::label::{Label, Member, Role};
+use crate::locks::OwnLocks;
 use crate::mutex::lock;
 use crate::sessions::Question;
 use crate::sets::Leased;
 use crate::store::{Options, Store};
 use crate::{Error, FileSystem, OpenOptions, Result, open};
 use meta::Kind;
-use meta::port::{FileLock, Port, Session, Welcome};
+use meta::port::{Port, Session, Welcome};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -45,8 +46,8 @@ struct Reserved {
 /// The client's side of its session.
 pub(crate) struct Client {
     pub session: Arc<dyn Session>,
-    /// Files with what is locked of them.
-    pub locks: Mutex<Vec<(u64, FileLock)>>,
+    /// What is locked here.
+    pub locks: OwnLocks,
     number: u64,
     name: String,
     /// The start of the server's machine.
@@ -127,7 +128,7 @@ impl FileSystem {
         );
         let client = Client {
             session,
-            locks: Mutex::default(),
+            locks: OwnLocks::default(),
             number: welcome.session,
             start: AtomicU64::new(welcome.start),
             name: name.into(),

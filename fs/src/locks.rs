@@ -1,9 +1,69 @@
 //! Locks of byte ranges that hold across clients. Where nobody else has the volume open they are the kernel's business.
+//!
+//! As with NFS, what is written under a lock is committed before the lock is given up, and what is known of a file is asked for again when a lock of it is got: the
+//! next holder sees what the one before wrote.
 
 use crate::client::Client;
 use crate::mutex::lock;
+use crate::sessions::locks::{Lock, Locks};
 use crate::{Error, FileSystem, Result};
 use meta::port::{FileLock, Session};
+use std::ops::RangeInclusive;
+use std::sync::Mutex;
+
+/// What a client has locked, to the byte: a server that was restarted is told just that.
+#[derive(Default)]
+pub(crate) struct OwnLocks(Mutex<Own>);
+
+#[derive(Default)]
+struct Own {
+    locks: Locks,
+    /// How often a server was told.
+    told: u64,
+}
+
+/// How often a server was told of the locks, when one more was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Asked(u64);
+
+/// In a client's own list its session has no number.
+const OWN: u64 = 0;
+
+impl OwnLocks {
+    fn asking(&self) -> Asked {
+        Asked(lock(&self.0).told)
+    }
+
+    /// A server gave a lock that was asked for then. Returns false if a server was told meanwhile what is locked: it does not know of this one.
+    fn got(&self, asked: Asked, ino: u64, wanted: &FileLock) -> bool {
+        let FileLock { owner, first, last, exclusive, process } = *wanted;
+        let mut own = lock(&self.0);
+        Asked(own.told) == asked
+            && own.locks.lock(ino, Lock { owner: (OWN, owner), range: first..=last, exclusive, process })
+    }
+
+    fn has(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) -> bool {
+        lock(&self.0).locks.has(ino, (OWN, owner), range)
+    }
+
+    fn gave_up(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) {
+        lock(&self.0).locks.unlock(ino, (OWN, owner), range);
+    }
+
+    /// What a server is to be told.
+    fn tell(&self) -> Vec<(u64, FileLock)> {
+        let mut own = lock(&self.0);
+        own.told += 1;
+        let told = |Lock { owner, range, exclusive, process }: Lock| FileLock {
+            owner: owner.1,
+            first: *range.start(),
+            last: *range.end(),
+            exclusive,
+            process,
+        };
+        own.locks.all().into_iter().map(|(ino, held)| (ino, told(held))).collect()
+    }
+}
 
 impl FileSystem {
     fn locker(&self) -> Result<&Client> {
@@ -13,13 +73,19 @@ impl FileSystem {
     /// Locks a range for an owner. Returns whether that could be; with `wait`, which is asked from time to time, it is waited for as long as that says so.
     ///
     /// # Errors
-    /// When the metadata server does not answer, or the volume is not shared.
+    /// When the metadata server does not answer, the volume is not shared, or what was written before cannot be committed.
     pub fn lock(&self, ino: u64, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool> {
         let client = self.locker()?;
+        // This may be less than what the owner had until now.
+        self.publish(ino)?;
         loop {
+            let asked = client.locks.asking();
             if client.session.lock(ino, wanted.clone(), wait.is_some())? {
-                lock(&client.locks).push((ino, wanted.clone()));
-                return Ok(true);
+                if client.locks.got(asked, ino, wanted) {
+                    self.look_anew(ino);
+                    return Ok(true);
+                }
+                continue;
             }
             if self.is_closed() || wait.is_none_or(|goes_on| !goes_on()) {
                 return Ok(false);
@@ -27,21 +93,39 @@ impl FileSystem {
         }
     }
 
-    /// Unlocks a range of what an owner has locked.
+    /// Unlocks a range of what an owner has locked. What was written to the file is committed before.
     ///
     /// # Errors
-    /// As `lock`.
+    /// As `lock`. The range is unlocked all the same if the server answers.
     pub fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
         let client = self.locker()?;
-        let had = {
-            let mut locks = lock(&client.locks);
-            let mine = |(of, lock): &(u64, FileLock)| *of == ino && lock.owner == owner;
-            let had = locks.iter().any(mine);
-            // What is cut is kept whole: to lock too much after a restart of the server is safe.
-            locks.retain(|entry| !(mine(entry) && first <= entry.1.first && entry.1.last <= last));
-            had
-        };
-        if had { Ok(client.session.unlock(ino, owner, first, last)?) } else { Ok(()) }
+        let range = first..=last;
+        if !client.locks.has(ino, owner, &range) {
+            return Ok(());
+        }
+        let published = self.publish(ino);
+        client.locks.gave_up(ino, owner, &range);
+        // Else a server that is being told of it would get it after this.
+        client.cache.wait_for_take_up();
+        client.session.unlock(ino, owner, first, last)?;
+        published
+    }
+
+    /// Commits what was written to a file, so that other clients see it.
+    fn publish(&self, ino: u64) -> Result<()> {
+        match self.table.find(ino) {
+            Some(file) if !file.state().buffer.is_clean() => self.hand_over(&file),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long a file is may have changed: it is asked for again.
+    fn look_anew(&self, ino: u64) {
+        let Some(file) = self.table.find(ino) else { return };
+        let mut state = file.state();
+        if state.buffer.is_clean() && !state.changing {
+            state.buffer.size = None;
+        }
     }
 
     /// The lock that keeps a range from being locked.
@@ -54,11 +138,11 @@ impl FileSystem {
 }
 
 impl Client {
-    /// Locks again, at a server that was restarted, what was locked. Returns how many are lost.
+    /// Locks again, at a server that was restarted, what is locked. Returns how many are lost.
     pub fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
         let mut lost = 0;
-        for (ino, wanted) in lock(&self.locks).clone() {
-            lost += usize::from(!session.lock(ino, wanted, false)?);
+        for (ino, held) in self.locks.tell() {
+            lost += usize::from(!session.lock(ino, held, false)?);
         }
         Ok(lost)
     }

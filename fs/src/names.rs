@@ -4,7 +4,7 @@ use crate::file::{File, State};
 use crate::{Error, FileSystem, Result, now, sessions};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
 use std::sync::MutexGuard;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often attributes are asked for that are overtaken by commits, before the file is held.
 const ATTEMPTS: usize = 3;
@@ -292,6 +292,14 @@ impl FileSystem {
             None => ALONE,
             Some(client) if client.is_sole() => sessions::BELIEVED_FOR,
             Some(_) => Duration::ZERO,
+        }
+    }
+
+    /// The number of the time without other clients that goes on: what was seen in it was changed by nobody else since. None with others.
+    pub fn alone(&self) -> Option<u64> {
+        match &self.client {
+            None => Some(0),
+            Some(client) => client.sole.period(Instant::now()),
         }
     }
 

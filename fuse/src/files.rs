@@ -53,4 +53,5 @@ files! {
     fn conflicting_lock(&self, ino: u64, wanted: &FileLock) -> Result<Option<FileLock>>;
     fn is_shared(&self) -> bool;
     fn valid_for(&self) -> Duration;
+    fn alone(&self) -> Option<u64>;
 }

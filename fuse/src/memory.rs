@@ -103,6 +103,9 @@ impl Files for Memory {
     fn is_shared(&self) -> bool {
         false
     }
+    fn alone(&self) -> Option<u64> {
+        None
+    }
     fn valid_for(&self) -> std::time::Duration {
         std::time::Duration::from_secs(1000)
     }

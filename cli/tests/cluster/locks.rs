@@ -3,10 +3,11 @@
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::starter;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::sleep;
@@ -107,6 +108,39 @@ fn flock_holds_across_mounts_until_whoever_has_it_is_gone() {
     lives.kill().unwrap();
     lives.wait().unwrap();
     drop((ours, more, b));
+    a.unmount();
+}
+
+/// A counter in a file that stays open, with nothing but a lock around each increment: no sync, no opening.
+#[test]
+fn the_next_holder_of_a_lock_sees_what_the_one_before_wrote() {
+    const EACH: u64 = 150;
+    if !possible("the_next_holder_of_a_lock_sees_what_the_one_before_wrote") {
+        return;
+    }
+    type Lock = fn(&File, FlockOperation) -> Result<(), Errno>;
+    let locks: [(&str, Lock); 2] =
+        [("flock", |file, how| flock(file, how)), ("fcntl", |file, how| fcntl_lock(file, how))];
+    let cluster = Cluster::with("rs:2+1", 3, &[]);
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    for (kind, lock) in locks {
+        fs::write(a.at("locked"), [0; 8]).unwrap();
+        let count = |mount: &Mount| {
+            let file = open(mount);
+            for _ in 0..EACH {
+                lock(&file, FlockOperation::LockExclusive).unwrap();
+                let mut number = [0; 8];
+                file.read_exact_at(&mut number, 0).unwrap();
+                let next = u64::from_le_bytes(number) + 1;
+                file.write_all_at(&next.to_le_bytes(), 0).unwrap();
+                lock(&file, FlockOperation::Unlock).unwrap();
+            }
+        };
+        std::thread::scope(|scope| [&a, &b].iter().for_each(|mount| _ = scope.spawn(|| count(mount))));
+        let counted = u64::from_le_bytes(fs::read(b.at("locked")).unwrap().try_into().unwrap());
+        assert_eq!(counted, 2 * EACH, "{kind}");
+    }
+    b.unmount();
     a.unmount();
 }
 

@@ -57,8 +57,8 @@ impl Cache {
         if is_due { self.sync(Seq::MAX) } else { Ok(()) }
     }
 
-    /// Waits until it is known which server answered.
-    fn wait_for_take_up(&self) {
+    /// Waits until it is known which server answered, and until it was told all that it had to be told.
+    pub fn wait_for_take_up(&self) {
         drop(lock(&self.taking_up));
     }
 

@@ -1,14 +1,15 @@
-//! Locks of byte ranges (`fcntl`) and of whole files (`flock`), across clients: who has which, without a clock and without waiting.
+//! Locks of byte ranges (`fcntl`) and of whole files (`flock`): who has which, to the byte, without a clock and without waiting. The server keeps those of all
+//! clients, each client its own.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// Who has a lock: a session, and what its kernel calls the owner.
-pub(super) type Owner = (u64, u64);
+pub(crate) type Owner = (u64, u64);
 
 /// A lock of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     pub owner: Owner,
     /// The first byte and the last.
     pub range: RangeInclusive<u64>,
@@ -19,7 +20,7 @@ pub(super) struct Lock {
 
 /// All locks, by file.
 #[derive(Debug, Default)]
-pub(super) struct Locks(BTreeMap<u64, Vec<Lock>>);
+pub(crate) struct Locks(BTreeMap<u64, Vec<Lock>>);
 
 fn meet(a: &RangeInclusive<u64>, b: &RangeInclusive<u64>) -> bool {
     a.start() <= b.end() && b.start() <= a.end()
@@ -65,6 +66,16 @@ impl Locks {
         if locks.is_empty() {
             self.0.remove(&ino);
         }
+    }
+
+    /// Whether an owner has any part of a range.
+    pub fn has(&self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) -> bool {
+        self.0.get(&ino).is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && meet(&lock.range, range)))
+    }
+
+    /// All locks, each with its file.
+    pub fn all(&self) -> Vec<(u64, Lock)> {
+        self.0.iter().flat_map(|(&ino, locks)| locks.iter().map(move |lock| (ino, lock.clone()))).collect()
     }
 
     /// Takes everything from a session.

@@ -6,7 +6,7 @@
 
 mod caller;
 mod handle;
-mod locks;
+pub(crate) mod locks;
 mod table;
 
 use crate::cache::SOLE_FOR;

@@ -1,14 +1,16 @@
 //! Locks in mounts that others share: of byte ranges (`fcntl`), and of whole files (`flock`), which are locks of all bytes whose owner is what was opened. The two
 //! meet, as they do on NFS: fuser does not hand on which of them a request is about.
+//!
+//! Who gets a lock sees what its holders of before wrote: the kernel drops what it has of the file, before the program hears that it has the lock.
 
 use super::call::Caller;
 use super::signals;
 use crate::files::Files;
 use fs::FileLock;
-use fuser::{Errno, FileHandle, ReplyEmpty, ReplyLock};
+use fuser::{Errno, FileHandle, INodeNo, Notifier, ReplyEmpty, ReplyLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Through which opening of a file somebody got locks. The kernel says when a process gives up its own, but not a word of those that belong to an opening
 /// (`F_OFD_SETLK`): these end with it.
@@ -16,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Held {
     opened: AtomicU64,
     owners: Mutex<HashMap<u64, (u64, Vec<u64>)>>,
+    /// In which time without other clients the kernel dropped what it had of the file of an opening.
+    fresh: Mutex<HashMap<u64, u64>>,
 }
 
 impl Held {
@@ -23,9 +27,21 @@ impl Held {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handle of a new opening.
-    pub fn handle(&self) -> FileHandle {
-        FileHandle(1 + self.opened.fetch_add(1, Ordering::Relaxed))
+    fn fresh(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handle of a new opening, which begins without pages of the file in the kernel, in a time without other clients if there are none.
+    pub fn handle(&self, alone: Option<u64>) -> FileHandle {
+        let handle = 1 + self.opened.fetch_add(1, Ordering::Relaxed);
+        alone.map(|alone| self.fresh().insert(handle, alone));
+        FileHandle(handle)
+    }
+
+    /// Whether the kernel may have pages of an opened file that others have changed since. Notes that it drops them.
+    fn is_stale(&self, handle: FileHandle, alone: Option<u64>) -> bool {
+        let Some(alone) = alone else { return true };
+        self.fresh().insert(handle.0, alone) != Some(alone)
     }
 
     /// An owner got a lock of a file through an opening.
@@ -47,6 +63,7 @@ impl Held {
 
     /// The owners of what ends with an opening.
     pub fn end(&self, handle: FileHandle) -> Vec<u64> {
+        self.fresh().remove(&handle.0);
         self.owners().remove(&handle.0).map_or_else(Vec::new, |(_, owners)| owners)
     }
 }
@@ -70,36 +87,54 @@ impl Asked {
         self.kind == i32::from(libc::F_UNLCK as i16)
     }
 
-    /// Sets or takes away a lock. One that is waited for, by a thread of a program, is waited for by a thread of its own here: those that serve requests are few.
-    pub fn set<F: Files>(self, caller: &Caller<F>, held: &Arc<Held>, waiter: Option<u32>, reply: ReplyEmpty) {
-        let (caller, held) = (caller.clone(), held.clone());
-        let work = move || {
-            let FileLock { owner, first, last, .. } = self.lock;
-            let done = if self.unlocks() {
-                caller.call("unlocking", self.ino, |files| files.unlock(self.ino, owner, first, last)).map(|()| true)
-            } else {
-                let goes_on = || !waiter.is_some_and(signals::are_pending);
-                let wait: Option<&dyn Fn() -> bool> = if waiter.is_some() { Some(&goes_on) } else { None };
-                caller.call("locking", self.ino, |files| files.lock(self.ino, &self.lock, wait))
-            };
-            match done {
-                Ok(true) => {
-                    if !self.unlocks() {
-                        held.add(self.handle, self.ino, owner);
-                    }
-                    reply.ok();
+    /// Sets or takes away a lock. What waits has a thread of its own, as those that serve requests are few: for a lock that a thread of a program waits for, and
+    /// for the kernel, which may have requests answered before it drops pages.
+    pub fn set<F: Files>(
+        self,
+        caller: &Caller<F>,
+        held: &Arc<Held>,
+        kernel: &Arc<OnceLock<Notifier>>,
+        waiter: Option<u32>,
+        reply: ReplyEmpty,
+    ) {
+        let (caller, held, kernel) = (caller.clone(), held.clone(), kernel.clone());
+        let work = move || match self.try_set(&caller, waiter) {
+            Ok(true) if self.unlocks() => reply.ok(),
+            Ok(true) => {
+                held.add(self.handle, self.ino, self.lock.owner);
+                // Before pages are dropped: what the kernel gets from then on is at least as new.
+                if !held.is_stale(self.handle, caller.files().alone()) {
+                    return reply.ok();
                 }
-                // The kernel has it asked again if the program goes on after the signal. Without one, a program would see a number that it does not know.
-                Ok(false) if waiter.is_some_and(signals::are_pending) => reply.error(Errno::EINTR),
-                Ok(false) => reply.error(Errno::EAGAIN),
-                Err(error) => reply.error(error),
+                let drop_pages = move || {
+                    // It fails when the kernel has forgotten the file, or the mount is gone.
+                    let _ = kernel.get().map(|kernel| kernel.inval_inode(INodeNo(self.ino), 0, 0));
+                    reply.ok();
+                };
+                if waiter.is_some() { drop_pages() } else { drop(std::thread::spawn(drop_pages)) }
             }
+            // The kernel has it asked again if the program goes on after the signal. Without one, a program would see a number that it does not know.
+            Ok(false) if waiter.is_some_and(signals::are_pending) => reply.error(Errno::EINTR),
+            Ok(false) => reply.error(Errno::EAGAIN),
+            Err(error) => reply.error(error),
         };
         if waiter.is_some() {
             std::thread::spawn(work);
         } else {
             work();
         }
+    }
+
+    fn try_set<F: Files>(&self, caller: &Caller<F>, waiter: Option<u32>) -> Result<bool, Errno> {
+        let FileLock { owner, first, last, .. } = self.lock;
+        if self.unlocks() {
+            return caller
+                .call("unlocking", self.ino, |files| files.unlock(self.ino, owner, first, last))
+                .map(|()| true);
+        }
+        let goes_on = || !waiter.is_some_and(signals::are_pending);
+        let wait: Option<&dyn Fn() -> bool> = if waiter.is_some() { Some(&goes_on) } else { None };
+        caller.call("locking", self.ino, |files| files.lock(self.ino, &self.lock, wait))
     }
 
     /// Tells which lock is in the way.
@@ -122,7 +157,7 @@ mod tests {
     #[test]
     fn an_opening_ends_the_locks_that_were_not_given_up_before() {
         let held = Held::default();
-        let (first, second) = (held.handle(), held.handle());
+        let (first, second) = (held.handle(None), held.handle(None));
         assert_ne!(first, second);
         held.add(first, 5, 70);
         held.add(first, 5, 70);
@@ -132,5 +167,18 @@ mod tests {
         held.forget(5, 70);
         held.add(second, 5, 72);
         assert_eq!((held.end(first), held.end(second), held.end(second)), (vec![71], vec![70, 72], vec![]));
+    }
+
+    #[test]
+    fn pages_are_kept_while_nobody_else_can_have_changed_the_file() {
+        let held = Held::default();
+        let (shared, alone) = (held.handle(None), held.handle(Some(4)));
+        assert!(held.is_stale(shared, None) && held.is_stale(shared, None));
+        assert!(!held.is_stale(alone, Some(4)), "it was opened in this time");
+        assert!(held.is_stale(alone, None));
+        // Others came and went.
+        assert!(held.is_stale(alone, Some(5)) && !held.is_stale(alone, Some(5)));
+        held.end(alone);
+        assert!(held.fresh().is_empty());
     }
 }

@@ -24,16 +24,16 @@ use convert::{GENERATION, NONE, file_attributes, kind_of_mode};
 use fs::{Kind, New};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, IoctlFlags,
-    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek,
-    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    KernelConfig, LockOwner, Notifier, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use opens::Opens;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Every open directory has this handle.
@@ -50,16 +50,19 @@ pub(crate) struct Handler<F: Files> {
     refused: Arc<Refused>,
     /// Questions for holes that need pages to be written back before.
     seeks: Sender<seek::Job>,
+    /// What the kernel is told unasked goes here, once there is a connection.
+    kernel: Arc<OnceLock<Notifier>>,
 }
 
 impl<F: Files> Handler<F> {
     /// A handler, and what is to be started once there is a connection to the kernel.
     /// With `writeback` the kernel keeps what is written to files that others may change, too. Writes that are refused are noted in `refused`.
     pub(crate) fn new(files: Arc<F>, log: Log, writeback: bool, refused: Arc<Refused>) -> (Self, seek::Late) {
-        let (seeks, late) = seek::queue();
+        let kernel = Arc::<OnceLock<Notifier>>::default();
+        let (seeks, late) = seek::queue(kernel.clone());
         let shared = files.is_shared() && !writeback;
         let caller = Caller::new(files, log);
-        (Self { caller, opens: Opens::default(), held: Arc::default(), shared, refused, seeks }, late)
+        (Self { caller, opens: Opens::default(), held: Arc::default(), shared, refused, seeks, kernel }, late)
     }
 
     /// How long the kernel may believe what it is told.
@@ -190,7 +193,7 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let created = self.create(parent.0, name.as_bytes(), &new_file(request, Kind::File, mode), flags);
         answer!(reply, created, created =>
-            reply.created(&self.valid(), &file_attributes(&created), GENERATION, self.held.handle(), self.kept(flags)));
+            reply.created(&self.valid(), &file_attributes(&created), GENERATION, self.held.handle(self.caller.files().alone()), self.kept(flags)));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -225,7 +228,7 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let opened = self.open(request.uid(), ino.0, flags.0);
-        answer!(reply, opened, () => reply.opened(self.held.handle(), self.kept(flags.0)));
+        answer!(reply, opened, () => reply.opened(self.held.handle(self.caller.files().alone()), self.kept(flags.0)));
     }
 
     fn read(
@@ -291,7 +294,7 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let waiter = sleep.then(|| request.pid());
         let asked = locks::Asked::new(ino.0, handle, owner.0, (start, end), typ, pid);
-        asked.set(&self.caller, &self.held, waiter, reply);
+        asked.set(&self.caller, &self.held, &self.kernel, waiter, reply);
     }
 
     fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, owner: LockOwner, reply: ReplyEmpty) {

@@ -10,22 +10,24 @@ use fs::Seek;
 use fuser::{Errno, INodeNo, Notifier, ReplyLseek};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 
 /// What is done after pages were written back.
 pub(super) type Job = (u64, Box<dyn FnOnce() + Send>);
 
 /// The thread's part, before there is a connection to the kernel.
-pub(crate) struct Late(Receiver<Job>);
+pub(crate) struct Late(Receiver<Job>, Arc<OnceLock<Notifier>>);
 
-/// Where jobs go to, and where they come from.
-pub(super) fn queue() -> (Sender<Job>, Late) {
+/// Where jobs go to, and where they come from. `kernel` is the connection once there is one.
+pub(super) fn queue(kernel: Arc<OnceLock<Notifier>>) -> (Sender<Job>, Late) {
     let (jobs, late) = channel();
-    (jobs, Late(late))
+    (jobs, Late(late, kernel))
 }
 
 impl Late {
     /// Starts the thread, which ends with the handler.
     pub(crate) fn start(self, kernel: Notifier) -> io::Result<()> {
+        let _ = self.1.set(kernel.clone());
         let work = move || {
             for (ino, job) in self.0 {
                 // It fails when the kernel has forgotten the file, and so has no pages of it, or when the mount is gone.

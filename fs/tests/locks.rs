@@ -1,0 +1,107 @@
+//! Locks of several clients of one volume, and what their holders see.
+
+mod lab;
+
+use fs::{FileLock, FileSystem};
+use lab::cluster::Cluster;
+use lab::make;
+
+fn whole(owner: u64, exclusive: bool) -> FileLock {
+    FileLock { owner, first: 0, last: u64::MAX, exclusive, process: 1 }
+}
+
+fn range(owner: u64, first: u64, last: u64) -> FileLock {
+    FileLock { owner, first, last, exclusive: true, process: 1 }
+}
+
+/// The number in a file.
+fn number(client: &FileSystem, ino: u64) -> u64 {
+    let mut bytes = [0; 8];
+    client.read(ino, 0, &mut bytes).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+/// Nobody syncs, and everybody has the file open all the time: only the locks say who goes after whom.
+#[test]
+fn a_counter_behind_a_lock_counts_everything() {
+    const EACH: u64 = 100;
+    let cluster = Cluster::new("rs:2+1", 4);
+    let clients = [cluster.client("a"), cluster.client("b"), cluster.client("c")];
+    let (counter, log) = (make(&clients[0], "counter"), make(&clients[0], "log"));
+    std::thread::scope(|scope| {
+        for (owner, client) in (1..).zip(&clients) {
+            scope.spawn(move || {
+                [counter, log].iter().for_each(|&ino| client.open(ino, true).unwrap());
+                for _ in 0..EACH {
+                    assert!(client.lock(counter, &whole(owner, true), Some(&|| true)).unwrap());
+                    let now = number(client, counter);
+                    client.write(counter, 0, &(now + 1).to_le_bytes()).unwrap();
+                    client.unlock(counter, owner, 0, u64::MAX).unwrap();
+                    // One that grows, at the end that its holder finds.
+                    assert!(client.lock(log, &whole(owner, true), Some(&|| true)).unwrap());
+                    let mut old = vec![0; 1 << 16];
+                    let end = client.read(log, 0, &mut old).unwrap();
+                    assert!(old[..end].iter().all(|&byte| byte != 0), "a hole before {end}");
+                    client.write(log, end as u64, &[owner as u8; 7]).unwrap();
+                    client.unlock(log, owner, 0, u64::MAX).unwrap();
+                }
+                [counter, log].iter().for_each(|&ino| client.close(ino));
+            });
+        }
+    });
+    let reader = cluster.client("reader");
+    reader.open(counter, false).unwrap();
+    assert_eq!(number(&reader, counter), 3 * EACH);
+    assert_eq!(reader.attributes(log).unwrap().size, 3 * EACH * 7);
+}
+
+/// Who shares a lock that it had alone lets the others see what it wrote.
+#[test]
+fn who_shares_its_lock_shows_what_it_wrote() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let ino = make(&a, "file");
+    [&a, &b].iter().for_each(|client| client.open(ino, true).unwrap());
+    for round in 1..5 {
+        assert!(a.lock(ino, &whole(1, true), None).unwrap());
+        a.write(ino, 0, &u64::to_le_bytes(round)).unwrap();
+        assert!(!b.lock(ino, &whole(1, false), None).unwrap());
+        assert!(a.lock(ino, &whole(1, false), None).unwrap());
+        assert!(b.lock(ino, &whole(1, false), None).unwrap());
+        assert_eq!(number(&b, ino), round);
+        b.unlock(ino, 1, 0, u64::MAX).unwrap();
+        a.unlock(ino, 1, 0, u64::MAX).unwrap();
+    }
+}
+
+/// A part that was unlocked is free after a restart of the server, too, and what is left of the lock is not.
+#[test]
+fn a_restarted_server_has_the_locks_that_are_held_and_no_others() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let ino = make(&a, "file");
+    [&a, &b].iter().for_each(|client| client.open(ino, true).unwrap());
+    assert!(a.lock(ino, &range(1, 0, 99), None).unwrap());
+    a.unlock(ino, 1, 20, 39).unwrap();
+    // It is shared from now on.
+    assert!(a.lock(ino, &FileLock { exclusive: false, ..range(1, 60, 79) }, None).unwrap());
+    let (free, held) = ([(20, 39), (100, u64::MAX)], [(0, 0), (19, 20), (39, 40), (59, 59), (60, 60), (99, 99)]);
+    for restarted in [false, true] {
+        if restarted {
+            cluster.kill();
+            cluster.start();
+        }
+        for (first, last) in free {
+            assert!(b.lock(ino, &range(2, first, last), None).unwrap(), "{first}..={last}, restarted: {restarted}");
+            b.unlock(ino, 2, first, last).unwrap();
+        }
+        for (first, last) in held {
+            assert!(!b.lock(ino, &range(2, first, last), None).unwrap(), "{first}..={last}, restarted: {restarted}");
+        }
+        let shared = FileLock { exclusive: false, ..range(2, 60, 79) };
+        assert!(b.lock(ino, &shared, None).unwrap(), "restarted: {restarted}");
+        b.unlock(ino, 2, 60, 79).unwrap();
+    }
+    a.unlock(ino, 1, 0, u64::MAX).unwrap();
+    assert!(b.lock(ino, &whole(2, true), None).unwrap());
+}
