@@ -49,11 +49,13 @@ pub(crate) struct Incoming {
     held: Vec<u8>,
     at: usize,
     heard: Arc<Heard>,
+    /// Bytes of long messages so far.
+    pub moved: Arc<AtomicU64>,
 }
 
 impl Incoming {
     pub fn new(io: ReadHalf, heard: Arc<Heard>) -> Self {
-        Self { io, held: Vec::new(), at: 0, heard }
+        Self { io, held: Vec::new(), at: 0, heard, moved: Arc::default() }
     }
 
     /// Reads some bytes more. 0 at the end.
@@ -115,6 +117,16 @@ impl Incoming {
         }
     }
 
+    /// Waits until so many bytes came of what comes next.
+    pub async fn arrive(&mut self, count: usize) -> Result<(), Error> {
+        while self.held.len() - self.at < count {
+            if self.more().await.map_err(|error| Error::from_io(&error, true))? == 0 {
+                return Err(cut_short());
+            }
+        }
+        Ok(())
+    }
+
     /// The body and the payload that belong to a header.
     pub async fn content(&mut self, header: &Header) -> Result<(Bytes, Payload), Error> {
         let mut checksum = Checksum::default();
@@ -155,6 +167,7 @@ impl Incoming {
             self.heard.touch();
             checksum.update(&into[filled..filled + count]);
             filled += count;
+            self.moved.fetch_add(count as u64, Ordering::Relaxed);
         }
         Ok(())
     }

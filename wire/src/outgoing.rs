@@ -9,8 +9,8 @@ use crate::lock;
 use crate::stream::WriteHalf;
 use std::io::{self, IoSlice};
 use std::pin::pin;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Notify};
@@ -28,6 +28,8 @@ pub(crate) struct Outgoing {
     wake: Notify,
     is_closed: AtomicBool,
     closing: Notify,
+    /// Bytes so far.
+    pub moved: Arc<AtomicU64>,
 }
 
 pub(crate) struct Writer {
@@ -60,6 +62,7 @@ impl Outgoing {
             wake: Notify::new(),
             is_closed: AtomicBool::new(false),
             closing: Notify::new(),
+            moved: Arc::default(),
         }
     }
 
@@ -159,7 +162,10 @@ impl Outgoing {
         while !rest.is_empty() {
             let count = match io.write_vectored(rest).await {
                 Ok(0) => return Err(Error::lost("the peer takes no more", false)),
-                Ok(count) => count,
+                Ok(count) => {
+                    self.moved.fetch_add(count as u64, Ordering::Relaxed);
+                    count
+                }
                 Err(error) => return Err(Error::from_io(&error, false)),
             };
             let queued = count.min(pending.len() - *done);

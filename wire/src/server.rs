@@ -4,6 +4,7 @@ mod complaints;
 mod connection;
 mod peer;
 mod request;
+mod room;
 
 pub use complaints::Complaints;
 pub use peer::Peer;
@@ -15,12 +16,14 @@ use crate::handshake::server_tls;
 use crate::hello::{Role, VERSIONS};
 use crate::stream::Halves;
 use crate::tls::ServerTls;
+use room::{Rooms, permits};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -28,8 +31,6 @@ use tokio::time::{sleep, timeout};
 
 /// After a failed accept, mostly for want of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Bytes of a permit: a semaphore counts in 32 bits.
-const UNIT: u64 = 1024;
 
 /// What answers requests.
 pub trait Service: Send + Sync + 'static {
@@ -74,11 +75,12 @@ pub struct ServerOptions {
     pub requests_per_connection: usize,
     /// Bytes of a connection's requests at the same time.
     pub bytes_per_connection: u64,
-    /// Bytes of all requests at the same time. A payload that does not fit is not read before there is room.
+    /// Bytes of all requests at the same time. A payload that does not fit is not read before there is room. With certificates, one member gets no more than
+    /// half of it, and no more than half of the connections. While others wait, who has room and sends nothing for a second, or too slowly, is disconnected.
     pub bytes: u64,
     /// Bytes of a connection's answers at the same time, as far as the service knows before how long they get.
     pub reply_bytes_per_connection: u64,
-    /// Bytes of all answers at the same time, likewise.
+    /// Bytes of all answers at the same time, likewise, and shared as those of requests are.
     pub reply_bytes: u64,
     /// From a connection's first byte to the end of the first messages.
     pub handshake_timeout: Duration,
@@ -122,7 +124,7 @@ pub struct ServerLoad {
     pub connections: usize,
     /// Bytes of requests that are in memory.
     pub bytes: u64,
-    /// Connections so far that were refused, or ended because of what came on them: too many, no certificate, garbage, a checksum that does not fit.
+    /// Connections so far that were refused, or ended because of what came on them: too many, no certificate, garbage, a checksum that does not fit, too slow.
     pub refused: u64,
 }
 
@@ -156,16 +158,14 @@ struct Shared<S> {
     service: Arc<S>,
     options: ServerOptions,
     connections: Arc<Semaphore>,
-    bytes: Arc<Semaphore>,
-    reply_bytes: Arc<Semaphore>,
+    bytes: Arc<Rooms>,
+    reply_bytes: Arc<Rooms>,
+    /// How many connections each member has, which has a certificate.
+    members: Mutex<HashMap<String, usize>>,
     stage: watch::Sender<Stage>,
     complaints: Complaints,
     refused: AtomicU64,
     next_peer: AtomicU64,
-}
-
-fn permits(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
 impl<S: Service> Server<S> {
@@ -175,8 +175,9 @@ impl<S: Service> Server<S> {
             shared: Arc::new(Shared {
                 service,
                 connections: Arc::new(Semaphore::new(options.connections)),
-                bytes: Arc::new(Semaphore::new(permits(options.bytes) as usize)),
-                reply_bytes: Arc::new(Semaphore::new(permits(options.reply_bytes) as usize)),
+                bytes: Rooms::new(options.bytes),
+                reply_bytes: Rooms::new(options.reply_bytes),
+                members: Mutex::default(),
                 stage: watch::Sender::new(Stage::Serving),
                 complaints: Complaints::default(),
                 refused: AtomicU64::new(0),
@@ -258,7 +259,7 @@ impl<S: Service> Server<S> {
         let end = async {
             let _connections = connections.acquire_many(all).await;
             // One-way messages hold nothing but their bytes.
-            let _bytes = bytes.acquire_many(permits(options.bytes)).await;
+            let _bytes = bytes.all().acquire_many(permits(options.bytes)).await;
         };
         let ended = timeout(options.drain, end).await.is_ok();
         stage.send_replace(Stage::Over);
@@ -280,8 +281,7 @@ impl<S: Service> Server<S> {
 
     /// Bytes of requests that are in memory.
     pub fn bytes_in_flight(&self) -> u64 {
-        let all = permits(self.shared.options.bytes) as usize;
-        (all - self.shared.bytes.available_permits()) as u64 * UNIT
+        self.shared.bytes.taken()
     }
 }
 

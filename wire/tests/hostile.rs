@@ -6,7 +6,7 @@ use harness::{DEADLINE, METHODS, client, parts, raw, rest, serve, until};
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use wire::frame::{HEADER_BYTES, Header, Kind, Limits};
@@ -235,4 +235,60 @@ async fn long_answers_hold_clients_back_too() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
+}
+
+/// A connection that announces a request of so many bytes, and sends a few of them.
+async fn trickle(mut stream: impl AsyncWrite + Unpin, bytes: u32) {
+    let mut header = Header::new(Kind::Request, 1);
+    (header.payload_bytes, header.deadline_ms) = (bytes, 60_000);
+    let mut sent = stream.write_all(&[&header.encode(), &[0; 5000][..]].concat()).await;
+    while sent.is_ok() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        sent = stream.write_all(&[0; 10]).await;
+    }
+}
+
+fn as_in_service() -> ServerOptions {
+    ServerOptions { bytes: 128 << 20, bytes_per_connection: 64 << 20, ..Default::default() }
+}
+
+/// How long a mebibyte takes there and back.
+async fn mebibyte(address: &Address) -> Duration {
+    let (client, begun, payload) = (client(address, ClientOptions::default()), Instant::now(), vec![7; 1 << 20]);
+    let echoed = client.call(METHODS.echo, &[], &parts(&[&payload]), DEADLINE).await.unwrap();
+    assert_eq!(echoed.payload.len(), payload.len());
+    begun.elapsed()
+}
+
+/// Those who trickle have room for a moment, whatever they announce, and are disconnected when somebody waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_announces_much_and_sends_little_stalls_nobody() {
+    for (bytes, takes) in [(60 << 20, 50 << 20), (4 << 20, 120 << 20)] {
+        let (address, _, server) = serve(as_in_service()).await;
+        for _ in 0..84 {
+            tokio::spawn(trickle(raw(&address).await, bytes));
+        }
+        until(|| server.bytes_in_flight() > takes).await;
+        // It was more than a minute.
+        let took = mebibyte(&address).await;
+        assert!(took < Duration::from_secs(20), "{took:?}");
+    }
+}
+
+/// What is announced and of which nothing comes is no memory at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn announced_bytes_are_not_memory() {
+    let (address, _, server) = serve(as_in_service()).await;
+    let mut header = Header::new(Kind::Request, 1);
+    (header.payload_bytes, header.deadline_ms) = (60 << 20, 60_000);
+    let mut streams = Vec::new();
+    for _ in 0..84 {
+        let mut stream = raw(&address).await;
+        stream.write_all(&header.encode()).await.unwrap();
+        streams.push(stream);
+    }
+    let took = mebibyte(&address).await;
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    until(|| server.bytes_in_flight() == 0).await;
+    assert!(streams.len() == 84 && server.load().refused == 0);
 }

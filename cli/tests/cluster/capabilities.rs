@@ -244,6 +244,16 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     assert!(may_write.sync(chunk).is_ok() && read(&may_write).is_ok());
     is_refused(may_write.remove(chunk), "something else");
     is_refused(may_write.punch(chunk, 0..10), "something else");
+    is_refused(may_write.trim(chunk), "something else");
+    is_refused(may_write.reserve(chunk, 60 << 30), "something else");
+    let over = |offset: u64, bytes: &[u8]| may_write.write(chunk, offset, &[IoSlice::new(bytes)]);
+    // What is there stays; the same may come once more. A chunk has an end, and a set as many chunks as blocks.
+    let ruined = over(0, b"ruined").unwrap_err();
+    assert!(ruined.to_string().contains("stays as it is"), "{ruined}");
+    over(0, &bytes).unwrap();
+    let beyond = over(60 << 30, b"much").unwrap_err();
+    assert!(beyond.to_string().contains("so long"), "{beyond}");
+    assert!(may_write.write(TargetFile::Chunk { set, position: 9 }, 0, &[IoSlice::new(b"more")]).is_err());
     is_refused(may_write.list(), "something else");
     is_refused(read(&shows(cluster.token(set + 1, Rights::Write, later))), "something else");
     // The clocks may differ by five minutes.
@@ -282,7 +292,9 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
         assert_eq!(shown.asked.load(Ordering::SeqCst), 1);
     }
 
-    assert_eq!(everything.read(chunk, 0, &mut bytes).unwrap(), 100);
+    let mut after = [0; 100];
+    assert_eq!(everything.read(chunk, 0, &mut after).unwrap(), 100);
+    assert_eq!(after, bytes);
     cluster.heal();
     // Who does what he must not is named, and cannot fill the log.
     let log = cluster.stores[0].log();

@@ -1,5 +1,6 @@
 //! Targets behind a storage server.
 
+mod append;
 mod master;
 mod protocol;
 mod remote;

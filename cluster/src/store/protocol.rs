@@ -27,15 +27,12 @@ pub mod method {
 }
 
 /// What an operation takes. Clients append to the chunk sets that they were given, read, and try whether a target works (with files of a set that there
-/// is not); all else is the servers' business.
+/// is not); all else is the servers' business. What appending is, `append` says.
 pub fn wanted(method: u16, file: TargetFile) -> Wanted {
     match (method, file) {
         (method::SPACE | method::DOMAIN | method::REPORT, _) => Wanted::Nothing,
         (method::READ | method::PREFETCH, TargetFile::Chunk { set, .. }) => Wanted::Read(set),
-        (
-            method::WRITE | method::WRITE_DURABLY | method::SYNC | method::RESERVE | method::TRIM,
-            TargetFile::Chunk { set, .. },
-        ) => Wanted::Write(set),
+        (method::WRITE | method::WRITE_DURABLY | method::SYNC, TargetFile::Chunk { set, .. }) => Wanted::Write(set),
         (method::WRITE | method::SYNC | method::REMOVE, TargetFile::NewChunk { set: fs::PROBE_SET, .. }) => {
             Wanted::Write(fs::PROBE_SET)
         }
@@ -191,9 +188,7 @@ mod tests {
         for number in 0..100 {
             let expected = match number {
                 method::READ | method::PREFETCH => Wanted::Read(4),
-                method::WRITE | method::WRITE_DURABLY | method::SYNC | method::RESERVE | method::TRIM => {
-                    Wanted::Write(4)
-                }
+                method::WRITE | method::WRITE_DURABLY | method::SYNC => Wanted::Write(4),
                 method::SPACE | method::DOMAIN | method::REPORT => Wanted::Nothing,
                 _ => Wanted::Everything,
             };

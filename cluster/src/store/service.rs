@@ -1,9 +1,10 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
+use super::append::{Appending, Ledger, Limits};
 use super::master::{self, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, method, wanted};
 use super::report::{Counts, Looked};
-use crate::capability::{ClusterKey, Guard, Wanted, now_ms};
+use crate::capability::{ClusterKey, Guard, Rights, Token, Wanted, now_ms};
 use bytes::Bytes;
 use plan::Domain;
 use std::collections::BTreeMap;
@@ -29,10 +30,19 @@ pub(super) struct Place {
     path: PathBuf,
     target: Mutex<Option<Arc<dyn Target>>>,
     /// The volume that its label names.
-    volume: Mutex<Option<[u8; 16]>>,
+    volume: Mutex<Option<Of>>,
+    /// What clients wrote to its chunks.
+    ledger: Arc<Ledger>,
     depth: Arc<Semaphore>,
     queue: Semaphore,
     pub(super) looked: Arc<Looked>,
+}
+
+/// Of which volume a target is.
+#[derive(Clone, Copy)]
+struct Of {
+    id: [u8; 16],
+    limits: Limits,
 }
 
 /// A storage server: some directories.
@@ -123,8 +133,12 @@ fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
 }
 
 /// The volume that the label of a target names, if it has one.
-fn volume_of(target: &dyn Target) -> Option<[u8; 16]> {
-    fs::label::Label::read(target, "it").ok()??.id().ok()
+fn volume_of(target: &dyn Target) -> Option<Of> {
+    let label = fs::label::Label::read(target, "it").ok()??;
+    // With a code that is not known here nothing can be appended.
+    let blocks = ec::parse(&label.code).map_or(0, |code| code.shape().blocks());
+    let limits = Limits { chunk_bytes: label.chunk_bytes.into(), blocks: u16::try_from(blocks).unwrap_or(u16::MAX) };
+    Some(Of { id: label.id().ok()?, limits })
 }
 
 impl Place {
@@ -133,14 +147,22 @@ impl Place {
             path,
             volume: Mutex::new(target.as_deref().and_then(volume_of)),
             target: Mutex::new(target),
+            ledger: Arc::default(),
             depth: Arc::new(Semaphore::new(DEPTH)),
             queue: Semaphore::new(QUEUE),
             looked: Arc::default(),
         }
     }
 
-    fn volume(&self) -> MutexGuard<'_, Option<[u8; 16]>> {
+    fn volume(&self) -> MutexGuard<'_, Option<Of>> {
         self.volume.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The target as clients have it, who append and do nothing else, or as servers do.
+    fn kept(&self, target: Arc<dyn Target>, for_client: bool) -> Arc<dyn Target> {
+        let none = Limits { chunk_bytes: 0, blocks: 0 };
+        let limits = for_client.then(|| self.volume().map_or(none, |of| of.limits));
+        Arc::new(Appending { target, ledger: self.ledger.clone(), limits })
     }
 
     /// Operations that it does, and that wait for it.
@@ -228,9 +250,13 @@ impl Store {
     }
 
     /// A target of this store for work on a volume: with a key, only if it is of that one. A client may be good for no other.
-    fn own(&self, target: &str, volume: [u8; 16]) -> Option<Arc<dyn Target>> {
-        let is_of = |place: &Arc<Place>| self.guard.is_none() || *place.volume() == Some(volume);
-        self.places.get(target).filter(|place| is_of(place))?.target().ok()
+    fn own(&self, target: &str, volume: [u8; 16], for_client: bool) -> Option<Arc<dyn Target>> {
+        let place = self.places.get(target)?;
+        if self.guard.is_none() {
+            return place.target().ok();
+        }
+        let is_of = place.volume().is_some_and(|of| of.id == volume);
+        Some(place.kept(place.target().ok().filter(|_| is_of)?, for_client))
     }
 
     async fn answer(&self, request: Request) -> io::Result<Reply> {
@@ -244,14 +270,14 @@ impl Store {
             if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)) {
                 return Ok(refused);
             }
-            return self.masters.answer(request, |target| self.own(target, volume)).await;
+            return self.masters.answer(request, |target| self.own(target, volume, true)).await;
         }
         if request.method == REBUILD {
             let (token, volume) = master::lost(&request.body)?;
             if let Some(refused) = self.refuses(&request, token, Wanted::Everything, Some(volume)) {
                 return Ok(refused);
             }
-            return self.masters.rebuild(request, |target| self.own(target, volume)).await;
+            return self.masters.rebuild(request, |target| self.own(target, volume, false)).await;
         }
         let operands: Operands<'_> =
             postcard::from_bytes(&request.body).map_err(|_| bad("operands that cannot be read"))?;
@@ -259,7 +285,7 @@ impl Store {
         let place = place.ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
         })?;
-        let (volume, wanted) = (*place.volume(), wanted(request.method, operands.file.into()));
+        let (volume, wanted) = (place.volume().map(|of| of.id), wanted(request.method, operands.file.into()));
         if let Some(refused) = self.refuses(&request, operands.token, wanted, volume) {
             return Ok(refused);
         }
@@ -278,7 +304,12 @@ impl Store {
             *place.volume() = None;
             return Ok(Reply::default());
         }
-        let target = place.target()?;
+        let mut target = place.target()?;
+        if self.guard.is_some() && super::protocol::changes(request.method) {
+            // What it says was found to be true.
+            let rights = Token::from_bytes(operands.token).and_then(|token| token.says()).map(|says| says.rights);
+            target = place.kept(target, rights != Some(Rights::Everything));
+        }
         if request.method == method::READ {
             // What needs no disk waits for none of those that do.
             let cached = |offset, into: &mut [u8]| {

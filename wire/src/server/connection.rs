@@ -1,7 +1,8 @@
 //! A connection of a client: its requests are read as long as they fit into the limits, and each is answered in a task of its own.
 
 use super::request::{ItemSender, Reply, Request};
-use super::{Peer, Service, Shared, Stage, permits};
+use super::room::{Room, Rooms, Share};
+use super::{Peer, Service, Shared, Stage};
 use crate::error::Error;
 use crate::frame::{Header, Kind};
 use crate::handshake::read_hello;
@@ -16,11 +17,15 @@ use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// A client that is held back hears so as often, so that it does not take the server for dead.
 const STILL_HERE: Duration = Duration::from_secs(2);
+/// As often it is looked whether who has the room moves at all.
+const PRESS: Duration = Duration::from_millis(250);
+/// There is no room for a message before so many bytes of it came, or all.
+const COMES: u64 = 4096;
 /// More items than this ahead are not believed.
 const MOST_CREDITS: usize = 1 << 24;
 
@@ -29,9 +34,44 @@ pub(super) struct Connection<S: Service> {
     peer: Arc<Peer>,
     heard: Arc<Heard>,
     requests: Arc<Semaphore>,
-    bytes: Arc<Semaphore>,
-    reply_bytes: Arc<Semaphore>,
+    bytes: Share,
+    reply_bytes: Share,
     running: Arc<Mutex<BTreeMap<u64, Running>>>,
+    _place: Option<Member<S>>,
+}
+
+/// A connection of those that a member may have; None of one without a certificate.
+struct Member<S: Service> {
+    shared: Arc<Shared<S>>,
+    name: Option<String>,
+}
+
+impl<S: Service> Member<S> {
+    /// None when it has half of all that there may be.
+    fn join(shared: &Arc<Shared<S>>, name: Option<&str>) -> Option<Self> {
+        if let Some(name) = name {
+            let mut members = lock(&shared.members);
+            let count = members.entry(name.to_owned()).or_default();
+            if *count >= shared.options.connections.div_ceil(2) {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Self { shared: shared.clone(), name: name.map(str::to_owned) })
+    }
+}
+
+impl<S: Service> Drop for Member<S> {
+    fn drop(&mut self) {
+        let Some(name) = &self.name else { return };
+        let mut members = lock(&self.shared.members);
+        if let Some(count) = members.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                members.remove(name);
+            }
+        }
+    }
 }
 
 /// A request that is being answered. Dropping this cancels it.
@@ -39,9 +79,6 @@ struct Running {
     _cancel: oneshot::Sender<()>,
     credits: Option<Arc<Semaphore>>,
 }
-
-/// The room that a request takes until it is answered.
-type Room = Vec<OwnedSemaphorePermit>;
 
 impl<S: Service> Connection<S> {
     /// Exchanges the first messages.
@@ -87,7 +124,12 @@ impl<S: Service> Connection<S> {
             limits: theirs.limits,
             outgoing: outgoing.clone(),
         });
-        if let Err(why) = shared.service.connected(&peer) {
+        let place = Member::join(&shared, peer.name.as_deref());
+        let joined = match &place {
+            Some(_) => shared.service.connected(&peer),
+            None => Err("this member has too many connections".into()),
+        };
+        if let Err(why) = joined {
             ours.refused = true;
             ours.text = why.as_bytes()[..why.len().min(TEXT_BYTES)].to_vec();
             let _ = writer.write_raw(&ours.encode()).await;
@@ -97,9 +139,10 @@ impl<S: Service> Connection<S> {
         let connection = Self {
             heard,
             requests: Arc::new(Semaphore::new(options.requests_per_connection)),
-            bytes: Arc::new(Semaphore::new(permits(options.bytes_per_connection) as usize)),
-            reply_bytes: Arc::new(Semaphore::new(permits(options.reply_bytes_per_connection) as usize)),
+            bytes: shared.bytes.share(peer.name.as_deref(), options.bytes_per_connection),
+            reply_bytes: shared.reply_bytes.share(peer.name.as_deref(), options.reply_bytes_per_connection),
             running: Arc::default(),
+            _place: place,
             peer,
             shared: shared.clone(),
         };
@@ -131,10 +174,16 @@ impl<S: Service> Connection<S> {
             match header.kind {
                 Kind::Request | Kind::Open | Kind::OneWay => {
                     let deadline = Instant::now() + Duration::from_millis(header.deadline_ms.into());
+                    let late = |_| Error::Protocol("a message did not end in time".into());
+                    // What is announced and does not come takes no room.
+                    let comes = incoming.arrive(header.content_bytes().min(COMES) as usize);
+                    timeout(options.frame_timeout, comes).await.map_err(late)??;
                     let mut room = self.room(header.content_bytes()).await;
+                    let (bytes, outgoing) = (header.content_bytes(), &self.peer.outgoing);
+                    let mover = self.shared.bytes.moves(bytes, &incoming.moved, outgoing);
                     let content = timeout(options.frame_timeout, incoming.content(&header)).await;
-                    let (body, payload) =
-                        content.map_err(|_| Error::Protocol("a message did not end in time".into()))??;
+                    let (body, payload) = content.map_err(late)??;
+                    drop(mover);
                     let request = Request {
                         peer: self.peer.clone(),
                         method: header.method,
@@ -169,42 +218,45 @@ impl<S: Service> Connection<S> {
 
     /// Waits until there is room for a request. Meanwhile nothing is read, so that the client's writes stop.
     async fn room(&self, bytes: u64) -> Room {
-        let options = &self.shared.options;
-        let of = |limit: u64| permits(bytes.min(limit)).max(1);
+        let rooms = &self.shared.bytes;
         let room = async {
-            let requests = self.requests.clone().acquire_owned().await;
-            let bytes = self.bytes.clone().acquire_many_owned(of(options.bytes_per_connection)).await;
-            let all = self.shared.bytes.clone().acquire_many_owned(of(options.bytes)).await;
-            [requests, bytes, all].map(|permit| permit.expect("limits are never closed")).into()
+            let requests = self.requests.clone().acquire_owned().await.expect("limits are never closed");
+            let mut room = rooms.take(&self.bytes, bytes).await;
+            room.push(requests);
+            room
         };
-        self.held_back(room).await
+        self.held_back(room, rooms).await
     }
 
     /// Waits until there is room for an answer. Room for answers is another than that for requests, so that requests that wait for it do not keep it from themselves.
     async fn room_for_answer(&self, bytes: u64) -> Room {
-        let options = &self.shared.options;
         if bytes == 0 {
             return Room::new();
         }
-        let of = |limit: u64| permits(bytes.min(limit));
-        let room = async {
-            let own = self.reply_bytes.clone().acquire_many_owned(of(options.reply_bytes_per_connection)).await;
-            let all = self.shared.reply_bytes.clone().acquire_many_owned(of(options.reply_bytes)).await;
-            [own, all].map(|permit| permit.expect("limits are never closed")).into()
-        };
-        self.held_back(room).await
+        let rooms = &self.shared.reply_bytes;
+        self.held_back(rooms.take(&self.reply_bytes, bytes), rooms).await
     }
 
-    /// Waits for something while the client is held back, and hears that the server lives.
-    async fn held_back<T>(&self, what: impl Future<Output = T>) -> T {
+    /// Waits for room while the client is held back, and hears that the server lives. Those who have the room must move.
+    async fn held_back(&self, what: impl Future<Output = Room>, rooms: &Rooms) -> Room {
         let mut what = Box::pin(what);
+        let mut told = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 what = &mut what => return what,
-                () = sleep(STILL_HERE) => {
-                    self.heard.touch();
-                    self.peer.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+                () = sleep(PRESS) => {
+                    let late = rooms.press() as u64;
+                    if late > 0 {
+                        self.shared.refused.fetch_add(late, Ordering::Relaxed);
+                        let what = format!("{late} connections are ended: they take room and move nothing, or too slowly");
+                        self.shared.complaints.complain("room", &what);
+                    }
+                    if told.elapsed() >= STILL_HERE {
+                        told = Instant::now();
+                        self.heard.touch();
+                        self.peer.outgoing.queue(Header::new(Kind::Ping, 0), &[]);
+                    }
                 }
             }
         }
@@ -229,6 +281,7 @@ impl<S: Service> Connection<S> {
         let kind = if header.kind == Kind::Open { Kind::End } else { Kind::Response };
         let mut answer =
             Answer { peer: self.peer.clone(), running: self.running.clone(), kind, id: header.id, owed: true };
+        let rooms = self.shared.reply_bytes.clone();
         tokio::spawn(async move {
             let deadline = request.deadline;
             let reply = tokio::select! {
@@ -238,7 +291,7 @@ impl<S: Service> Connection<S> {
                 () = sleep_until(deadline) => None,
             };
             match reply {
-                Some(reply) => answer.give(reply).await,
+                Some(reply) => answer.give(reply, &rooms).await,
                 None => answer.forgive(),
             }
             drop(room);
@@ -299,7 +352,7 @@ impl Answer {
         self.owed = false;
     }
 
-    async fn give(&mut self, reply: Reply) {
+    async fn give(&mut self, reply: Reply, rooms: &Arc<Rooms>) {
         self.owed = false;
         lock(&self.running).remove(&self.id);
         let Reply { mut status, mut body, mut payload } = reply;
@@ -310,8 +363,11 @@ impl Answer {
         }
         let parts: Vec<_> = payload.iter().map(|part| IoSlice::new(part)).collect();
         let header = Header { status, ..Header::new(self.kind, self.id) }.with_content(&body, &parts);
+        let outgoing = &self.peer.outgoing;
+        let mover = (!parts.is_empty()).then(|| rooms.moves(header.content_bytes(), &outgoing.moved, outgoing));
         // Whom it does not reach is gone, and nobody else waits for it.
-        let _ = self.peer.outgoing.write(header, &body, &parts).await;
+        let _ = outgoing.write(header, &body, &parts).await;
+        drop(mover);
     }
 }
 

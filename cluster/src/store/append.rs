@@ -1,0 +1,422 @@
+//! What a client may do to chunks: append. What it has written stays as it is, whatever token it shows later, and no chunk gets longer than a chunk is.
+//!
+//! The same bytes may come to the same place once more: an answer was lost, or a Master and its client both write a stripe. What was written since this process
+//! looks is known; of what was there before, zeroes count as a place where nothing was written yet.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use volume::target::{Space, Target, TargetFile, read_to_vec};
+
+/// Ranges that are remembered of all chunks of a target. With more, the chunks that were written to longest ago are forgotten.
+const REMEMBERED: usize = 1 << 16;
+/// What is there is compared in pieces.
+const PIECE: usize = 256 << 10;
+/// A client that tries whether a target works writes no more.
+const PROBE_BYTES: u64 = 4096;
+
+/// How large the chunks of a volume are, and how many a set has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub chunk_bytes: u64,
+    pub blocks: u16,
+}
+
+impl Limits {
+    /// The range that a write is to, if a client may write there.
+    fn range(self, file: TargetFile, offset: u64, length: u64) -> io::Result<Range<u64>> {
+        let most = match file {
+            TargetFile::Chunk { set, position } if set != fs::PROBE_SET && position < self.blocks => self.chunk_bytes,
+            TargetFile::NewChunk { set: fs::PROBE_SET, .. } => PROBE_BYTES,
+            _ => return Err(refused("a client appends to chunks alone")),
+        };
+        let end = offset.checked_add(length).filter(|&end| end <= most);
+        end.map(|end| offset..end).ok_or_else(|| refused("a chunk does not get so long"))
+    }
+}
+
+fn refused(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
+}
+
+/// What is known of a chunk.
+#[derive(Debug)]
+struct Chunk {
+    /// All that is in it was written since.
+    whole: bool,
+    /// What was written, in order; none meets another.
+    written: Vec<Range<u64>>,
+    pending: Vec<Range<u64>>,
+    used: u64,
+}
+
+fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Chunk {
+    /// Notes that a range was written. Returns by how many there are more than before.
+    fn note(&mut self, range: Range<u64>) -> isize {
+        let before = self.written.len();
+        let from = self.written.partition_point(|written| written.end < range.start);
+        let to = self.written.partition_point(|written| written.start <= range.end);
+        let met = &self.written[from..to];
+        let start = met.first().map_or(range.start, |first| first.start.min(range.start));
+        let end = met.last().map_or(range.end, |last| last.end.max(range.end));
+        self.written.splice(from..to, [start..end]);
+        self.written.len() as isize - before as isize
+    }
+
+    /// The parts of a range that were written.
+    fn known(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let from = self.written.partition_point(|written| written.end <= range.start);
+        let met = self.written[from..].iter().take_while(|written| written.start < range.end);
+        met.map(|written| written.start.max(range.start)..written.end.min(range.end)).collect()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Chunks {
+    of: HashMap<TargetFile, Chunk>,
+    ranges: usize,
+    clock: u64,
+}
+
+/// What clients wrote to the chunks of a target.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    chunks: Mutex<Chunks>,
+    done: Condvar,
+}
+
+/// A write that goes on. Nobody else writes to its range meanwhile.
+struct Admitted<'a> {
+    ledger: &'a Ledger,
+    file: TargetFile,
+    range: Range<u64>,
+    /// What of it was written before.
+    known: Vec<Range<u64>>,
+    whole: bool,
+}
+
+impl Ledger {
+    fn chunks(&self) -> MutexGuard<'_, Chunks> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A chunk is not what it was: a server changed it.
+    fn forget(&self, file: TargetFile) {
+        let mut chunks = self.chunks();
+        if let Some(chunk) = chunks.of.remove(&file) {
+            chunks.ranges -= chunk.written.len();
+        }
+        self.done.notify_all();
+    }
+
+    /// Waits until nobody writes to a range, and has it.
+    fn admit(&self, target: &dyn Target, file: TargetFile, range: Range<u64>) -> Admitted<'_> {
+        let mut chunks = self.chunks();
+        if !chunks.of.contains_key(&file) {
+            // Not with the lock: the disk may hang.
+            drop(chunks);
+            let whole = match target.read(file, 0, &mut [0]) {
+                Ok(found) => found == 0,
+                Err(why) => why.kind() == io::ErrorKind::NotFound,
+            };
+            chunks = self.chunks();
+            let new = || Chunk { whole, written: Vec::new(), pending: Vec::new(), used: 0 };
+            chunks.of.entry(file).or_insert_with(new);
+        }
+        while chunks.of.get(&file).is_some_and(|chunk| chunk.pending.iter().any(|other| meet(other, &range))) {
+            chunks = self.done.wait(chunks).unwrap_or_else(PoisonError::into_inner);
+        }
+        chunks.clock += 1;
+        let clock = chunks.clock;
+        let (mut known, mut whole) = (Vec::new(), false);
+        if let Some(chunk) = chunks.of.get_mut(&file) {
+            chunk.used = clock;
+            (known, whole) = (chunk.known(&range), chunk.whole);
+            chunk.pending.push(range.clone());
+        }
+        Admitted { ledger: self, file, range, known, whole }
+    }
+}
+
+impl Admitted<'_> {
+    /// Refuses to change what is there.
+    fn check(&self, target: &dyn Target, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        if self.whole && self.known.is_empty() {
+            return Ok(());
+        }
+        let mut at = self.range.start;
+        for piece in parts.iter().flat_map(|part| part.chunks(PIECE)) {
+            let there = match read_to_vec(piece.len(), |into| target.read(self.file, at, into)) {
+                Ok(there) => there,
+                Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(why) => return Err(why),
+            };
+            for (place, (old, new)) in (at..).zip(there.iter().zip(piece)) {
+                let is_free = *old == 0 && !self.known.iter().any(|known| known.contains(&place));
+                if old != new && !is_free {
+                    return Err(refused("what is in a chunk stays as it is"));
+                }
+            }
+            if there.len() < piece.len() {
+                return Ok(());
+            }
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// It was written.
+    fn done(&self) {
+        let mut chunks = self.ledger.chunks();
+        let Some(chunk) = chunks.of.get_mut(&self.file) else { return };
+        let more = chunk.note(self.range.clone());
+        chunks.ranges = chunks.ranges.saturating_add_signed(more);
+        while chunks.ranges > REMEMBERED && chunks.of.len() > 1 {
+            let idle = chunks.of.iter().filter(|(_, chunk)| chunk.pending.is_empty());
+            let Some(oldest) = idle.min_by_key(|(_, chunk)| chunk.used).map(|(&file, _)| file) else { return };
+            let forgotten = chunks.of.remove(&oldest).map_or(0, |chunk| chunk.written.len());
+            chunks.ranges -= forgotten;
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if let Some(chunk) = self.ledger.chunks().of.get_mut(&self.file)
+            && let Some(at) = chunk.pending.iter().position(|pending| *pending == self.range)
+        {
+            chunk.pending.swap_remove(at);
+        }
+        self.ledger.done.notify_all();
+    }
+}
+
+/// A target as clients have it, with limits, or as servers do, without.
+pub(super) struct Appending {
+    pub target: Arc<dyn Target>,
+    pub ledger: Arc<Ledger>,
+    pub limits: Option<Limits>,
+}
+
+impl fmt::Debug for Appending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Appending({:?})", self.target)
+    }
+}
+
+impl Appending {
+    fn append(
+        &self,
+        file: TargetFile,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(limits) = self.limits else {
+            return self.change(&[file], write);
+        };
+        let range = limits.range(file, offset, parts.iter().map(|part| part.len() as u64).sum())?;
+        if !matches!(file, TargetFile::Chunk { .. }) || range.is_empty() {
+            return write();
+        }
+        let admitted = self.ledger.admit(&*self.target, file, range);
+        admitted.check(&*self.target, parts)?;
+        write()?;
+        admitted.done();
+        Ok(())
+    }
+
+    /// What only servers do. What clients wrote to these is not known afterwards.
+    fn change<T>(&self, files: &[TargetFile], change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.limits.is_some() {
+            return Err(refused("a client appends to chunks alone"));
+        }
+        let done = change();
+        files.iter().for_each(|&file| self.ledger.forget(file));
+        done
+    }
+}
+
+impl Target for Appending {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.append(file, offset, parts, || self.target.write(file, offset, parts))
+    }
+
+    fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.append(file, offset, parts, || self.target.write_durably(file, offset, parts))
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.target.read(file, offset, into)
+    }
+
+    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
+        self.target.read_cached(file, offset, into)
+    }
+
+    fn read_within(
+        &self,
+        file: TargetFile,
+        offset: u64,
+        into: &mut [u8],
+        patience: Duration,
+    ) -> Option<io::Result<usize>> {
+        self.target.read_within(file, offset, into, patience)
+    }
+
+    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
+        self.target.prefetch(file, range);
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.target.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        self.change(&[], || self.target.reserve(file, bytes))
+    }
+
+    fn trim(&self, file: TargetFile) -> io::Result<()> {
+        self.change(&[], || self.target.trim(file))
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.change(&[], || self.target.punch(file, range))
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.change(&[from, to], || self.target.rename(from, to))
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        match (self.limits, file) {
+            (Some(_), TargetFile::NewChunk { set: fs::PROBE_SET, .. }) => self.target.remove(file),
+            _ => self.change(&[file], || self.target.remove(file)),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.target.list()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.target.space()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use volume::target::Memory;
+
+    const FILE: TargetFile = TargetFile::Chunk { set: 5, position: 1 };
+    const LIMITS: Limits = Limits { chunk_bytes: 1000, blocks: 3 };
+
+    fn client(target: &Arc<Memory>, ledger: &Arc<Ledger>) -> Appending {
+        Appending { target: target.clone(), ledger: ledger.clone(), limits: Some(LIMITS) }
+    }
+
+    fn write(target: &Appending, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        target.write(FILE, offset, &[IoSlice::new(bytes)])
+    }
+
+    #[test]
+    fn what_was_written_stays() {
+        let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
+        let target = client(&disk, &ledger);
+        write(&target, 0, b"header").unwrap();
+        write(&target, 6, b"first").unwrap();
+        // A later one overtakes another; zeroes are data, too.
+        write(&target, 20, &[0; 5]).unwrap();
+        write(&target, 12, b"second").unwrap();
+        for (offset, bytes) in [(0, &b"x"[..]), (6, b"firsT"), (4, b"xr"), (20, &[1]), (11, b"xx"), (18, &[0, 0, 0, 1])]
+        {
+            let refused = write(&target, offset, bytes).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{offset} {bytes:?}");
+        }
+        // The same once more.
+        write(&target, 6, b"first").unwrap();
+        write(&target, 0, b"headerfirst").unwrap();
+        // A process of later does not know what was written, and sees it.
+        let later = client(&disk, &Arc::default());
+        assert!(write(&later, 6, b"firsT").is_err() && write(&later, 0, b"x").is_err());
+        write(&later, 6, b"first").unwrap();
+        write(&later, 18, &[7, 7]).unwrap();
+        assert!(write(&later, 18, &[7, 8]).is_err());
+        write(&later, 25, b"more").unwrap();
+    }
+
+    #[test]
+    fn a_client_only_appends_and_a_chunk_has_an_end() {
+        let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
+        let target = client(&disk, &ledger);
+        write(&target, 990, &[1; 10]).unwrap();
+        for offset in [991, 1000, u64::MAX - 3, u64::MAX] {
+            assert!(write(&target, offset, &[1; 10]).is_err(), "{offset}");
+        }
+        let other = |set, position| target.write(TargetFile::Chunk { set, position }, 0, &[IoSlice::new(b"x")]);
+        assert!(other(5, 2).is_ok() && other(5, 3).is_err() && other(fs::PROBE_SET, 0).is_err());
+        assert!(target.reserve(FILE, 1).is_err() && target.trim(FILE).is_err() && target.punch(FILE, 0..1).is_err());
+        assert!(target.remove(FILE).is_err() && target.rename(FILE, TargetFile::Label).is_err());
+        let probe = TargetFile::NewChunk { set: fs::PROBE_SET, position: 9999 };
+        target.write(probe, 0, &[IoSlice::new(b"does it work?")]).unwrap();
+        assert!(target.write(probe, 4096, &[IoSlice::new(b"x")]).is_err());
+        target.sync(probe).unwrap();
+        target.remove(probe).unwrap();
+    }
+
+    #[test]
+    fn what_a_server_puts_in_the_place_of_a_chunk_stays_too() {
+        let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
+        let target = client(&disk, &ledger);
+        let server = Appending { target: disk.clone(), ledger: ledger.clone(), limits: None };
+        write(&target, 0, b"header").unwrap();
+        let new = TargetFile::NewChunk { set: 5, position: 1 };
+        server.write(new, 0, &[IoSlice::new(b"header and what was lost")]).unwrap();
+        server.rename(new, FILE).unwrap();
+        assert!(write(&target, 10, b"x").is_err());
+        write(&target, 24, b"more").unwrap();
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
+        let limits = Limits { chunk_bytes: 1 << 20, blocks: 3 };
+        let target = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
+        for set in 1..9 {
+            for number in 0..REMEMBERED as u64 / 4 {
+                let file = TargetFile::Chunk { set, position: 0 };
+                target.write(file, 3 * number, &[IoSlice::new(b"x")]).unwrap();
+            }
+        }
+        let chunks = ledger.chunks();
+        assert!(chunks.ranges <= REMEMBERED);
+        assert_eq!(chunks.ranges, chunks.of.values().map(|chunk| chunk.written.len()).sum::<usize>());
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_what_was_noted(ranges in proptest::collection::vec((0u64..100, 1u64..20), 0..40)) {
+            let mut chunk = Chunk { whole: true, written: Vec::new(), pending: Vec::new(), used: 0 };
+            let (mut naive, mut count) = ([false; 128], 0);
+            for (start, length) in ranges {
+                count += chunk.note(start..start + length);
+                naive[start as usize..(start + length) as usize].fill(true);
+                prop_assert_eq!(count as usize, chunk.written.len());
+            }
+            prop_assert!(chunk.written.windows(2).all(|pair| pair[0].end < pair[1].start));
+            for at in 0..120 {
+                let known = !chunk.known(&(at..at + 1)).is_empty();
+                prop_assert_eq!(known, naive[at as usize]);
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Room for messages in memory: so much for all, no more than half of it for a member, and no more than half for long messages. Those who have room and do not
+//! move their bytes lose it to those who wait.
+
+use crate::lock;
+use crate::outgoing::Outgoing;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// Bytes of a permit: a semaphore counts in 32 bits.
+pub(super) const UNIT: u64 = 1024;
+/// While others wait for room, who has it is given up when it moves nothing for so long,
+const GRACE: Duration = Duration::from_secs(1);
+/// or would take longer than this for the whole message after that.
+const MOST: Duration = Duration::from_secs(8);
+/// Short messages may be slower than that, down to so many bytes a second.
+const SLOWEST: u64 = 64 << 10;
+/// Messages of more bytes have half of the room together, so that there is always some for the others soon.
+const LONG: u64 = 4 << 20;
+/// Members that are remembered before those without connections are forgotten.
+const MEMBERS: usize = 256;
+
+pub(super) fn permits(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+/// What a message takes until it is dealt with.
+pub(super) type Room = Vec<OwnedSemaphorePermit>;
+
+/// Who has room and moves a message through it.
+struct Moving {
+    begun: Instant,
+    bytes: u64,
+    /// The bytes that its connection moved, in all and before.
+    moved: Arc<AtomicU64>,
+    before: u64,
+    outgoing: Arc<Outgoing>,
+}
+
+impl Moving {
+    /// Whether it is slower than it may be while others wait.
+    fn is_late(&self, now: Instant) -> bool {
+        let Some(time) = now.saturating_duration_since(self.begun).checked_sub(GRACE) else { return false };
+        let rate = SLOWEST.max(self.bytes / MOST.as_secs()) as f64;
+        let moved = self.moved.load(Ordering::Relaxed).saturating_sub(self.before);
+        (moved as f64) < time.as_secs_f64() * rate
+    }
+}
+
+/// The room for requests, or that for answers.
+pub(super) struct Rooms {
+    all: Arc<Semaphore>,
+    bytes: u64,
+    /// What long messages have of it.
+    long: Arc<Semaphore>,
+    /// The shares of members that have connections.
+    members: Mutex<HashMap<String, Weak<Semaphore>>>,
+    moving: Mutex<BTreeMap<u64, Moving>>,
+    next: AtomicU64,
+}
+
+/// The room of a connection.
+pub(super) struct Share {
+    own: Arc<Semaphore>,
+    own_bytes: u64,
+    member: Option<Arc<Semaphore>>,
+}
+
+/// A message that moves, until it is dropped.
+pub(super) struct Mover {
+    rooms: Arc<Rooms>,
+    number: u64,
+}
+
+impl Rooms {
+    pub fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            all: Arc::new(Semaphore::new(permits(bytes) as usize)),
+            bytes,
+            long: Arc::new(Semaphore::new(permits(bytes.div_ceil(2)) as usize)),
+            members: Mutex::default(),
+            moving: Mutex::default(),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// All of it.
+    pub fn all(&self) -> &Semaphore {
+        &self.all
+    }
+
+    /// Bytes that are taken.
+    pub fn taken(&self) -> u64 {
+        (permits(self.bytes) as usize).saturating_sub(self.all.available_permits()) as u64 * UNIT
+    }
+
+    /// No member has more than this, however many connections it has, nor have all long messages.
+    fn half(&self) -> u64 {
+        self.bytes.div_ceil(2)
+    }
+
+    /// The room of a new connection, which has `own_bytes` for itself at most. With certificates, what its member has together is limited, too.
+    pub fn share(&self, member: Option<&str>, own_bytes: u64) -> Share {
+        let member = member.map(|name| {
+            let mut members = lock(&self.members);
+            if members.len() >= MEMBERS {
+                members.retain(|_, share| share.strong_count() > 0);
+            }
+            let known = members.get(name).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let new = Arc::new(Semaphore::new(permits(self.half()) as usize));
+                members.insert(name.to_owned(), Arc::downgrade(&new));
+                new
+            })
+        });
+        Share { own: Arc::new(Semaphore::new(permits(own_bytes) as usize)), own_bytes, member }
+    }
+
+    /// Waits for room for so many bytes. A member waits for its own share first, so that it is in nobody's way.
+    pub async fn take(&self, share: &Share, bytes: u64) -> Room {
+        let of = |limit: u64| permits(bytes.min(limit)).max(1);
+        let mut room = vec![share.own.clone().acquire_many_owned(of(share.own_bytes)).await];
+        if let Some(member) = &share.member {
+            room.push(member.clone().acquire_many_owned(of(self.half())).await);
+        }
+        if bytes > LONG {
+            room.push(self.long.clone().acquire_many_owned(of(self.half())).await);
+        }
+        // A long one never waits for all of it.
+        let most = if bytes > LONG { self.half() } else { self.bytes };
+        room.push(self.all.clone().acquire_many_owned(of(most)).await);
+        room.into_iter().map(|permit| permit.expect("limits are never closed")).collect()
+    }
+
+    /// A message that has room begins to move, on a connection that counts what it moves.
+    pub fn moves(self: &Arc<Self>, bytes: u64, moved: &Arc<AtomicU64>, outgoing: &Arc<Outgoing>) -> Mover {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let before = moved.load(Ordering::Relaxed);
+        let (moved, outgoing) = (moved.clone(), outgoing.clone());
+        lock(&self.moving).insert(number, Moving { begun: Instant::now(), bytes, moved, before, outgoing });
+        Mover { rooms: self.clone(), number }
+    }
+
+    /// Somebody waits for room: ends the connections of those that have some and are late. Returns how many these are.
+    pub fn press(&self) -> usize {
+        self.press_at(Instant::now())
+    }
+
+    fn press_at(&self, now: Instant) -> usize {
+        let mut late = 0;
+        for moving in lock(&self.moving).values().filter(|moving| moving.is_late(now)) {
+            late += usize::from(!moving.outgoing.is_closed());
+            moving.outgoing.close();
+        }
+        late
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        lock(&self.rooms.moving).remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_member_has_half_of_it_at_most() {
+        let rooms = Rooms::new(4 << 20);
+        let (a, again, b) =
+            (rooms.share(Some("a"), 3 << 20), rooms.share(Some("a"), 3 << 20), rooms.share(Some("b"), 3 << 20));
+        let first = rooms.take(&a, 3 << 20).await;
+        assert!(tokio::time::timeout(Duration::from_millis(50), rooms.take(&again, 1)).await.is_err());
+        let other = rooms.take(&b, 1 << 20).await;
+        drop(first);
+        drop(rooms.take(&again, 2 << 20).await);
+        drop(other);
+        assert_eq!(rooms.taken(), 0);
+        for number in 0..3 * MEMBERS {
+            rooms.share(Some(&number.to_string()), 1);
+        }
+        assert!(lock(&rooms.members).len() <= MEMBERS);
+    }
+
+    #[tokio::test]
+    async fn who_is_late_is_given_up_and_who_moves_is_not() {
+        let rooms = Rooms::new(4 << 20);
+        let outgoing = || Arc::new(Outgoing::new(Box::new(tokio::io::sink())));
+        let (quick, slow, short) = (outgoing(), outgoing(), outgoing());
+        let moves = rooms.moves(16 << 20, &quick.moved, &quick);
+        let (_trickles, _few) = (rooms.moves(60 << 20, &slow.moved, &slow), rooms.moves(100, &short.moved, &short));
+        assert_eq!(rooms.press(), 0);
+        let later = Instant::now() + GRACE + Duration::from_secs(1);
+        quick.moved.store(4 << 20, Ordering::Relaxed);
+        assert_eq!(rooms.press_at(later), 2);
+        assert!(!quick.is_closed() && slow.is_closed() && short.is_closed());
+        drop(moves);
+        assert_eq!(rooms.press_at(later + MOST), 0);
+        assert!(!quick.is_closed(), "it is done");
+    }
+}
