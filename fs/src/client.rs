@@ -436,10 +436,19 @@ impl Client {
         done
     }
 
-    /// A file is about to be cut off, and what was behind that is forgotten.
-    pub fn cut(&self, ino: u64, size: u64) {
-        if let Some(reserved) = lock(&self.ends).get_mut(&ino).filter(|reserved| reserved.waiting == 0) {
-            reserved.end = reserved.end.min(size);
+    /// A file is about to be cut off, and what was behind that is forgotten. Returns what `uncut` takes if it cannot be.
+    pub fn cut(&self, ino: u64, size: u64) -> Option<u64> {
+        let mut ends = lock(&self.ends);
+        let reserved = ends.get_mut(&ino).filter(|reserved| reserved.waiting == 0)?;
+        let end = reserved.end;
+        reserved.end = end.min(size);
+        Some(end)
+    }
+
+    /// A file was not cut off.
+    pub fn uncut(&self, ino: u64, end: u64) {
+        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+            reserved.end = end.max(reserved.end);
         }
     }
 

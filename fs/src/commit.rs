@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::file::{File, State};
 use crate::manifest::{self, Piece};
 use crate::store::{Pin, Stored};
-use crate::{Error, FileSystem, Result};
+use crate::{Error, FileSystem, Result, now};
 use meta::{ContentEdit, Resize, Seq};
 use plan::{Extent, Place, Span};
 use std::collections::HashMap;
@@ -281,12 +281,12 @@ impl FileSystem {
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
             let stored = state.buffer.stored();
-            let mut resize = size_of(&state);
-            if (failed.is_some() || !store) && state.buffer.dirty_bytes() > 0 {
-                // It must not seem to be as long as what may never get a place.
-                let Some(end) = stored.iter().map(Extent::end).max() else { continue };
-                resize = Resize::AtLeast(end);
-            }
+            // No longer than what is stored: what is still dirty, or was written since, would be a hole to others, and may never get a place.
+            let resize = match stored.iter().map(Extent::end).max() {
+                Some(end) => Resize::AtLeast(end),
+                None if state.buffer.dirty_bytes() > 0 => continue,
+                None => Resize::Keep,
+            };
             if state.gone || stored.is_empty() && state.buffer.modified.is_none() {
                 continue;
             }
@@ -325,7 +325,8 @@ impl FileSystem {
             self.change_buffer(&mut state, |buffer| buffer.inlined(taken, &extents));
             // Not before: until now nobody else knew of it. A later write has another time.
             if state.buffer.modified == edit.modified {
-                state.buffer.modified = None;
+                // What is dirty still is another change, by which others see that there is something new.
+                state.buffer.modified = (state.buffer.dirty_bytes() > 0).then(now);
             }
             if bytes > 0 {
                 self.inline.add(file.ino, bytes);

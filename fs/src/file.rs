@@ -43,6 +43,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Changes when its committed content is changed here.
+    pub fn seen(&self) -> (u64, bool) {
+        (self.changes, self.changing)
+    }
+
     /// A change of its committed content is over.
     pub fn changed(&mut self) {
         self.changes += 1;

@@ -112,7 +112,7 @@ impl FileSystem {
     }
 
     /// Commits what was written to a file, so that other clients see it.
-    fn publish(&self, ino: u64) -> Result<()> {
+    pub(crate) fn publish(&self, ino: u64) -> Result<()> {
         match self.table.find(ino) {
             Some(file) if !file.state().buffer.is_clean() => self.hand_over(&file),
             _ => Ok(()),

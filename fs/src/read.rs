@@ -1,5 +1,6 @@
 //! Reading, and looking for data and holes.
 
+use crate::file::File;
 use crate::{Error, FileSystem, Result};
 use meta::Kind;
 use plan::extent::{Piece, pieces};
@@ -33,18 +34,29 @@ impl FileSystem {
     fn read_at(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.table.enter(ino);
         for attempt in 1.. {
-            let (size, over) = {
+            let (length, over, seen) = {
                 let state = self.sized(&file)?;
                 let size = state.buffer.size.unwrap_or(0);
                 let range = offset.min(size)..size.min(offset.saturating_add(into.len() as u64));
-                (range.end - range.start, state.buffer.read(range))
+                (range.end - range.start, state.buffer.read(range), state.seen())
             };
-            let into = &mut into[..size as usize];
             if let Some(client) = self.client.as_ref().filter(|_| attempt > 1) {
                 client.cache.forget_extents(ino);
             }
             // The buffer was looked at first: what a commit moves meanwhile is in both.
-            let found = self.find_pieces(ino, over)?;
+            let mut found = self.find_pieces(ino, over.clone())?;
+            let mut length = length;
+            if found.iter().any(|piece| piece.place.is_none()) {
+                // A hole, or what was cut off since the size was learnt: here, or by another client.
+                if file.state().seen() != seen && attempt < ATTEMPTS {
+                    continue;
+                }
+                if self.alone().is_none() {
+                    let end = self.find_pieces_of_one_moment(&file, over, &mut found)?;
+                    length = length.min(end.saturating_sub(offset));
+                }
+            }
+            let into = &mut into[..length as usize];
             let begun = Instant::now();
             match self.fill_pieces(offset, &found, into) {
                 Ok(()) => return Ok(into.len()),
@@ -70,6 +82,32 @@ impl FileSystem {
             found.extend(pieces(&extents, piece.range));
         }
         Ok(found)
+    }
+
+    /// As `find_pieces`, as far as the file goes at the moment when the server looks. Returns where it ends then.
+    fn find_pieces_of_one_moment(&self, file: &File, over: Vec<Piece>, found: &mut Vec<Piece>) -> Result<u64> {
+        let (Some(first), Some(last)) = (over.first(), over.last()) else { return Ok(0) };
+        let changes = file.state().seen();
+        let (committed, extents) = self.meta.content(file.ino, first.range.start..last.range.end)?;
+        let end = {
+            let mut state = file.state();
+            match state.seen() == changes {
+                true => self.learn_size(&mut state, committed),
+                false => committed.max(state.buffer.end()),
+            }
+        };
+        found.clear();
+        for piece in over.into_iter().filter(|piece| piece.range.start < end) {
+            let range = piece.range.start..piece.range.end.min(end);
+            match piece.place {
+                Some(place) => {
+                    let extent = Extent { offset: range.start, length: piece.range.end - range.start, place };
+                    found.extend(pieces(&[extent], range));
+                }
+                None => found.extend(pieces(&extents, range)),
+            }
+        }
+        Ok(end)
     }
 
     /// Whether bytes of a file are elsewhere than they were.

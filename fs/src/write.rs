@@ -140,10 +140,18 @@ impl FileSystem {
         if size > MAX_SIZE {
             return Err(Error::Meta(meta::Error::TooLarge));
         }
+        if size > 0 {
+            self.publish_to_others(ino)?;
+        }
         self.edit(ino, |_| Ok(Some((size..MAX_SIZE, None, Resize::To(size)))))
     }
 
-    /// Changes the committed content of a file and forgets what is in buffers of the range. `plan` says, from the size, which range, what comes there
+    /// What says how long a file is goes to the metadata at once: others, if there are any, must find there what was written before, and no hole in its place.
+    fn publish_to_others(&self, ino: u64) -> Result<()> {
+        if self.alone().is_none() { self.publish(ino) } else { Ok(()) }
+    }
+
+    /// Changes the committed content of a file and then forgets what is in buffers of the range; if it cannot be changed, that stays. `plan` says, from the size, which range, what comes there
     /// (one extent over all of it, or a hole) and what happens to the size; None changes nothing.
     fn edit(
         &self,
@@ -160,33 +168,42 @@ impl FileSystem {
         let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
         // What made the file so long may be forgotten here, before a commit says how long it is.
         let resize = if resize == Resize::Keep { Resize::AtLeast(state.buffer.end()) } else { resize };
-        let new_size = match resize {
-            Resize::Keep => size,
-            Resize::AtLeast(least) => size.max(least),
-            Resize::To(to) => to,
-        };
-        self.change_buffer(&mut state, |buffer| {
-            buffer.forget(range.clone());
-            buffer.size = Some(new_size);
-        });
+        let before = state.buffer.size;
+        if let Resize::To(to) = resize {
+            // Readers see no zeroes behind the new end.
+            self.change_buffer(&mut state, |buffer| buffer.size = Some(size.min(to)));
+        }
         state.changing = true;
         drop(state);
-        if let (Some(client), Resize::To(size)) = (&self.client, resize) {
-            // Before it is asked for: a server that did it and was killed before it said so hears of the ends first.
-            client.cut(ino, size);
-        }
+        // Before it is asked for: a server that did it and was killed before it said so hears of the ends first.
+        let ends = match (&self.client, resize) {
+            (Some(client), Resize::To(size)) => client.cut(ino, size),
+            _ => None,
+        };
         let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
         // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
-        let ranges = if matches!(resize, Resize::To(_)) { Vec::new() } else { vec![(range, Vec::from_iter(new))] };
+        let cuts = matches!(resize, Resize::To(_));
+        let ranges = if cuts { Vec::new() } else { vec![(range.clone(), Vec::from_iter(new))] };
         let edit = ContentEdit { ranges, resize, modified: Some(now()) };
         let done = self.meta.change_content(ino, &edit);
         let mut state = file.state();
         state.changed();
-        if done.is_err() && state.buffer.size == Some(new_size) {
-            // It is as long as before, as nobody changed that meanwhile.
-            self.change_buffer(&mut state, |buffer| buffer.size = Some(size));
+        if done.is_err() {
+            // What is dirty stays so: whoever wrote it was told that it is there. Nobody made the file shorter meanwhile.
+            self.change_buffer(&mut state, |buffer| buffer.size = buffer.size.max(before));
+            drop(state);
+            self.client.iter().zip(ends).for_each(|(client, end)| client.uncut(ino, end));
+        } else {
+            self.change_buffer(&mut state, |buffer| {
+                buffer.forget(range);
+                buffer.size = match resize {
+                    Resize::To(to) => Some(to),
+                    Resize::AtLeast(least) => buffer.size.max(Some(least)),
+                    Resize::Keep => buffer.size,
+                };
+            });
+            drop(state);
         }
-        drop(state);
         let (_, dead, seq) = done?;
         self.collector.add(dead, seq);
         Ok(())
@@ -202,6 +219,7 @@ impl FileSystem {
         }
         let end = end_of(offset, length)?;
         let range = offset..end;
+        self.publish_to_others(ino)?;
         match how {
             Allocate::PunchHole => self.edit(ino, |_| Ok(Some((range, None, Resize::Keep)))),
             Allocate::Zero | Allocate::ZeroKeepSize => {
@@ -247,6 +265,7 @@ impl FileSystem {
         self.room_for_metadata()?;
         let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));
         self.commit(std::slice::from_ref(&*source), false)?;
+        self.publish_to_others(to.0)?;
         drop(self.sized(&source)?);
         drop(self.sized(&target)?);
         let _one_at_a_time: Vec<_> = match from.0.cmp(&to.0) {
@@ -268,17 +287,19 @@ impl FileSystem {
         let stripes: Vec<(u64, u32)> = extents.iter().filter_map(|extent| stripe_of(&extent.place)).collect();
         self.meta.share(&stripes, to.0)?;
         extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);
-        let mut state = self.sized(&target)?;
-        self.change_buffer(&mut state, |buffer| {
-            buffer.forget(to.1..end);
-            buffer.size = buffer.size.max(Some(end));
-        });
-        state.changing = true;
-        drop(state);
+        self.sized(&target)?.changing = true;
         let edit =
             ContentEdit { ranges: vec![(to.1..end, extents)], resize: Resize::AtLeast(end), modified: Some(now()) };
         let done = self.meta.change_content(to.0, &edit);
-        target.state().changed();
+        let mut state = target.state();
+        state.changed();
+        if done.is_ok() {
+            self.change_buffer(&mut state, |buffer| {
+                buffer.forget(to.1..end);
+                buffer.size = buffer.size.max(Some(end));
+            });
+        }
+        drop(state);
         let (_, dead, seq) = done?;
         self.collector.add(dead, seq);
         Ok(length)

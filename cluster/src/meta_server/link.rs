@@ -6,7 +6,7 @@ use crate::capability::Wallet;
 use crate::places::ClusterPlaces;
 use fs::{FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
-use meta::port::{BEAT, BEGIN, Call, EXTENTS, Port, Remote, Session, Welcome};
+use meta::port::{BEAT, BEGIN, CONTENT, Call, EXTENTS, Port, Remote, Session, Welcome};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -180,7 +180,8 @@ impl Link {
             let ticket = Ticket { session, secret, request, answered, again: wish.again };
             match self.ask(operation, ticket, arguments).await {
                 Ok(answer) => {
-                    self.state.wallet.put(&answer.body, (operation == EXTENTS).then_some(arguments));
+                    let reads = matches!(operation, EXTENTS | CONTENT);
+                    self.state.wallet.put(&answer.body, reads.then_some(arguments));
                     return Ok(answer.payload.to_vec());
                 }
                 Err(wire::Error::Remote { .. }) if session == 0 => {

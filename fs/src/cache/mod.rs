@@ -196,6 +196,10 @@ impl Port for Cache {
         Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect())
     }
 
+    fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
+        self.port.content(ino, range)
+    }
+
     fn parent(&self, ino: u64) -> Result<u64> {
         self.port.parent(ino)
     }

@@ -68,6 +68,15 @@ impl Handle {
         lock(&self.granted).extend(sets.into_iter().map(|set| Grant { set, write }));
     }
 
+    /// Grants to read what it was told of.
+    fn grant_read(&self, extents: &[Extent]) {
+        let stripes = extents.iter().filter_map(|extent| match extent.place {
+            Place::Stripe(span) => Some(span.set),
+            _ => None,
+        });
+        self.grant(stripes, false);
+    }
+
     /// Grants what the session may write to, and tries whether targets work.
     fn grant_held(&self, session: u64) {
         self.grant([crate::PROBE_SET], true);
@@ -278,12 +287,14 @@ impl Port for Handle {
 
     fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
         let extents = self.meta()?.extents(ino, range)?;
-        let stripes = extents.iter().filter_map(|extent| match extent.place {
-            Place::Stripe(span) => Some(span.set),
-            _ => None,
-        });
-        self.grant(stripes, false);
+        self.grant_read(&extents);
         Ok(extents)
+    }
+
+    fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
+        let (size, extents) = self.meta()?.content(ino, range)?;
+        self.grant_read(&extents);
+        Ok((size, extents))
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {

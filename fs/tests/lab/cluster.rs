@@ -5,7 +5,7 @@ use fs::label::Label;
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
 use meta::port::{Call, Port, Remote, Session};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,6 +24,11 @@ pub struct Wire {
     pub cluster: Arc<Cluster>,
     /// Nothing goes through: the client's machine is stopped, or the network is cut.
     pub cut: AtomicBool,
+    /// This operation fails; 0 for none.
+    pub refused: AtomicU16,
+    /// This operation, 0 for none, gets no answer as long as it is named here; how many wait.
+    pub held: AtomicU16,
+    pub waiting: AtomicU64,
     pub session: AtomicU64,
     client: Mutex<Weak<FileSystem>>,
     asked: Mutex<BTreeMap<u16, u32>>,
@@ -56,6 +61,14 @@ impl Link {
 impl Call for Link {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         *lock(&self.wire.asked).entry(operation).or_default() += 1;
+        if self.wire.refused.load(Ordering::SeqCst) == operation {
+            return Err(meta::Error::Unavailable("refused".into()));
+        }
+        self.wire.waiting.fetch_add(1, Ordering::SeqCst);
+        while self.wire.held.load(Ordering::SeqCst) == operation {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.wire.waiting.fetch_sub(1, Ordering::SeqCst);
         loop {
             let server = lock(&self.wire.cluster.server).clone().filter(|_| !self.wire.cut.load(Ordering::SeqCst));
             let Some(server) = server else {
@@ -139,6 +152,9 @@ impl Cluster {
         let wire = Arc::new(Wire {
             cluster: self.clone(),
             cut: AtomicBool::new(false),
+            refused: AtomicU16::new(0),
+            held: AtomicU16::new(0),
+            waiting: AtomicU64::new(0),
             session: AtomicU64::new(0),
             client: Mutex::new(Weak::new()),
             asked: Mutex::default(),

@@ -205,6 +205,22 @@ impl Meta {
         }
     }
 
+    /// How long a file is, and its extents that meet a range, both of one moment: what others cut off meanwhile does not look like a hole.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
+        // Every change of content changes one of these.
+        let seen = |dinode: &Dinode| (dinode.size, dinode.allocated, dinode.modified, dinode.changed);
+        loop {
+            let before = seen(&self.dinode(ino)?);
+            let extents = self.extents(ino, range.clone())?;
+            if seen(&self.dinode(ino)?) == before {
+                return Ok((before.0, extents));
+            }
+        }
+    }
+
     /// The chunk sets that a file has bytes in.
     ///
     /// # Errors

@@ -64,6 +64,7 @@ macro_rules! port {
             29 change_contents_durably(
                 edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]
             ) -> (Vec<DeadStripe>, Seq);
+            31 content(ino: u64, range: Range<u64>) -> (u64, Vec<Extent>);
         }
     };
 }
@@ -122,10 +123,14 @@ pub const LIST: u16 = 16;
 pub const LOOKUPS: u16 = 28;
 /// The operation that says where the bytes of a file are.
 pub const EXTENTS: u16 = 17;
+/// The one that says so together with the size, and takes the same arguments.
+pub const CONTENT: u16 = 31;
+/// The operation that changes the content of a file.
+pub const CHANGE_CONTENT: u16 = 18;
 
 /// Whether an operation only reads: it can be carried out twice, and waits for nobody but, some of them, for other clients.
 pub fn only_reads(operation: u16) -> bool {
-    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 73 | 76)
+    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 31 | 73 | 76)
 }
 
 /// Whether an operation may wait for other clients, or until those of before a restart are back.

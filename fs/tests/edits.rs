@@ -1,0 +1,98 @@
+//! Changes of content that others see at once, and those that fail.
+
+mod lab;
+
+use fs::{Allocate, FileSystem, SetAttributes};
+use lab::cluster::Cluster;
+use lab::{content, make, pattern};
+use meta::port::CHANGE_CONTENT;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+fn truncate(client: &FileSystem, ino: u64, size: u64) -> fs::Result<()> {
+    client.set_attributes(ino, SetAttributes { size: Some(size), ..SetAttributes::default() }).map(drop)
+}
+
+/// Whoever wrote it was told that it is there.
+#[test]
+fn what_was_written_stays_when_a_change_of_the_file_fails() {
+    type Change = fn(&FileSystem, u64, u64) -> fs::Result<()>;
+    let changes: [(&str, Change); 6] = [
+        ("truncate", |client, ino, _| truncate(client, ino, 1000)),
+        ("truncate to nothing", |client, ino, _| truncate(client, ino, 0)),
+        ("extend", |client, ino, _| truncate(client, ino, 1_000_000)),
+        ("punch", |client, ino, _| client.allocate(ino, Allocate::PunchHole, 1000, 50_000)),
+        ("zero", |client, ino, _| client.allocate(ino, Allocate::Zero, 1000, 500_000)),
+        ("copy", |client, ino, source| client.copy_range((source, 0), (ino, 1000), 50_000).map(drop)),
+    ];
+    let cluster = Cluster::new("rs:4+2", 6);
+    let (client, wire) = cluster.wired_client("a");
+    let source = make(&client, "source");
+    client.write(source, 0, &pattern(9, 50_000)).unwrap();
+    client.sync(source).unwrap();
+    for (number, (name, change)) in (1..).zip(changes) {
+        let ino = make(&client, name);
+        client.open(ino, true).unwrap();
+        let bytes = pattern(number, 200_000);
+        client.write(ino, 0, &bytes).unwrap();
+        wire.refused.store(CHANGE_CONTENT, Ordering::SeqCst);
+        change(&client, ino, source).unwrap_err();
+        wire.refused.store(0, Ordering::SeqCst);
+        assert_eq!(client.attributes(ino).unwrap().size, 200_000, "{name}");
+        assert!(content(&client, ino).unwrap() == bytes, "{name}");
+        client.sync(ino).unwrap();
+        let other = cluster.client("b");
+        assert!(content(&other, ino).unwrap() == bytes, "{name}");
+        other.close_volume().unwrap();
+        // It can be done once more.
+        change(&client, ino, source).unwrap();
+        client.close(ino);
+    }
+    client.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
+}
+
+/// One client makes a file anew again and again, as an editor that truncates it does; another one reads it meanwhile. Nobody ever writes a zero.
+#[test]
+fn a_file_that_is_made_anew_shows_no_zeroes_to_readers() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (writer, reader) = (cluster.client("a"), cluster.client("b"));
+    let ino = make(&writer, "file");
+    let bytes = vec![7; 300_000];
+    writer.open(ino, true).unwrap();
+    writer.write(ino, 0, &bytes).unwrap();
+    writer.sync(ino).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            for round in 0.. {
+                truncate(&writer, ino, if round % 3 == 0 { 1234 } else { 0 }).unwrap();
+                for (at, part) in bytes.chunks(30_000).enumerate() {
+                    writer.write(ino, at as u64 * 30_000, part).unwrap();
+                }
+                if round % 2 == 0 {
+                    writer.sync(ino).unwrap();
+                }
+                if begun.elapsed() > Duration::from_secs(3) {
+                    break;
+                }
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
+        let mut into = vec![0; 400_000];
+        while !stop.load(Ordering::SeqCst) {
+            reader.open(ino, false).unwrap();
+            for _ in 0..3 {
+                let size = reader.attributes(ino).unwrap().size;
+                for at in [0, 100_000] {
+                    let read = reader.read(ino, at, &mut into).unwrap();
+                    let zero = into[..read].iter().position(|&byte| byte != 7);
+                    assert_eq!(zero, None, "of {read} bytes read at {at}, the file was {size} long");
+                }
+            }
+            reader.close(ino);
+        }
+    });
+    writer.close(ino);
+}
