@@ -94,6 +94,11 @@ enum Command {
 }
 
 impl Command {
+    /// Whether it looks after a volume, which not every member of a cluster may: it changes what there is, or whose it is.
+    fn is_for_operators(&self) -> bool {
+        !matches!(self, Self::Status(_) | Self::Ls(_) | Self::Stat(_) | Self::Verify(_))
+    }
+
     /// Whether the process of a mount may carry it out for another one.
     fn works_on_mounted(&self) -> bool {
         match self {

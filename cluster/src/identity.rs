@@ -4,14 +4,17 @@
 use crate::capability::{ClusterKey, KEY_FILE};
 use fs::Error;
 use std::io::Write;
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use wire::certificates::{new_authority, new_node};
-use wire::{ClientTls, ServerTls};
+use wire::{ClientTls, Peer, ServerTls};
 
 /// The certificate of the authority, and its key.
 const AUTHORITY: &str = "authority";
+/// A further name in the certificates of operators, which no other member is given.
+const OPERATOR: &str = "operator.weft";
 
 /// The files of one member of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,12 +98,59 @@ pub(crate) fn client_tls() -> Option<ClientTls> {
     CLIENT.get().cloned()
 }
 
+/// Whether who connected is an operator. Where there are no certificates everybody is: nobody else is in the network.
+pub(crate) fn is_operator(peer: &Peer) -> bool {
+    peer.names.as_ref().is_none_or(|names| names.iter().any(|name| name == OPERATOR))
+}
+
+/// Who gets certificates.
+#[derive(Clone, Debug, Default)]
+pub struct Members {
+    /// Servers and clients, and for servers the addresses under which they are reached.
+    pub members: Vec<(String, Vec<String>)>,
+    /// Clients that may also look after volumes.
+    pub operators: Vec<String>,
+}
+
+impl Members {
+    fn all(&self) -> impl Iterator<Item = (&String, &[String], bool)> {
+        let members = self.members.iter().map(|(name, addresses)| (name, &addresses[..], false));
+        members.chain(self.operators.iter().map(|name| (name, &[][..], true)))
+    }
+}
+
+/// Refuses names that are no members', or that have a certificate of another kind already.
+fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> fs::Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let taken = name == AUTHORITY || name == OPERATOR || format!("{name}.key") == KEY_FILE;
+    let number = name.parse::<IpAddr>().is_ok();
+    if name.is_empty() || taken || number || name.starts_with('.') || !name.chars().all(plain) {
+        return Err(Error::Invalid(format!(
+            "{name:?} cannot be the name of a member: letters, digits, '-', '_' and '.', no address, and neither authority, cluster nor {OPERATOR}"
+        )));
+    }
+    if addresses.iter().any(|address| address.eq_ignore_ascii_case(OPERATOR)) {
+        return Err(Error::Invalid(format!("{OPERATOR} is no address; give --operator NAME to make an operator")));
+    }
+    let certificate = directory.join(format!("{name}.pem"));
+    if !certificate.exists() {
+        return Ok(());
+    }
+    let was = wire::names_in(&certificate).map_err(refused)?.iter().any(|name| name == OPERATOR);
+    if was == operator {
+        return Ok(());
+    }
+    let (is, wanted) = if was { ("an operator", "a member") } else { ("a member", "an operator") };
+    Err(Error::Conflict(format!("{name} is {is} already and cannot be made {wanted}: choose another name")))
+}
+
 /// Makes certificates in a directory: an authority and a cluster key if there are none, and a certificate for each name with the addresses under which it is
 /// reached. What is there stays. Returns the names that are new.
 ///
 /// # Errors
 /// When a name cannot be used, or something cannot be written.
-pub fn make_identities(directory: &Path, members: &[(String, Vec<String>)]) -> fs::Result<Vec<String>> {
+pub fn make_identities(directory: &Path, wanted: &Members) -> fs::Result<Vec<String>> {
+    wanted.all().try_for_each(|(name, addresses, operator)| check(directory, name, addresses, operator))?;
     let failed = |path: &Path, why: std::io::Error| Error::Invalid(format!("cannot write {}: {why}", path.display()));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|why| failed(directory, why))?;
     let write = |name: &str, ending: &str, mode: u32, text: &str| {
@@ -125,18 +175,13 @@ pub fn make_identities(directory: &Path, members: &[(String, Vec<String>)]) -> f
     let authority =
         std::fs::read_to_string(&key).map_err(|why| Error::Invalid(format!("cannot read {}: {why}", key.display())))?;
     let mut made = Vec::new();
-    for (name, addresses) in members {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let taken = name == AUTHORITY || format!("{name}.key") == KEY_FILE;
-        if name.is_empty() || taken || name.starts_with('.') || !name.chars().all(plain) {
-            return Err(Error::Invalid(format!(
-                "{name:?} cannot be the name of a member: letters, digits, '-', '_' and '.', and neither authority nor cluster"
-            )));
-        }
+    for (name, addresses, operator) in wanted.all() {
         if directory.join(format!("{name}.key")).exists() {
             continue;
         }
-        let member = new_node(&authority, name, addresses).map_err(refused)?;
+        let mut names = addresses.to_vec();
+        names.extend(operator.then(|| OPERATOR.into()));
+        let member = new_node(&authority, name, &names).map_err(refused)?;
         write(name, "pem", 0o644, &member.certificate)?;
         write(name, "key", 0o600, &member.key)?;
         made.push(name.clone());
@@ -152,9 +197,23 @@ mod tests {
     #[test]
     fn what_is_there_stays_and_keys_are_for_their_owner() {
         let place = std::env::temp_dir().join(format!("weft-identity-{}", std::process::id()));
-        let member = |name: &str| (name.to_string(), vec!["127.0.0.1".to_string()]);
-        assert_eq!(make_identities(&place, &[member("meta"), member("store1")]).unwrap(), ["meta", "store1"]);
-        assert_eq!(make_identities(&place, &[member("meta"), member("store2")]).unwrap(), ["store2"]);
+        let members = |names: &[&str], operators: &[&str]| Members {
+            members: names.iter().map(|name| (name.to_string(), vec!["127.0.0.1".to_string()])).collect(),
+            operators: operators.iter().map(ToString::to_string).collect(),
+        };
+        assert_eq!(make_identities(&place, &members(&["meta", "store1"], &[])).unwrap(), ["meta", "store1"]);
+        assert_eq!(make_identities(&place, &members(&["meta", "store2"], &["admin"])).unwrap(), ["store2", "admin"]);
+        assert!(make_identities(&place, &members(&["meta"], &["admin"])).unwrap().is_empty());
+        // Who has a certificate stays what he is.
+        for bad in [members(&[], &["meta"]), members(&["admin"], &[])] {
+            assert!(make_identities(&place, &bad).unwrap_err().to_string().contains("choose another name"));
+        }
+        let is_operator = |name: &str| {
+            let names = wire::names_in(&place.join(format!("{name}.pem"))).unwrap();
+            assert_eq!(names[0], name);
+            names.iter().any(|name| name == OPERATOR)
+        };
+        assert!(is_operator("admin") && !is_operator("meta"));
         let identity = Identity::at(&place.join("store2"));
         assert!(identity.server().is_ok() && identity.client().is_ok());
         assert!(identity.cluster_key().is_ok());
@@ -163,9 +222,12 @@ mod tests {
         }
         std::fs::set_permissions(place.join("store2.key"), PermissionsExt::from_mode(0o644)).unwrap();
         assert!(identity.server().unwrap_err().to_string().contains("store2.key"));
-        for bad in ["", "a/b", "authority", "cluster", ".x"] {
-            assert!(make_identities(&place, &[member(bad)]).is_err(), "{bad}");
+        for bad in ["", "a/b", "authority", "cluster", ".x", "10.0.0.1", OPERATOR] {
+            assert!(make_identities(&place, &members(&[bad], &[])).is_err(), "{bad}");
+            assert!(make_identities(&place, &members(&[], &[bad])).is_err(), "{bad}");
         }
+        let disguised = Members { members: vec![("x".into(), vec![OPERATOR.into()])], ..Members::default() };
+        assert!(make_identities(&place, &disguised).is_err());
         std::fs::remove_dir_all(&place).unwrap();
     }
 }

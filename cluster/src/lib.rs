@@ -20,7 +20,7 @@ pub mod store;
 
 pub use address::{StoreAddress, VolumeAddress};
 pub use capability::ClusterKey;
-pub use identity::{Identity, make_identities, use_identity};
+pub use identity::{Identity, Members, make_identities, use_identity};
 pub use machine::start_of_machine;
 pub use meta_server::{MetaServer, command, connect, keep};
 pub use places::ClusterPlaces;

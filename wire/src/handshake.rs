@@ -5,7 +5,7 @@ use crate::frame::Limits;
 use crate::hello::{Agreed, HELLO_BYTES, Hello, MAGIC};
 use crate::incoming::Incoming;
 use crate::stream::Halves;
-use crate::tls::{ClientTls, ServerTls, peer_name};
+use crate::tls::{ClientTls, ServerTls, peer_names};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -21,13 +21,13 @@ pub(crate) async fn client_tls(halves: Halves, tls: &ClientTls, host: &str) -> R
     Ok(Halves::split(stream))
 }
 
-/// Lays TLS over an accepted connection; also returns the name in the client's certificate.
-pub(crate) async fn server_tls(halves: Halves, tls: &ServerTls) -> Result<(Halves, Option<String>), Error> {
+/// Lays TLS over an accepted connection; also returns the names in the client's certificate.
+pub(crate) async fn server_tls(halves: Halves, tls: &ServerTls) -> Result<(Halves, Vec<String>), Error> {
     let stream = tokio::io::join(halves.read, halves.write);
     match tls.0.accept(stream).into_fallible().await {
         Ok(stream) => {
-            let name = peer_name(stream.get_ref().1.peer_certificates());
-            Ok((Halves::split(stream), name))
+            let names = peer_names(stream.get_ref().1.peer_certificates());
+            Ok((Halves::split(stream), names))
         }
         Err((error, mut stream)) => {
             let _ = tokio::time::timeout(LINGER, async {

@@ -29,7 +29,7 @@ pub use hello::{Role, VERSIONS};
 pub use payload::{Payload, set_pool_limit};
 pub use server::{Complaints, ItemSender, Peer, Reply, Request, Server, ServerLoad, ServerOptions, Service, serve};
 pub use stream::{Address, BlockingStream, Connect, ConnectBlocking, Connecting, Halves, TcpConnect};
-pub use tls::{ClientTls, ServerTls};
+pub use tls::{ClientTls, ServerTls, names_in};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -244,11 +244,12 @@ impl<S: Service> Server<S> {
         mut halves: Halves,
         address: &str,
     ) -> Result<(connection::Connection<S>, crate::incoming::Incoming), Error> {
-        let mut name = None;
+        let mut names = None;
         if let Some(tls) = &self.shared.options.tls {
-            (halves, name) = server_tls(halves, tls).await?;
+            let (secured, found) = server_tls(halves, tls).await?;
+            (halves, names) = (secured, Some(found));
         }
-        connection::Connection::open(self.shared.clone(), halves, address, name).await
+        connection::Connection::open(self.shared.clone(), halves, address, names).await
     }
 
     /// Says goodbye to the clients, waits until what is in flight is answered, or for the time in the options, and closes all connections.

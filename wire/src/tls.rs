@@ -120,8 +120,20 @@ impl Identity {
     }
 }
 
-/// The first name in the certificate of the other side.
-pub(crate) fn peer_name(certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
-    let certificate = webpki::EndEntityCert::try_from(certificates?.first()?).ok()?;
-    certificate.valid_dns_names().next().map(str::to_owned)
+/// The names in the certificate of the other side.
+pub(crate) fn peer_names(certificates: Option<&[CertificateDer<'_>]>) -> Vec<String> {
+    let Some(Ok(certificate)) = certificates.and_then(|all| all.first()).map(webpki::EndEntityCert::try_from) else {
+        return Vec::new();
+    };
+    certificate.valid_dns_names().map(str::to_owned).collect()
+}
+
+/// The names in a certificate, as the other side sees them.
+///
+/// # Errors
+/// `Refused` when the file cannot be read or is no certificate.
+pub fn names_in(certificate: &Path) -> Result<Vec<String>, Error> {
+    let read = CertificateDer::from_pem_file(certificate);
+    let read = read.map_err(|error| Error::Refused(format!("{}: {error}", certificate.display())))?;
+    Ok(peer_names(Some(&[read])))
 }

@@ -32,6 +32,8 @@ pub struct Serving {
     fs: Arc<FileSystem>,
     /// Where it is mounted or served, and what to do.
     pub place: String,
+    /// Others have it over the network: paths of this machine mean nothing to them, nor theirs to it.
+    pub to_others: bool,
 }
 
 static SERVED: OnceLock<Serving> = OnceLock::new();
@@ -39,6 +41,11 @@ static SERVED: OnceLock<Serving> = OnceLock::new();
 /// The volume that this process serves, if it is a mount.
 pub fn served() -> Option<&'static Serving> {
     SERVED.get()
+}
+
+/// Whether this process serves the volume to a cluster.
+pub fn serves_others() -> bool {
+    served().is_some_and(|served| served.to_others)
 }
 
 /// A volume that a command works on.
@@ -169,6 +176,10 @@ pub fn plain(path: &Path) -> PathBuf {
 
 /// The plain path of what is to be a target. Labels are text, so that it must be, too.
 pub fn new_target(path: &Path) -> Result<PathBuf, Failure> {
+    if serves_others() && StoreAddress::of(path).is_none() {
+        let what = "a volume that is served has its targets on stores: give store://HOST:PORT/NAME";
+        return Err(Failure::Other(format!("{}: {what}", volume::Shown(path))));
+    }
     let path = plain(path);
     match path.to_str() {
         Some(_) => Ok(path),

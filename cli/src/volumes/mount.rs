@@ -123,6 +123,7 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     let _ = SERVED.set(Serving {
         fs: fs.clone(),
         place: format!("mounted on {}; use its files there, or unmount it first", Shown(mounted.path())),
+        to_others: false,
     });
     let desk = remote::serve(&directory);
     if arguments.tell {

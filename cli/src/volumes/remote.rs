@@ -153,18 +153,19 @@ fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
         let _ = (&watched).read(&mut [0]);
         cancelled.cancel();
     });
-    let done = carry_out_for(directory, arguments, &control);
+    // Who reaches this socket has the volume directory.
+    let done = carry_out_for(directory, arguments, true, &control);
     let sent = send(&stream, &done);
     desk.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
     desk.idle.notify_all();
     sent
 }
 
-/// Carries out a command that was given elsewhere.
-fn carry_out_for(directory: OsString, arguments: Vec<OsString>, control: &Arc<Control>) -> Answer {
+/// Carries out a command that was given elsewhere, by an operator or not.
+fn carry_out_for(directory: OsString, arguments: Vec<OsString>, operator: bool, control: &Arc<Control>) -> Answer {
     DIRECTORY.set(directory.into());
     // Also after a panic the client gets an answer, and the mount goes on.
-    let work = || interrupt::under(control.clone(), || show::captured(|| carry_out(arguments)));
+    let work = || interrupt::under(control.clone(), || show::captured(|| carry_out(arguments, operator)));
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     let (status, output, errors) = done.unwrap_or_else(|_| {
         (1, String::new(), "weft: a defect in the process that has the volume, see its log\n".into())
@@ -172,10 +173,10 @@ fn carry_out_for(directory: OsString, arguments: Vec<OsString>, control: &Arc<Co
     Answer { status, output, errors }
 }
 
-/// Answers a request that came over the network.
-pub fn respond(request: &[u8], control: &Arc<Control>) -> Vec<u8> {
+/// Answers a request that came over the network. Where it was given says nothing to this machine.
+pub fn respond(request: &[u8], operator: bool, control: &Arc<Control>) -> Vec<u8> {
     let answer = match serde_json::from_slice(request) {
-        Ok(Request::Command { directory, arguments }) => carry_out_for(directory, arguments, control),
+        Ok(Request::Command { arguments, .. }) => carry_out_for(OsString::new(), arguments, operator, control),
         _ => Answer {
             status: 1,
             output: String::new(),
@@ -185,9 +186,16 @@ pub fn respond(request: &[u8], control: &Arc<Control>) -> Vec<u8> {
     serde_json::to_vec(&answer).unwrap_or_default()
 }
 
-fn carry_out(arguments: Vec<OsString>) -> u8 {
+fn carry_out(arguments: Vec<OsString>, operator: bool) -> u8 {
     match Arguments::try_parse_from(arguments) {
-        Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
+        Ok(arguments) if !operator && arguments.command.is_for_operators() => {
+            let what = "only an operator may do that: give --identity of one (weft cluster init DIR --operator NAME)";
+            Failure::Other(what.into()).report(arguments.json)
+        }
+        // The files of whoever asks are not this machine's.
+        Ok(arguments) if arguments.command.works_on_mounted() => {
+            crate::run(Arguments { identity: None, config: None, ..arguments })
+        }
         Ok(arguments) => {
             let place = served().map_or("in use", |served| served.place.as_str());
             let what = format!("the volume is {place}");
@@ -239,10 +247,26 @@ fn print(answer: &[u8]) -> Option<u8> {
     }
 }
 
+/// A command without the options that name files of this process: who carries it out has his own.
+fn without_own_files(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    const OWN: [&str; 2] = ["--identity", "--config"];
+    let (mut kept, mut skips, mut all) = (Vec::new(), false, false);
+    for argument in arguments {
+        let text = argument.to_str().unwrap_or_default();
+        let is_own = !all && OWN.contains(&text);
+        let has_value = !all && OWN.iter().any(|own| text.strip_prefix(own).is_some_and(|rest| rest.starts_with('=')));
+        all |= text == "--";
+        if !std::mem::replace(&mut skips, is_own) && !is_own && !has_value {
+            kept.push(argument);
+        }
+    }
+    kept
+}
+
 /// Has this process's command carried out by whoever has the volume open: a mount, or a server. None when there is none that answers.
 pub fn forward(volume: &Path) -> Option<ExitCode> {
     let directory = std::env::current_dir().ok()?.into_os_string();
-    let request = Request::Command { directory, arguments: std::env::args_os().collect() };
+    let request = Request::Command { directory, arguments: without_own_files(std::env::args_os()) };
     if let Ok(Some(address)) = super::server_of(volume) {
         let answer = cluster::command(&address, &serde_json::to_vec(&request).ok()?).ok()?;
         return print(&answer).map(ExitCode::from);
@@ -273,5 +297,22 @@ impl End {
             Some(_) => Err(Failure::Found),
             None => Err(Failure::Other("the mount ended without a word; what was not synced may be lost".into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_files_stay_here() {
+        let left = |line: &str| {
+            let kept = without_own_files(line.split(' ').map(OsString::from));
+            kept.iter().map(|argument| argument.to_str().unwrap().to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(left("weft status v --identity a/b --json"), "weft status v --json");
+        assert_eq!(left("weft --identity=a --config=b --config c status v"), "weft status v");
+        assert_eq!(left("weft status -- --identity v"), "weft status -- --identity v");
+        assert_eq!(left("weft status --identitys v"), "weft status --identitys v");
     }
 }

@@ -154,18 +154,21 @@ enum ClusterCommand {
 /// Make a cluster's authority, and certificates for its servers and clients
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft cluster init /etc/weft --member meta=10.0.0.1 --member store1=10.0.0.1,node1.example --member laptop
+  weft cluster init /etc/weft --member meta=10.0.0.1 --member store1=10.0.0.1,node1.example --member laptop --operator admin
   weft serve store /disk1 --listen 10.0.0.1:7701 --identity /etc/weft/store1
   weft mount weft://10.0.0.1:7600/films /mnt --identity /etc/weft/laptop
 
-Run it again to add members. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made. Servers,
+Run it again to add members. An operator is a client that may also look after volumes: weft target, repair and fsck. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made. Servers,
 and nobody else, also get cluster.key (mode 0600): who has it may read and write everything.")]
 struct InitArguments {
     /// The directory of the certificates
     directory: PathBuf,
     /// A server or client, and for a server the addresses under which it is reached
-    #[arg(long = "member", required = true, value_name = "NAME[=ADDRESS,...]")]
+    #[arg(long = "member", required_unless_present = "operators", value_name = "NAME[=ADDRESS,...]")]
     members: Vec<String>,
+    /// A client that may also add, empty and replace targets, repair and check volumes
+    #[arg(long = "operator", value_name = "NAME")]
+    operators: Vec<String>,
 }
 
 /// Ends servers when a signal comes.
@@ -320,6 +323,7 @@ fn serve_meta(
     let _ = SERVED.set(Serving {
         fs: opened.clone(),
         place: format!("served on {address}; give it as weft://{address}/{}", opened.name()),
+        to_others: true,
     });
     let desk = remote::serve(&directory);
     let sessions = Sessions::new(opened.clone(), behaviour.lease, cluster::start_of_machine());
@@ -361,7 +365,10 @@ fn init(arguments: &InitArguments, as_json: bool) -> Outcome {
         let addresses = addresses.split(',').filter(|address| !address.is_empty()).map(str::to_owned).collect();
         (name.to_owned(), addresses)
     };
-    let members: Vec<(String, Vec<String>)> = arguments.members.iter().map(member).collect();
+    let members = cluster::Members {
+        members: arguments.members.iter().map(member).collect(),
+        operators: arguments.operators.clone(),
+    };
     let made = cluster::make_identities(&arguments.directory, &members)?;
     if as_json {
         return show::json(&serde_json::json!({ "directory": show::path(&arguments.directory), "made": made }));

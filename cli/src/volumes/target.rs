@@ -1,7 +1,7 @@
 //! `weft target`: growing a volume, emptying a disk, replacing a dead one.
 
 use super::remote::resolve;
-use super::{new_target, open_own, plain, verify};
+use super::{new_target, open_own, plain, serves_others, verify};
 use crate::failure::Outcome;
 use crate::{interrupt, progress, show};
 use clap::{Args, Subcommand};
@@ -90,8 +90,12 @@ impl Arguments {
     }
 }
 
-/// The path of a target as the volume knows it, however it is given: through links, too, and when it is gone.
+/// The path of a target as the volume knows it, however it is given: through links, too, and when it is gone. What came from another machine is
+/// no path of this one.
 fn known(volume: &Path, target: &Path) -> PathBuf {
+    if serves_others() {
+        return target.to_path_buf();
+    }
     let place = |path: &Path| {
         let above = path.parent().and_then(|above| above.canonicalize().ok());
         path.canonicalize().ok().or_else(|| Some(above?.join(path.file_name()?)))

@@ -57,8 +57,8 @@ impl Secured {
         // Only servers have the key.
         let laptop = scratch.path.join("laptop");
         fs::create_dir(&laptop).unwrap();
-        run(weft().args(["cluster", "init"]).arg(&ids).args(["--member", "laptop"])).good();
-        for file in ["authority.pem", "laptop.pem", "laptop.key"] {
+        run(weft().args(["cluster", "init"]).arg(&ids).args(["--member", "laptop", "--operator", "admin"])).good();
+        for file in ["authority.pem", "laptop.pem", "laptop.key", "admin.pem", "admin.key"] {
             fs::copy(ids.join(file), laptop.join(file)).unwrap();
         }
         let (mut running, mut addresses) = (Vec::new(), Vec::new());
@@ -96,6 +96,11 @@ impl Secured {
     /// A command of the laptop.
     fn weft(&self, arguments: &[&str]) -> Ended {
         run(weft().arg("--identity").arg(self.scratch.path.join("laptop/laptop")).args(arguments))
+    }
+
+    /// A command of an operator, who has no cluster key either.
+    fn operate(&self, arguments: &[&str]) -> Ended {
+        run(weft().arg("--identity").arg(self.scratch.path.join("laptop/admin")).args(arguments))
     }
 
     pub fn key(&self) -> Arc<ClusterKey> {
@@ -169,7 +174,7 @@ impl Secured {
     }
 
     pub fn heal(&self) {
-        self.weft(&["repair", &self.url()]).good();
+        self.operate(&["repair", &self.url()]).good();
         self.weft(&["status", &self.url()]).good();
         self.weft(&["verify", &self.url()]).good();
     }
@@ -365,7 +370,7 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
     // For a lease after its start, the metadata server leaves alone what clients of before might write to.
     let begun = Instant::now();
     loop {
-        let done = cluster.weft(&["target", "replace", "--json", &cluster.url(), &old, &new]);
+        let done = cluster.operate(&["target", "replace", "--json", &cluster.url(), &old, &new]);
         if done.status == 0 {
             let done = done.json();
             // The stores made it, and showed each other what permits that. How much the last attempt made depends on those before, which failed half-way.
@@ -383,6 +388,45 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
     cluster.heal();
     assert!(cat("large") == noise(9_000_000) && cat("small") == noise(700));
     assert!(cat("written") == noise(5_000_000).repeat(3));
+}
+
+#[test]
+fn commands_that_look_after_a_volume_are_for_operators() {
+    let cluster = Secured::new("rs:2+1", 3, &[]);
+    let (url, disk) = (cluster.url(), cluster.scratch.path.join("local"));
+    let local = disk.to_str().unwrap();
+    let store = cluster.addresses[0].to_string();
+    for command in [
+        &["target", "add", &url, "store://127.0.0.1:9/disk"][..],
+        &["target", "drain", &url, &store],
+        &["target", "replace", &url, &store, "store://127.0.0.1:9/disk"],
+        &["target", "domain", &url, &store, "rack7"],
+        &["target", "placement", &url, "round-robin"],
+        &["repair", &url],
+        &["fsck", &url],
+    ] {
+        let said = cluster.weft(command).failed(1);
+        assert!(said.contains("operator"), "{command:?}: {said}");
+    }
+    // The client's own files are no business of the server, which runs as somebody else, elsewhere: these paths are relative to the client.
+    let at_home = |arguments: &[&str]| {
+        run(weft().current_dir(cluster.scratch.path.join("laptop")).args(["--identity", "admin"]).args(arguments))
+    };
+    at_home(&["target", "placement", &url, "round-robin"]).good();
+    at_home(&["status", &url]).good();
+    at_home(&["repair", &url]).good();
+    cluster.weft(&["status", &url]).good();
+    cluster.weft(&["verify", &url]).good();
+    // No directory of the server's machine becomes a target of others.
+    for command in [&["target", "add", &url, local][..], &["target", "replace", &url, &store, local]] {
+        let said = cluster.operate(command).failed(1);
+        assert!(said.contains("store://HOST:PORT/NAME"), "{said}");
+    }
+    assert!(!disk.exists());
+    // Who is a member cannot become more by asking once more.
+    let ids = cluster.scratch.path.join("ids");
+    let said = run(weft().args(["cluster", "init"]).arg(&ids).args(["--operator", "laptop"])).failed(1);
+    assert!(said.contains("choose another name"), "{said}");
 }
 
 #[test]

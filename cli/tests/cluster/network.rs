@@ -182,7 +182,7 @@ impl Cluster {
         let network = Network::new();
         let ids = path.join("ids");
         let mut init = weft();
-        init.args(["cluster", "init"]).arg(&ids).args(["--member", "client"]);
+        init.args(["cluster", "init"]).arg(&ids).args(["--operator", "client"]);
         let names: Vec<String> =
             std::iter::once("meta".into()).chain((0..stores).map(|n| format!("store{n}"))).collect();
         for (machine, name) in names.iter().enumerate() {

@@ -36,7 +36,7 @@ const UNKNOWN: u16 = 2;
 /// That of one that came too late: its answer is forgotten.
 const TOO_LATE: u16 = 3;
 
-/// The operation that carries out a command of an operator.
+/// The operation that carries out a command.
 const COMMAND: u16 = 1000;
 
 /// What the server sends unasked: numbers of files that others want to read.

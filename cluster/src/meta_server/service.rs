@@ -18,8 +18,8 @@ use wire::{Complaints, Peer, Reply, Request, Service};
 /// How long a request that came again waits for the first one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Carries out a command of an operator, as bytes that only the command line understands, until it is cancelled.
-pub type Commands = fn(&[u8], &Arc<Control>) -> Vec<u8>;
+/// Carries out a command, as bytes that only the command line understands, until it is cancelled. It also hears whether an operator gave it.
+pub type Commands = fn(&[u8], bool, &Arc<Control>) -> Vec<u8>;
 
 /// A metadata server: the sessions of a volume's clients.
 pub struct MetaServer {
@@ -212,7 +212,8 @@ impl Shared {
         if request.method == COMMAND {
             let cancel = Cancel(Arc::default());
             let (commands, control) = (self.0.commands, cancel.0.clone());
-            let work = tokio::task::spawn_blocking(move || commands(&request.body, &control));
+            let operator = crate::identity::is_operator(&request.peer);
+            let work = tokio::task::spawn_blocking(move || commands(&request.body, operator, &control));
             return match work.await {
                 Ok(answer) => Reply::default().with_payload(answer),
                 Err(_) => Reply::error(wire::STATUS_PANICKED, Vec::new()),

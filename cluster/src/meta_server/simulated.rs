@@ -131,7 +131,7 @@ impl Lab {
         // The opening is durable, and with it the key that knows the sessions.
         let durable = copy(&self.disks.lock().unwrap());
         *self.durable.lock().unwrap() = durable;
-        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE, 0), |_, _| Vec::new()));
+        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE, 0), |_, _, _| Vec::new()));
         let kept = Arc::new(Keeps { inner: server.service(), lab: self.clone(), numbers: AtomicBool::new(false) });
         let slow = Slow { inner: kept, network: self.network.clone(), spared: Some(BEGIN) };
         serve(self.network.clone(), Arc::new(slow), ServerOptions::default()).await

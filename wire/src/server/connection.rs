@@ -86,7 +86,7 @@ impl<S: Service> Connection<S> {
         shared: Arc<Shared<S>>,
         halves: Halves,
         address: &str,
-        name: Option<String>,
+        names: Option<Vec<String>>,
     ) -> Result<(Self, Incoming), Error> {
         let heard = Arc::new(Heard::new());
         let mut incoming = Incoming::new(halves.read, heard.clone());
@@ -116,7 +116,8 @@ impl<S: Service> Connection<S> {
             id: shared.next_peer.fetch_add(1, Ordering::Relaxed),
             client: theirs.client,
             address: address.to_owned(),
-            name,
+            name: names.as_ref().and_then(|names| names.first()).cloned(),
+            names,
             role: theirs.role,
             version: agreed.version,
             features: agreed.features,

@@ -19,6 +19,8 @@ pub struct Peer {
     pub address: String,
     /// The name in its certificate, with TLS.
     pub name: Option<String>,
+    /// All names in it; None without TLS.
+    pub names: Option<Vec<String>>,
     /// What it says that it is.
     pub role: Role,
     /// The version that is spoken.
