@@ -59,7 +59,7 @@ pub use fsck::{Checked, Rebuilt, rebuild};
 pub use ingest::{Ingest, Ingested};
 pub use members::Seen;
 pub use meta::port::FileLock;
-pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole};
+pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole, unprivileged};
 pub use names::SetAttributes;
 pub use open::{Create, METADATA_BYTES, OpenOptions, Warn};
 pub use places::{Directories, Places};

@@ -137,6 +137,27 @@ impl FileSystem {
         Ok(self.with_buffer(attributes, departures))
     }
 
+    /// Takes away the rights that a file gives to who executes it: set-user-ID, set-group-ID and capabilities. To be called before somebody changes its content who may
+    /// not have such. Returns whether there were any.
+    ///
+    /// # Errors
+    /// When the file is not there, or they cannot be taken away.
+    pub fn take_privileges(&self, ino: u64) -> Result<bool> {
+        if !self.meta.has_privileges(ino)? {
+            return Ok(false);
+        }
+        self.writable()?;
+        let mode = self.meta.describe(ino)?.0.mode;
+        if mode != meta::unprivileged(mode) {
+            let mode = Some(meta::unprivileged(mode));
+            self.meta.set_attributes(ino, Change { mode, ..Change::default() }, now())?;
+        }
+        match self.meta.remove_attribute(ino, meta::FILE_CAPABILITIES, now()) {
+            Ok(_) | Err(meta::Error::NoAttribute) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Makes a file of any kind.
     ///
     /// # Errors

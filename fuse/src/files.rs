@@ -23,6 +23,7 @@ files! {
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes>;
     fn attributes(&self, ino: u64) -> Result<Attributes>;
     fn set_attributes(&self, ino: u64, change: SetAttributes) -> Result<Attributes>;
+    fn take_privileges(&self, ino: u64) -> Result<bool>;
     fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes>;
     fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes>;
     fn read_link(&self, ino: u64) -> Result<Vec<u8>>;

@@ -125,6 +125,17 @@ impl Files for Memory {
         let change = Change { mode, uid, gid, accessed, modified, changed, created };
         Ok(self.shown(self.meta.set_attributes(ino, change, now())?.0))
     }
+    fn take_privileges(&self, ino: u64) -> Result<bool> {
+        if !self.meta.has_privileges(ino)? {
+            return Ok(false);
+        }
+        let mode = Some(fs::unprivileged(self.meta.attributes(ino)?.mode));
+        self.meta.set_attributes(ino, Change { mode, ..Change::default() }, now())?;
+        match self.meta.remove_attribute(ino, meta::FILE_CAPABILITIES, now()) {
+            Ok(_) | Err(meta::Error::NoAttribute) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
     fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
         Ok(self.meta.make(parent, name, new, now())?.0)
     }

@@ -1,5 +1,6 @@
 //! Real programs on a real mount of files in memory.
 
+use crate::files::Files;
 use crate::memory::Memory;
 use crate::mount::mount_files;
 use crate::{Error, Log, Mounted, Options};
@@ -223,6 +224,45 @@ fn content_takes_privileges_away() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
     shell(&mount.path, "echo x > a");
     assert_eq!(mode(), 0o6777, "root keeps them");
+}
+
+/// Nobody sees the mode of before, not even for a moment: the kernel asks for no more than a program does (`stat -c %a`: the mode alone).
+#[test]
+fn a_changed_program_runs_with_nobodys_rights() {
+    let Some(mount) = mount("program", &Options { suid: true, ..Options::default() }) else { return };
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: it takes root to be somebody else");
+    }
+    let path = mount.path.join("a");
+    let nobody = "setpriv --reuid 1234 --regid 1234 --clear-groups";
+    // None of these hurts the program.
+    for change in [
+        "printf x >> a",
+        "head -c 8 a | dd of=a conv=notrunc 2>&1",
+        "dd if=a of=page bs=4096 count=1 2>&1; dd if=page of=a bs=4096 conv=notrunc oflag=direct 2>&1",
+        "fallocate -l 4M a",
+        "fallocate -p -o 2M -l 4096 a",
+        "truncate -s 3M a",
+    ] {
+        shell(
+            &mount.path,
+            "cp --reflink=never $(command -v id) a; chmod 6777 a .; sync a; test $(stat -c %a a) = 6777; ./a",
+        );
+        let seen = shell(&mount.path, &format!("{nobody} sh -ec '{change}; stat -c %a a; ./a -u; ./a -g'"));
+        let seen: Vec<&str> = seen.lines().rev().take(3).collect();
+        assert_eq!(seen, ["1234", "1234", "777"], "{change}");
+        // Capabilities too, also where they came without the kernel's knowledge: to bind to ports below 1024, all users, as setcap writes it.
+        let ino = fs::metadata(&path).unwrap().ino();
+        let capability: Vec<u8> =
+            [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        Files::set_attribute(&*mount.files, ino, b"security.capability", &capability, None).unwrap();
+        shell(&mount.path, &format!("{nobody} sh -ec '{change}'"));
+        if change.contains("direct") || change.contains("truncate") || change.contains("fallocate") {
+            let left = Files::attribute(&*mount.files, ino, b"security.capability");
+            assert!(left.is_err(), "{change}: {left:?}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod metrics;
 mod network;
 mod partition;
 mod placement;
+mod privileges;
 #[path = "../commands/scratch.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod scratch;

@@ -3,7 +3,7 @@
 
 use meta::{Attributes, Listed};
 use plan::{Extent, Place};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub(super) struct Known {
     /// Changes that are under way.
     changing: u32,
     files: HashMap<u64, Attributes>,
+    /// Files that give no rights to who executes them.
+    unprivileged: HashSet<u64>,
     directories: HashMap<u64, Directory>,
     names: usize,
     contents: HashMap<u64, Content>,
@@ -176,6 +178,7 @@ impl Known {
         }
         for ino in &concerned.files {
             self.files.remove(ino);
+            self.unprivileged.remove(ino);
             self.forget_extents(*ino);
         }
         for &(parent, name) in &concerned.names {
@@ -208,6 +211,21 @@ impl Known {
     /// The attributes of a file.
     pub fn file(&self, ino: u64) -> Option<Attributes> {
         self.files.get(&ino).copied()
+    }
+
+    /// Whether it is known that a file gives no rights to who executes it.
+    pub fn is_unprivileged(&self, ino: u64) -> bool {
+        self.unprivileged.contains(&ino)
+    }
+
+    /// That was learnt.
+    pub fn learn_unprivileged(&mut self, asked: Asked, ino: u64) {
+        if self.is_true(asked) {
+            if self.unprivileged.len() >= MOST {
+                self.unprivileged = HashSet::new();
+            }
+            self.unprivileged.insert(ino);
+        }
     }
 
     /// Whose a name is, if that is known: None inside for nobody's.
@@ -384,10 +402,13 @@ mod tests {
         known.learn_name(asked, 1, b"c", None);
         assert_eq!(known.name(1, b"a"), Some(Some(file(10))));
         assert_eq!((known.name(1, b"c"), known.name(1, b"d")), (Some(None), None));
+        known.learn_unprivileged(asked, 10);
+        assert_eq!((known.is_unprivileged(10), known.is_unprivileged(11)), (true, false));
 
         let written = Concerned { files: vec![10], ..Concerned::default() };
         let begun = known.begin(&written);
         assert_eq!((known.file(10), known.name(1, b"a")), (None, None));
+        assert!(!known.is_unprivileged(10));
         assert_eq!((known.file(11), known.ino(1, b"a")), (Some(file(11)), Some(10)));
         known.end(&written, begun, Some(Now::File(None, Attributes { size: 5, ..file(10) })));
         assert_eq!(known.file(10).unwrap().size, 5);

@@ -147,6 +147,20 @@ impl Port for Cache {
         }
     }
 
+    fn has_privileges(&self, ino: u64) -> Result<bool> {
+        match self.look(|known| known.is_unprivileged(ino).then_some(false)) {
+            Some(Ok(known)) => Ok(known),
+            None => self.port.has_privileges(ino),
+            Some(Err(asked)) => {
+                let found = self.port.has_privileges(ino)?;
+                if !found {
+                    lock(&self.known).learn_unprivileged(asked, ino);
+                }
+                Ok(found)
+            }
+        }
+    }
+
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
         // What is no name of an entry has an answer of its own.
         if meta::check_name(name).is_err() {

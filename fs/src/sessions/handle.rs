@@ -221,6 +221,10 @@ impl Port for Handle {
         self.meta()?.attribute(ino, name)
     }
 
+    fn has_privileges(&self, ino: u64) -> Result<bool> {
+        self.meta()?.has_privileges(ino)
+    }
+
     fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
         self.meta()?.attribute_names(ino)
     }

@@ -58,6 +58,9 @@ impl<F: Files> Handler<F> {
         cached: bool,
         take_privileges: bool,
     ) -> Result<u32, Errno> {
+        if take_privileges {
+            self.take_privileges(ino)?;
+        }
         let written = self.caller.call("writing", ino, |files| match offset {
             Some(offset) => files.write(ino, offset, data),
             None => files.append(ino, data),
@@ -66,9 +69,6 @@ impl<F: Files> Handler<F> {
             self.refused.add(ino);
         }
         written?;
-        if take_privileges {
-            self.take_privileges(ino)?;
-        }
         Ok(data.len() as u32)
     }
 
@@ -83,16 +83,18 @@ impl<F: Files> Handler<F> {
             ZERO_KEEP => Allocate::ZeroKeepSize,
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        self.caller.call("allocating", ino, |files| files.allocate(ino, how, offset, length))?;
-        if user == 0 { Ok(()) } else { self.take_privileges(ino) }
+        if user != 0 {
+            self.take_privileges(ino)?;
+        }
+        self.caller.call("allocating", ino, |files| files.allocate(ino, how, offset, length))
     }
 
     pub(super) fn copy_range(&self, user: u32, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u32, Errno> {
         let length = length.min(MAX_COPY);
-        let copied = self.caller.call("copying to", to.0, |files| files.copy_range(from, to, length))?;
         if user != 0 {
             self.take_privileges(to.0)?;
         }
+        let copied = self.caller.call("copying to", to.0, |files| files.copy_range(from, to, length))?;
         Ok(copied as u32)
     }
 }

@@ -3,7 +3,7 @@
 use super::Handler;
 use crate::files::Files;
 use fs::{Attributes, Kind, New, RenameMode, SetAttributes};
-use fuser::{Errno, RenameFlags};
+use fuser::{Errno, INodeNo, RenameFlags};
 
 impl<F: Files> Handler<F> {
     pub(super) fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes, Errno> {
@@ -40,30 +40,28 @@ impl<F: Files> Handler<F> {
     /// Sets attributes. A new owner, and truncation by others than root, take set-user-ID and set-group-ID bits away (`HANDLE_KILLPRIV_V2`;
     /// fuser does not hand on the kernel's hint for the latter).
     pub(super) fn set_attributes(&self, user: u32, ino: u64, mut change: SetAttributes) -> Result<Attributes, Errno> {
-        let is_truncated = change.size.is_some() && user != 0;
-        if change.uid.is_some() || change.gid.is_some() || is_truncated {
+        if change.size.is_some() && user != 0 {
+            self.take_privileges(ino)?;
+            change.mode = change.mode.map(fs::unprivileged);
+        }
+        if change.uid.is_some() || change.gid.is_some() {
             let found = self.caller.call("reading attributes", ino, |files| files.attributes(ino))?;
             let mode = change.mode.unwrap_or(found.mode);
-            if found.kind != Kind::Directory && mode != unprivileged(mode) {
-                change.mode = Some(unprivileged(mode));
+            if found.kind != Kind::Directory && mode != fs::unprivileged(mode) {
+                change.mode = Some(fs::unprivileged(mode));
             }
         }
         self.caller.call("setting attributes of", ino, |files| files.set_attributes(ino, change))
     }
 
-    /// Takes set-user-ID and set-group-ID bits away when the content changes.
+    /// Takes set-user-ID, set-group-ID and file capabilities away before somebody changes the content who may not keep them. The kernel takes some
+    /// away itself, but by what it has in mind of the file, which others may have changed. It must not run the changed program by the mode that it
+    /// has in mind, so that it forgets that.
     pub(super) fn take_privileges(&self, ino: u64) -> Result<(), Errno> {
-        let mode = self.caller.call("reading attributes", ino, |files| files.attributes(ino))?.mode;
-        if mode != unprivileged(mode) {
-            let change = SetAttributes { mode: Some(unprivileged(mode)), ..SetAttributes::default() };
-            self.caller.call("setting attributes of", ino, |files| files.set_attributes(ino, change))?;
+        if self.caller.call("taking privileges from", ino, |files| files.take_privileges(ino))? {
+            // Attributes alone, for which it waits for nobody. It fails when the kernel has forgotten the file or the mount is gone.
+            let _ = self.kernel.get().map(|kernel| kernel.inval_inode(INodeNo(ino), -1, 0));
         }
         Ok(())
     }
-}
-
-/// A mode without set-user-ID, and without set-group-ID if the group may execute; else that bit means something else (mandatory locks).
-fn unprivileged(mode: u32) -> u32 {
-    let group = if mode & libc::S_IXGRP == 0 { 0 } else { libc::S_ISGID };
-    mode & !(libc::S_ISUID | group)
 }

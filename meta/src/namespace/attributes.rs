@@ -41,6 +41,18 @@ pub struct Attributes {
     pub created: Time,
 }
 
+/// The extended attribute with the capabilities that a program has by its file, see capabilities(7).
+pub const FILE_CAPABILITIES: &[u8] = b"security.capability";
+
+/// A mode without set-user-ID, and without set-group-ID if the group may execute; else that bit gives nobody any rights.
+pub fn unprivileged(mode: u32) -> u32 {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2000;
+    const GROUP_EXECUTES: u32 = 0o10;
+    let group = if mode & GROUP_EXECUTES == 0 { 0 } else { SET_GROUP };
+    mode & !(SET_USER | group)
+}
+
 /// Refuses what no extended attribute can be.
 pub(super) fn check_attribute(name: &[u8], value: &[u8]) -> Result<()> {
     if name.len() > MAX_NAME {
@@ -221,6 +233,18 @@ impl Meta {
         })?;
         let state = if is_directory { Some(self.directory_state(ino)?) } else { None };
         Ok((Attributes::new(&shown, state), outcome.seq))
+    }
+
+    /// Whether a file gives rights to who executes it, which must go before somebody else changes its content: set-user-ID, set-group-ID or
+    /// [capabilities](FILE_CAPABILITIES). A server that is asked this waits for no client.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn has_privileges(&self, ino: u64) -> Result<bool> {
+        let dinode = self.dinode(ino)?;
+        Ok(dinode.kind == Kind::File
+            && (dinode.mode != unprivileged(dinode.mode)
+                || self.kv.get(&keys::attribute(ino, FILE_CAPABILITIES))?.is_some()))
     }
 
     /// Where a symbolic link leads.

@@ -12,7 +12,7 @@ mod remove;
 mod rename;
 mod whole;
 
-pub use attributes::{Attributes, Change, SetTime};
+pub use attributes::{Attributes, Change, FILE_CAPABILITIES, SetTime, unprivileged};
 pub use content::{ContentEdit, Resize};
 pub use create::New;
 pub use list::Listed;

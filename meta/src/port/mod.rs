@@ -65,6 +65,7 @@ macro_rules! port {
                 edits: Vec<(u64, ContentEdit)> as &[(u64, ContentEdit)]
             ) -> (Vec<DeadStripe>, Seq);
             31 content(ino: u64, range: Range<u64>) -> (u64, Vec<Extent>);
+            32 has_privileges(ino: u64) -> bool;
         }
     };
 }
@@ -130,7 +131,7 @@ pub const CHANGE_CONTENT: u16 = 18;
 
 /// Whether an operation only reads: it can be carried out twice, and waits for nobody but, some of them, for other clients.
 pub fn only_reads(operation: u16) -> bool {
-    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 31 | 73 | 76)
+    matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 31 | 32 | 73 | 76)
 }
 
 /// Whether an operation may wait for other clients, or until those of before a restart are back.
