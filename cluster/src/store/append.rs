@@ -66,7 +66,7 @@ impl Chunk {
         let met = &self.written[from..to];
         let start = met.first().map_or(range.start, |first| first.start.min(range.start));
         let end = met.last().map_or(range.end, |last| last.end.max(range.end));
-        self.written.splice(from..to, [start..end]);
+        self.written.splice(from..to, std::iter::once(start..end));
         self.written.len() as isize - before as isize
     }
 
