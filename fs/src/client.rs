@@ -5,6 +5,7 @@ use crate::history::History;
 use crate::label::{Label, Member, Role};
 use crate::locks::OwnLocks;
 use crate::mutex::lock;
+use crate::removals::Removals;
 use crate::sessions::Question;
 use crate::sets::Leased;
 use crate::store::{Options, Store};
@@ -53,6 +54,7 @@ pub(crate) struct Client {
     /// The start of the server's machine.
     start: AtomicU64,
     pub sets: Arc<Leased>,
+    pub(crate) removals: Removals,
     pub(crate) find: Find,
     /// Files that are open: all openers, and those that write.
     open: Mutex<HashMap<u64, (u32, u32)>>,
@@ -92,7 +94,8 @@ fn beats(fs: &Weak<FileSystem>, pause: Duration) {
         if fs.client.as_ref().is_none_or(|client| *lock(&client.ended)) {
             return;
         }
-        if let Err(error) = fs.beat() {
+        let noted = fs.beat().and_then(|()| fs.client.as_ref().map_or(Ok(()), |client| fs.note_removals(client)));
+        if let Err(error) = noted {
             fs.volume.warn(&error.to_string());
         }
         fs.look_for_returns();
@@ -133,6 +136,7 @@ impl FileSystem {
             start: AtomicU64::new(welcome.start),
             name: name.into(),
             sets,
+            removals: Removals::default(),
             find,
             open: Mutex::default(),
             dirty: Mutex::default(),
@@ -195,6 +199,7 @@ impl FileSystem {
             beat
         };
         *lock(&client.heard) = Instant::now();
+        client.removals.hear(beat.removed);
         // Where too few targets say what room they have, as under much load, what was known before is more likely than that there is none.
         if beat.total > 0 {
             self.room.set(beat.total, beat.free);
@@ -345,6 +350,10 @@ impl FileSystem {
             for opener in 0..all {
                 session.opened(ino, if opener < writers { client.number_of_write(ino) } else { 0 })?;
             }
+        }
+        let kept = client.removals.kept();
+        if !kept.is_empty() {
+            session.removed(0, &kept, &[])?;
         }
         if client.lock_again(session)? > 0 {
             self.volume.warn("another client took a lock while the metadata server was away");

@@ -17,6 +17,8 @@ use volume::target::TargetFile;
 
 /// A stripe is left alone for so long after nothing refers to it any more: somebody may be reading it.
 const GRACE: Duration = Duration::from_secs(3);
+/// Files without names that one transaction drops, if they are small.
+const ORPHANS_AT_ONCE: usize = 256;
 const TICK: Duration = Duration::from_millis(200);
 /// Data in the metadata is moved into stripes when it is so old, or so much.
 const INLINE_AFTER: Duration = Duration::from_secs(5);
@@ -102,17 +104,16 @@ impl FileSystem {
     /// Gives back what is due, or all.
     pub(crate) fn collect(&self, all: bool) -> Result<()> {
         let mut orphans = std::mem::take(&mut *lock(&self.collector.orphans));
-        while let Some(ino) = orphans.pop() {
-            let file = self.table.enter(ino);
-            // Its extents are dropped in several transactions: nobody may move any between them.
-            let _one_at_a_time = file.content();
-            match self.engine()?.meta.drop_orphan(ino) {
-                Ok((dead, seq)) => self.collector.add(dead, seq),
-                Err(error) => {
-                    orphans.push(ino);
-                    lock(&self.collector.orphans).append(&mut orphans);
-                    return Err(error.into());
-                }
+        // What a client has open since, it gives up later.
+        orphans.retain(|&ino| !self.leases.is_open(ino));
+        orphans.sort_unstable();
+        orphans.dedup();
+        while !orphans.is_empty() {
+            let some = orphans.split_off(orphans.len().saturating_sub(ORPHANS_AT_ONCE));
+            if let Err(error) = self.drop_orphans(&some) {
+                orphans.extend(some);
+                lock(&self.collector.orphans).append(&mut orphans);
+                return Err(error);
             }
         }
         let mut abandoned = std::mem::take(&mut *lock(&self.collector.abandoned));
@@ -164,6 +165,21 @@ impl FileSystem {
         for (set, dead) in sets {
             self.give_back(set, dead)?;
             self.compactor.suspect(set);
+        }
+        Ok(())
+    }
+
+    /// Drops files without names, in the order of their numbers.
+    fn drop_orphans(&self, inos: &[u64]) -> Result<()> {
+        let meta = &self.engine()?.meta;
+        let files: Vec<_> = inos.iter().map(|&ino| self.table.enter(ino)).collect();
+        // The extents of large ones are dropped in several transactions: nobody may move any between them.
+        let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+        let (large, dead, seq) = meta.drop_small_orphans(inos)?;
+        self.collector.add(dead, seq);
+        for ino in large {
+            let (dead, seq) = meta.drop_orphan(ino)?;
+            self.collector.add(dead, seq);
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub changing: bool,
     /// When the oldest uncommitted write came.
     pub dirty_since: Option<std::time::Instant>,
-    /// It has no name any more: it goes when the last opener closes it.
+    /// It has no name any more: it goes when nobody has it open and the kernel has forgotten it.
     pub orphan: bool,
     /// It is gone.
     pub gone: bool,
@@ -85,7 +85,8 @@ pub(crate) struct Table {
     departures: AtomicU64,
 }
 
-/// A file of the table in hand. The table forgets it when the last one lets go of it, unless it is open or has uncommitted content.
+/// A file of the table in hand. The table forgets it when the last one lets go of it, unless it is open, kept without a name, or has uncommitted
+/// content.
 pub(crate) struct Held<'a> {
     table: &'a Table,
     /// Always there but in `drop`.
@@ -147,7 +148,7 @@ impl Table {
         let idle = last && {
             let state = file.state();
             let has_news = state.failed.is_some() || state.lost;
-            state.openers == 0 && (state.gone || !has_news && state.buffer.is_clean())
+            state.openers == 0 && !state.orphan && (state.gone || !has_news && state.buffer.is_clean())
         };
         if idle {
             shard.remove(&file.ino);

@@ -29,6 +29,7 @@ mod ingest;
 pub mod label;
 mod limits;
 mod locks;
+mod lookups;
 pub mod manifest;
 mod members;
 mod mutex;
@@ -37,6 +38,7 @@ mod open;
 mod places;
 mod probe;
 mod read;
+mod removals;
 mod repair;
 mod returns;
 mod sessions;
@@ -57,6 +59,7 @@ pub use counts::{Counts, RepairProgress, Repairs};
 pub use error::Error;
 pub use fsck::{Checked, Rebuilt, rebuild};
 pub use ingest::{Ingest, Ingested};
+pub use lookups::Lookup;
 pub use members::Seen;
 pub use meta::port::FileLock;
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole, unprivileged};
@@ -101,6 +104,7 @@ pub struct FileSystem {
     pub(crate) client: Option<client::Client>,
     pub(crate) store: store::Store,
     pub(crate) table: file::Table,
+    pub(crate) lookups: lookups::Lookups,
     pub(crate) memory: limits::Memory,
     pub(crate) room: limits::Room,
     pub(crate) collector: collect::Collector,

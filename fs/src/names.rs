@@ -204,7 +204,7 @@ impl FileSystem {
             let ino = self.meta.lookup(parent, name)?.ino;
             let file = self.table.enter(ino);
             let mut state = file.state();
-            match self.meta.unlink(parent, name, ino, state.openers > 0, now()) {
+            match self.meta.unlink(parent, name, ino, self.is_needed(ino, &state), now()) {
                 // The name has another file by now.
                 Err(meta::Error::NotFound) => {}
                 removed => return Ok(removed.map(|removed| self.after_removal(&mut state, removed))?),
@@ -223,7 +223,8 @@ impl FileSystem {
             let file = self.table.enter(ino);
             let removed = {
                 let mut state = file.state();
-                let removed = self.meta.remove_directory(parent, name, ino, state.openers > 0, now());
+                let keep = self.is_needed(ino, &state);
+                let removed = self.meta.remove_directory(parent, name, ino, keep, now());
                 removed.map(|removed| self.after_removal(&mut state, removed))
             };
             match removed {
@@ -234,19 +235,35 @@ impl FileSystem {
         }
     }
 
+    /// Whether a file stays when it has no name any more: it is open, or the kernel knows it.
+    fn is_needed(&self, ino: u64, state: &State) -> bool {
+        state.openers > 0 || self.lookups.knows(ino)
+    }
+
     /// What a file is after it lost a name.
     fn after_removal(&self, state: &mut MutexGuard<'_, State>, removed: Removed) {
         if removed.last {
-            if removed.orphan && state.openers > 0 {
-                state.orphan = true;
+            state.orphan = removed.orphan;
+            if removed.orphan {
+                self.let_go(removed.ino, state);
             } else {
                 self.forget_content(state);
-                if removed.orphan {
-                    self.collector.add_orphan(removed.ino);
-                }
             }
         }
         self.collector.add(removed.dead, removed.seq);
+    }
+
+    /// Gives up a file without a name that nobody needs any more.
+    pub(crate) fn let_go(&self, ino: u64, state: &mut State) {
+        if !state.orphan || self.is_needed(ino, state) {
+            return;
+        }
+        state.orphan = false;
+        self.forget_content(state);
+        // A server knows itself.
+        if self.engine.is_some() {
+            self.collector.add_orphan(ino);
+        }
     }
 
     /// Drops what is uncommitted of a file that is gone.
@@ -272,7 +289,7 @@ impl FileSystem {
             let file = replaced.map(|ino| self.table.enter(ino));
             let result = {
                 let mut state = file.as_ref().map(|file| file.state());
-                let keep = state.as_ref().is_some_and(|state| state.openers > 0);
+                let keep = state.as_ref().zip(replaced).is_some_and(|(state, ino)| self.is_needed(ino, state));
                 let change =
                     Rename { from: (from.0, from.1.to_vec()), to: (to.0, to.1.to_vec()), mode, replaced, keep };
                 let result = self.meta.rename(&change, now());
@@ -404,11 +421,7 @@ impl FileSystem {
         let Some(file) = self.table.find(ino) else { return };
         let mut state = file.state();
         state.openers = state.openers.saturating_sub(1);
-        if state.openers == 0 && state.orphan {
-            state.orphan = false;
-            self.forget_content(&mut state);
-            self.collector.add_orphan(ino);
-        }
+        self.let_go(ino, &mut state);
         drop(state);
         drop(file);
         if let Some(client) = &self.client {

@@ -467,6 +467,7 @@ impl FileSystem {
             client,
             store,
             table: file::Table::new(),
+            lookups: crate::lookups::Lookups::default(),
             memory: limits::Memory::new(MEMORY_BYTES),
             room: limits::Room::default(),
             collector: collect::Collector::default(),
@@ -486,8 +487,9 @@ impl FileSystem {
     /// Takes away what a crash left: files that were open without a name, and stripes that no transaction names.
     pub(crate) fn clean_up(&self) -> Result<()> {
         for ino in self.engine()?.meta.orphans()? {
-            self.collector.add_orphan(ino);
+            self.leases.set_aside(ino);
         }
+        self.let_settled_go();
         let mut from = 0;
         loop {
             let sets = self.engine()?.meta.sets(from, 256)?;
@@ -637,6 +639,7 @@ impl FileSystem {
             return Ok(());
         }
         self.background.stop();
+        self.forget_all();
         let done = if self.volume.read_only {
             Ok(())
         } else {

@@ -1,6 +1,8 @@
 //! What is needed of a file system, so that tests can do without a volume.
 
-use fs::{Allocate, Attributes, FileLock, FileSystem, Listed, New, RenameMode, Result, Seek, SetAttributes, Usage};
+use fs::{
+    Allocate, Attributes, FileLock, FileSystem, Listed, Lookup, New, RenameMode, Result, Seek, SetAttributes, Usage,
+};
 use std::time::Duration;
 
 /// Declares [`Files`] and that [`FileSystem`] is such.
@@ -55,4 +57,7 @@ files! {
     fn is_shared(&self) -> bool;
     fn valid_for(&self) -> Duration;
     fn alone(&self) -> Option<u64>;
+    fn looking_up(&self) -> Option<Lookup<'_>>;
+    fn looked_up(&self, ino: u64) -> ();
+    fn forget(&self, ino: u64, count: u64) -> ();
 }

@@ -32,6 +32,14 @@ pub(crate) struct Memory {
 struct State {
     contents: HashMap<u64, Vec<u8>>,
     opens: HashMap<u64, u32>,
+    /// How often the kernel was told of a file.
+    known: HashMap<u64, u64>,
+}
+
+impl State {
+    fn is_needed(&self, ino: u64) -> bool {
+        self.opens.contains_key(&ino) || self.known.contains_key(&ino)
+    }
 }
 
 fn now() -> Time {
@@ -64,6 +72,18 @@ impl Memory {
     /// How many are open.
     pub fn opens(&self) -> u32 {
         self.state().opens.values().sum()
+    }
+
+    /// How many files the kernel knows.
+    pub fn known(&self) -> usize {
+        self.state().known.len()
+    }
+
+    fn let_go(&self, state: &mut State, ino: u64) {
+        if !state.is_needed(ino) && self.meta.orphans().unwrap().contains(&ino) {
+            self.meta.drop_orphan(ino).unwrap();
+            state.contents.remove(&ino);
+        }
     }
 
     fn resize(&self, ino: u64, resize: Resize) -> Result<()> {
@@ -148,7 +168,7 @@ impl Files for Memory {
     fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
         let ino = self.meta.lookup(parent, name)?.ino;
         let mut state = self.state();
-        let is_open = state.opens.contains_key(&ino);
+        let is_open = state.is_needed(ino);
         if self.meta.unlink(parent, name, ino, is_open, now())?.last && !is_open {
             state.contents.remove(&ino);
         }
@@ -156,7 +176,7 @@ impl Files for Memory {
     }
     fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
         let ino = self.meta.lookup(parent, name)?.ino;
-        let is_open = self.state().opens.contains_key(&ino);
+        let is_open = self.state().is_needed(ino);
         self.meta.remove_directory(parent, name, ino, is_open, now())?;
         Ok(())
     }
@@ -165,7 +185,7 @@ impl Files for Memory {
             Err(meta::Error::NotFound) => None,
             found => Some(found?.ino),
         };
-        let is_open = replaced.is_some_and(|ino| self.state().opens.contains_key(&ino));
+        let is_open = replaced.is_some_and(|ino| self.state().is_needed(ino));
         let (from, to) = ((from.0, from.1.to_vec()), (to.0, to.1.to_vec()));
         self.meta.rename(&meta::Rename { from, to, mode, replaced, keep: is_open }, now())?;
         Ok(())
@@ -202,10 +222,22 @@ impl Files for Memory {
         *opens -= 1;
         if *opens == 0 {
             state.opens.remove(&ino);
-            if self.meta.orphans().unwrap().contains(&ino) {
-                self.meta.drop_orphan(ino).unwrap();
-                state.contents.remove(&ino);
-            }
+            self.let_go(&mut state, ino);
+        }
+    }
+    fn looking_up(&self) -> Option<fs::Lookup<'_>> {
+        None
+    }
+    fn looked_up(&self, ino: u64) {
+        *self.state().known.entry(ino).or_default() += 1;
+    }
+    fn forget(&self, ino: u64, count: u64) {
+        let mut state = self.state();
+        let known = state.known.get_mut(&ino).expect("the kernel was told of it");
+        *known = known.checked_sub(count).expect("so often");
+        if *known == 0 {
+            state.known.remove(&ino);
+            self.let_go(&mut state, ino);
         }
     }
     fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {

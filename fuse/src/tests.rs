@@ -439,3 +439,33 @@ fn hold() {
     let mounted = mount_files(Arc::new(Memory::new()), Path::new(&path), &options).unwrap();
     mounted.wait().unwrap();
 }
+
+/// As with a local file system, a file that the kernel knows is there until it forgets it: names may go while somebody is about to open what he found.
+#[test]
+fn what_the_kernel_knows_stays_until_it_forgets_it() {
+    let Some(mount) = mount("known", &Options::default()) else { return };
+    let (path, files) = (&mount.path, &mount.files);
+    fs::write(path.join("f"), "content").unwrap();
+    fs::create_dir(path.join("d")).unwrap();
+    symlink("elsewhere", path.join("l")).unwrap();
+    fs::hard_link(path.join("f"), path.join("g")).unwrap();
+    let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path.join("f")).unwrap();
+    ["f", "g", "l"].iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
+    // Not opened so far: the file system heard only of lookups.
+    let opened = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found));
+    assert_eq!(fs::read_to_string(&opened).unwrap(), "content");
+    assert_eq!(fs::metadata(&opened).unwrap().nlink(), 0);
+    drop(found);
+    let names: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().metadata().unwrap().ino()).collect();
+    assert_eq!(names.len(), 1);
+    fs::remove_dir(path.join("d")).unwrap();
+    let begun = std::time::Instant::now();
+    while files.known() > 0 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "the kernel forgets {} files less than it was told",
+            files.known()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

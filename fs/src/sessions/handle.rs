@@ -54,8 +54,9 @@ fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
 
 /// What is told of a file that lost its name before.
 fn gone(meta: &Meta, ino: u64) -> Removed {
-    let last = meta.attributes(ino).is_ok_and(|attributes| attributes.links == 0) || meta.attributes(ino).is_err();
-    Removed { ino, last, orphan: false, dead: Vec::new(), seq: Seq::MAX }
+    let found = meta.attributes(ino);
+    let orphan = found.as_ref().is_ok_and(|attributes| attributes.links == 0);
+    Removed { ino, last: orphan || found.is_err(), orphan, dead: Vec::new(), seq: Seq::MAX }
 }
 
 impl Handle {
@@ -99,7 +100,13 @@ impl Handle {
     }
 
     fn is_open(&self, ino: u64) -> bool {
-        self.sessions.fs.leases.table().is_open(ino)
+        self.sessions.fs.leases.is_open(ino)
+    }
+
+    /// Whether a file may be needed that loses its last name: it is open, or the kernels of others may know it.
+    fn is_needed(&self, ino: u64) -> bool {
+        let table = self.sessions.fs.leases.table();
+        table.count() > 1 || table.is_open(ino)
     }
 
     /// The result of a request that failed because it was carried out before, if `proof` says so.
@@ -133,7 +140,7 @@ impl Handle {
     fn removed(&self, mut removed: Removed) -> Removed {
         self.freed(std::mem::take(&mut removed.dead), removed.seq);
         if removed.orphan && !self.is_open(removed.ino) {
-            self.sessions.fs.collector.add_orphan(removed.ino);
+            self.sessions.fs.leases.set_aside(removed.ino);
         }
         removed
     }
@@ -146,7 +153,11 @@ impl Handle {
             return Ok(attributes);
         }
         self.sessions.recall(self.session, attributes.ino, true);
-        self.meta()?.attributes(attributes.ino)
+        match self.meta()?.attributes(attributes.ino) {
+            // Removed meanwhile: the name was there when it was asked for.
+            Err(Error::NotFound) => Ok(attributes),
+            settled => settled,
+        }
     }
 
     /// Changes content while nobody else does: stripes are moved here, too.
@@ -259,20 +270,20 @@ impl Port for Handle {
     }
 
     fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
-        let keep = keep || self.is_open(ino);
+        let keep = keep || self.is_needed(ino);
         let removed = self.or_done(self.meta()?.unlink(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
         Ok(self.removed(removed))
     }
 
     fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
-        let keep = keep || self.is_open(ino);
+        let keep = keep || self.is_needed(ino);
         let removed =
             self.or_done(self.meta()?.remove_directory(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
         Ok(self.removed(removed))
     }
 
     fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
-        let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_open(ino));
+        let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_needed(ino));
         let done = self.meta()?.rename(&Rename { keep, ..rename.clone() }, now);
         let (removed, seq) = self.or_done(done, |meta| {
             let found = meta.lookup(rename.to.0, &rename.to.1).ok()?;
@@ -423,9 +434,12 @@ impl Session for Handle {
         // The connection on which the session began may be gone.
         lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
         self.grant_held(self.session);
-        let others = fs.leases.table().tell_of_others(self.session, Instant::now()) as u32;
+        let (others, removed) = {
+            let mut table = fs.leases.table();
+            (table.tell_of_others(self.session, Instant::now()) as u32, table.last_removal())
+        };
         let (total, free) = fs.room.now();
-        Ok(Beat { total, free, generation: fs.volume.label().generation, others })
+        Ok(Beat { total, free, generation: fs.volume.label().generation, others, removed })
     }
 
     fn end(&self) -> Result<()> {
@@ -541,6 +555,10 @@ impl Session for Handle {
             // Those of other machines have no number here.
             process: if found.owner.0 == self.session { found.process } else { 0 },
         }))
+    }
+
+    fn removed(&self, after: u64, kept: &[u64], forgotten: &[u64]) -> Result<(u64, Vec<u64>)> {
+        Ok(self.sessions.note(self.session, after, kept, forgotten))
     }
 
     fn told(&self) -> Result<()> {

@@ -7,6 +7,7 @@
 mod caller;
 mod handle;
 pub(crate) mod locks;
+mod removed;
 mod table;
 
 use crate::cache::SOLE_FOR;
@@ -300,6 +301,7 @@ impl Sessions {
                 self.fs.volume.warn(&format!("cannot take away what clients of before left: {error}"));
             }
         }
+        self.fs.let_settled_go();
         self.fs.look_for_returns();
         let overdue = self.fs.leases.table().overdue(now);
         for session in overdue {
@@ -393,13 +395,6 @@ impl Sessions {
             self.fs.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
         }
         Some(left)
-    }
-
-    /// Nobody has a file open any more. One without a name goes.
-    fn closed(&self, ino: u64) {
-        if self.fs.meta.attributes(ino).is_ok_and(|attributes| attributes.links == 0) {
-            self.fs.collector.add_orphan(ino);
-        }
     }
 
     /// Sets that a client does not write to any more: what no transaction names of them is given back.

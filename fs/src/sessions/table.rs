@@ -2,8 +2,15 @@
 
 use super::BELIEVED_FOR;
 use crate::cache::SOLE_FOR;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
+
+/// Removed files that are kept for clients that did not take note of their removal yet; of more, the oldest go.
+const MOST_REMOVED: usize = 1 << 17;
+/// The same that are told of at a time.
+const REMOVED_AT_A_TIME: usize = 4096;
+/// Files without a name that are kept for the kernel of one client.
+const MOST_KEPT: usize = 1 << 16;
 
 /// A client.
 #[derive(Debug)]
@@ -26,6 +33,10 @@ struct Client {
     dirty: HashMap<u64, u64>,
     /// Files that it was asked to commit.
     asked: HashMap<u64, Asked>,
+    /// Files without a name that its kernel knows.
+    kept: HashSet<u64>,
+    /// The last removal that it took note of.
+    noted: u64,
 }
 
 /// Who waits for a client to commit a file.
@@ -54,6 +65,10 @@ pub(super) struct Table {
     clients: BTreeMap<u64, Client>,
     /// Ends of files that were reserved by appends, as far as they are open.
     ends: HashMap<u64, u64>,
+    /// The last removal; none of before a restart had as high a number.
+    removals: u64,
+    /// Files without a name that nobody has open, each with its removal, until all clients said whether their kernels know them.
+    removed: VecDeque<(u64, u64)>,
 }
 
 /// What a client leaves behind.
@@ -69,7 +84,8 @@ pub(super) struct Left {
 impl Table {
     /// `first` is the number of the first session.
     pub fn new(lease: Duration, first: u64) -> Self {
-        Self { lease, next: first, questions: first, clients: BTreeMap::new(), ends: HashMap::new() }
+        let (clients, ends, removed) = Default::default();
+        Self { lease, next: first, questions: first, clients, ends, removals: first, removed }
     }
 
     /// Sessions live so long without being heard of.
@@ -97,6 +113,9 @@ impl Table {
             open: HashMap::new(),
             dirty: HashMap::new(),
             asked: HashMap::new(),
+            kept: HashSet::new(),
+            // A new one cannot know what was removed before.
+            noted: if taken_up.is_some() { 0 } else { self.removals },
         };
         let client = self.clients.entry(session).or_insert_with(new);
         client.heard = now;
@@ -163,7 +182,10 @@ impl Table {
     /// Ends a session.
     pub fn end(&mut self, session: u64) -> Left {
         let Some(client) = self.clients.remove(&session) else { return Left::default() };
-        let closed = client.open.keys().copied().filter(|&ino| !self.is_open(ino)).collect::<Vec<_>>();
+        let mut closed: Vec<u64> = client.open.keys().chain(&client.kept).copied().collect();
+        closed.sort_unstable();
+        closed.dedup();
+        closed.retain(|&ino| !self.is_open(ino));
         self.forget_ends();
         Left { name: client.name, sets: client.sets.into_iter().collect(), closed }
     }
@@ -245,9 +267,45 @@ impl Table {
         self.ends.retain(|ino, _| clients.values().any(|c| c.open.contains_key(ino) || c.dirty.contains_key(ino)));
     }
 
-    /// Whether anybody has a file open.
+    /// Whether anybody has a file open, or a kernel that knows it without a name.
     pub fn is_open(&self, ino: u64) -> bool {
-        self.clients.values().any(|client| client.open.contains_key(&ino))
+        self.clients.values().any(|client| client.open.contains_key(&ino) || client.kept.contains(&ino))
+    }
+
+    /// A file lost its last name, and nobody has it open: it is kept until all clients said whether their kernels know it.
+    pub fn set_aside(&mut self, ino: u64) {
+        self.removals += 1;
+        self.removed.push_back((self.removals, ino));
+    }
+
+    /// The last removal.
+    pub fn last_removal(&self) -> u64 {
+        self.removals
+    }
+
+    /// A session took note of the removals up to a number: its kernel knows `kept` of these files, and has forgotten others that it kept before. Returns the next
+    /// removals and the number of the last of them, and which of the forgotten files nobody has any more.
+    pub fn note(&mut self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>, Vec<u64>) {
+        let last = self.removals;
+        let Some(client) = self.clients.get_mut(&session) else { return (last, Vec::new(), Vec::new()) };
+        client.noted = client.noted.max(noted.min(last));
+        let room = MOST_KEPT.saturating_sub(client.kept.len());
+        client.kept.extend(kept.iter().take(room));
+        let mut given_up: Vec<u64> = forgotten.iter().copied().filter(|ino| client.kept.remove(ino)).collect();
+        given_up.retain(|&ino| !self.is_open(ino));
+        let first = self.removed.partition_point(|(number, _)| *number <= noted);
+        let next: Vec<(u64, u64)> = self.removed.iter().skip(first).take(REMOVED_AT_A_TIME).copied().collect();
+        let told = if next.len() < REMOVED_AT_A_TIME { last } else { next[next.len() - 1].0 };
+        (told, next.into_iter().map(|(_, ino)| ino).collect(), given_up)
+    }
+
+    /// Takes the removed files that no client keeps.
+    pub fn take_settled(&mut self) -> Vec<u64> {
+        let noted = self.clients.values().map(|client| client.noted).min().unwrap_or(u64::MAX);
+        let settled = self.removed.partition_point(|(number, _)| *number <= noted);
+        let settled = settled.max(self.removed.len().saturating_sub(MOST_REMOVED));
+        let gone: Vec<u64> = self.removed.drain(..settled).map(|(_, ino)| ino).collect();
+        gone.into_iter().filter(|&ino| !self.is_open(ino)).collect()
     }
 
     /// A session has no uncommitted data of these files from before those numbers.
@@ -456,6 +514,59 @@ mod tests {
         assert_eq!(table.writers(b, 9, false), [a]);
         table.clean(a, &[(9, 4)]);
         assert!(table.writers(b, 9, false).is_empty());
+    }
+
+    #[test]
+    fn a_removed_file_is_kept_until_no_kernel_knows_it() {
+        let start = Instant::now();
+        let mut table = Table::new(LEASE, 7);
+        let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
+        table.set_aside(50);
+        table.set_aside(51);
+        let last = table.last_removal();
+        assert_eq!(table.note(a, 0, &[], &[]), (last, vec![50, 51], vec![]), "told is not noted");
+        assert!(table.take_settled().is_empty());
+        assert_eq!(table.note(a, last, &[50], &[]), (last, vec![], vec![]));
+        assert!(table.take_settled().is_empty(), "the other one may know them");
+        table.note(b, last, &[50], &[]);
+        assert_eq!(table.take_settled(), [51]);
+        assert!(table.is_open(50) && !table.is_open(51));
+        // One that comes later cannot know them. One that takes its session up may.
+        let c = begin(&mut table, None, "c", start).0;
+        table.set_aside(52);
+        assert_eq!(table.note(c, 0, &[], &[]).1, [52]);
+        let d = begin(&mut table, Some(6), "d", start).0;
+        [a, b, c].iter().for_each(|&session| _ = table.note(session, last + 1, &[], &[]));
+        assert!(table.take_settled().is_empty());
+        table.note(d, u64::MAX, &[], &[]);
+        assert_eq!(table.take_settled(), [52]);
+        // What a kernel forgets goes when nobody else has it; what another session keeps it cannot give up.
+        assert!(table.note(c, 0, &[], &[50]).2.is_empty());
+        assert!(table.note(a, 0, &[], &[50]).2.is_empty());
+        table.open(a, 50, 0);
+        assert!(table.note(b, 0, &[], &[50]).2.is_empty());
+        assert!(table.close(a, 50, 0));
+        // A session that ends keeps nothing.
+        table.set_aside(53);
+        table.note(d, last + 2, &[53], &[]);
+        [a, b, c].iter().for_each(|&session| _ = table.note(session, last + 2, &[], &[]));
+        assert!(table.take_settled().is_empty());
+        assert_eq!(table.end(d).closed, [53]);
+    }
+
+    #[test]
+    fn no_more_removed_files_are_kept_than_there_is_room_for() {
+        let mut table = Table::new(LEASE, 1);
+        let a = begin(&mut table, None, "a", Instant::now()).0;
+        (0..MOST_REMOVED as u64 + 3).for_each(|ino| table.set_aside(ino));
+        assert_eq!(table.take_settled(), [0, 1, 2]);
+        let (told, inos, _) = table.note(a, 0, &[], &[]);
+        assert_eq!((inos.len(), inos[0]), (REMOVED_AT_A_TIME, 3));
+        assert_eq!(table.note(a, told, &[], &[]).1[0], 3 + REMOVED_AT_A_TIME as u64);
+        assert_eq!(table.take_settled().len(), REMOVED_AT_A_TIME);
+        let many: Vec<u64> = (0..2 * MOST_KEPT as u64).collect();
+        table.note(a, 0, &many, &[]);
+        assert_eq!(table.end(a).closed.len(), MOST_KEPT);
     }
 
     #[test]

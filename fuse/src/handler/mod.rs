@@ -1,8 +1,7 @@
 //! Requests of the kernel, answered by a file system.
 //!
-//! File handles say nothing but which opening it was, for locks: what a request needs is the number of the file, and listings go on by cookies that stay valid. The kernel's
-//! references to files (lookups) are not counted either, since numbers are never used again; files that are open are known to the file
-//! system, which keeps them when their last name goes.
+//! File handles say nothing but which opening it was, for locks: what a request needs is the number of the file, and listings go on by cookies that stay valid. Files
+//! that are open, and those that the kernel looked up and did not forget, are known to the file system, which keeps them when their last name goes.
 
 mod call;
 mod content;
@@ -109,7 +108,7 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.caller.call("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
+        let found = self.introduce("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
         match found {
             Ok(found) => reply.entry(&self.valid(), &file_attributes(&found), GENERATION),
             // File 0 makes the kernel remember that there is none of that name.
@@ -118,7 +117,12 @@ impl<F: Files> Filesystem for Handler<F> {
         }
     }
 
-    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+    fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
+        let _ = self.caller.call("forgetting", ino.0, |files| {
+            files.forget(ino.0, count);
+            Ok(())
+        });
+    }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.caller.call("reading attributes", ino.0, |files| files.attributes(ino.0));
@@ -197,7 +201,7 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.caller.call("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
+        let linked = self.introduce("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
         answer!(reply, linked, linked => reply.entry(&self.valid(), &file_attributes(&linked), GENERATION));
     }
 
@@ -349,13 +353,24 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let files = self.caller.files();
+        let _until_they_are_known = files.looking_up();
+        let mut added = Vec::new();
         let listed = self.list(ino.0, offset, |entry| {
             let attributes = file_attributes(&entry.attributes);
             // `.` and `..` are no lookups.
             let looked_up = if entry.cookie < directory::FIRST_COOKIE { INodeNo(0) } else { attributes.ino };
-            reply.add(looked_up, entry.cookie, OsStr::from_bytes(&entry.name), &self.valid(), &attributes, GENERATION)
+            let name = OsStr::from_bytes(&entry.name);
+            let is_full = reply.add(looked_up, entry.cookie, name, &self.valid(), &attributes, GENERATION);
+            if !is_full && looked_up != INodeNo(0) {
+                added.push(looked_up.0);
+            }
+            is_full
         });
-        answer!(reply, listed, () => reply.ok());
+        answer!(reply, listed, () => {
+            added.into_iter().for_each(|ino| files.looked_up(ino));
+            reply.ok();
+        });
     }
 
     fn releasedir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {

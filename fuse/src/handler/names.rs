@@ -6,25 +6,57 @@ use fs::{Attributes, Kind, New, RenameMode, SetAttributes};
 use fuser::{Errno, INodeNo, RenameFlags};
 
 impl<F: Files> Handler<F> {
+    /// Calls for a file that the kernel gets to know by the answer, which must follow.
+    pub(super) fn introduce(
+        &self,
+        what: &'static str,
+        ino: u64,
+        call: impl FnOnce(&F) -> fs::Result<Attributes>,
+    ) -> Result<Attributes, Errno> {
+        let files = self.caller.files();
+        let _until_it_is_known = files.looking_up();
+        let found = self.caller.call(what, ino, call)?;
+        files.looked_up(found.ino);
+        Ok(found)
+    }
+
     pub(super) fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes, Errno> {
-        self.caller.call("making a file in", parent, |files| files.make(parent, name, new))
+        self.introduce("making a file in", parent, |files| files.make(parent, name, new))
     }
 
     /// Makes a regular file and opens it. Nobody else on this machine can come in between: the kernel holds the directory until it has the answer. When somebody
-    /// elsewhere does, the kernel is told that it knows too little, and looks again, since it must check whether that file may be opened.
+    /// elsewhere does, that file is opened, unless it takes the kernel to say whether that may be: then it is told that it knows too little, and looks again.
     pub(super) fn create(&self, parent: u64, name: &[u8], new: &New, flags: i32) -> Result<Attributes, Errno> {
-        let made = match self.make(parent, name, new) {
-            Err(error) if i32::from(error) == libc::EEXIST && self.shared && flags & libc::O_EXCL == 0 => {
-                return Err(Errno::from_i32(libc::ESTALE));
-            }
-            made => made?,
-        };
-        // Only its new name makes it known, so that there is nothing to be truncated.
-        self.open(new.uid, made.ino, flags & !libc::O_TRUNC).inspect_err(|_| {
-            // The caller hears of a failure and must not find the file then.
-            let _ = self.caller.call("unlinking in", parent, |files| files.unlink(parent, name));
-        })?;
-        Ok(made)
+        loop {
+            let (made, is_new) = match self.make(parent, name, new) {
+                Err(error) if i32::from(error) == libc::EEXIST && self.shared && flags & libc::O_EXCL == 0 => {
+                    match self.introduce("looking up", parent, |files| files.lookup(parent, name)) {
+                        // Gone again.
+                        Err(error) if i32::from(error) == libc::ENOENT => continue,
+                        found => (found?, false),
+                    }
+                }
+                made => (made?, true),
+            };
+            let may_be_opened = is_new || may_open(new, &made, flags) && !self.is_sticky(parent)?;
+            // Only its new name makes a file known, so that there is nothing to be truncated.
+            let flags = if is_new { flags & !libc::O_TRUNC } else { flags };
+            let opened =
+                if may_be_opened { self.open(new.uid, made.ino, flags) } else { Err(Errno::from_i32(libc::ESTALE)) };
+            return opened.map(|()| made).inspect_err(|_| {
+                self.caller.files().forget(made.ino, 1);
+                // The caller hears of a failure and must not find the file then.
+                if is_new {
+                    let _ = self.caller.call("unlinking in", parent, |files| files.unlink(parent, name));
+                }
+            });
+        }
+    }
+
+    /// Whether others may remove only their own files from a directory: the kernel may refuse to open theirs, too.
+    fn is_sticky(&self, directory: u64) -> Result<bool, Errno> {
+        let found = self.caller.call("reading attributes", directory, |files| files.attributes(directory))?;
+        Ok(found.mode & libc::S_ISVTX != 0)
     }
 
     pub(super) fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: RenameFlags) -> Result<(), Errno> {
@@ -63,5 +95,56 @@ impl<F: Files> Handler<F> {
             let _ = self.kernel.get().map(|kernel| kernel.inval_inode(INodeNo(ino), -1, 0));
         }
         Ok(())
+    }
+}
+
+/// Whether a regular file may certainly be opened by who wanted to make one. Which other groups that is in is not looked at.
+fn may_open(by: &New, found: &Attributes, flags: i32) -> bool {
+    let needed = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY if flags & libc::O_TRUNC == 0 => 0o4,
+        libc::O_WRONLY => 0o2,
+        _ => 0o6,
+    };
+    let classes: &[u32] = match (by.uid, by.gid) {
+        (0, _) => &[],
+        (uid, _) if uid == found.uid => &[6],
+        (_, gid) if gid == found.gid => &[3],
+        _ => &[3, 0],
+    };
+    found.kind == Kind::File && classes.iter().all(|class| found.mode >> class & needed == needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fs::Time;
+
+    #[test]
+    fn a_file_of_somebody_else_is_opened_only_if_that_is_allowed() {
+        let zero = Time { seconds: 0, nanoseconds: 0 };
+        let found = |mode, uid, gid| Attributes {
+            ino: 9,
+            kind: Kind::File,
+            mode,
+            links: 1,
+            uid,
+            gid,
+            device: 0,
+            size: 0,
+            allocated: 0,
+            accessed: zero,
+            modified: zero,
+            changed: zero,
+            created: zero,
+        };
+        let by = |uid, gid| New { kind: Kind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() };
+        assert!(may_open(&by(0, 0), &found(0, 5, 5), libc::O_RDWR));
+        assert!(!may_open(&by(0, 0), &Attributes { kind: Kind::Symlink, ..found(0o777, 0, 0) }, libc::O_RDONLY));
+        assert!(may_open(&by(5, 1), &found(0o400, 5, 6), libc::O_RDONLY));
+        assert!(!may_open(&by(5, 1), &found(0o400, 5, 6), libc::O_RDONLY | libc::O_TRUNC));
+        assert!(!may_open(&by(5, 6), &found(0o477, 5, 6), libc::O_WRONLY), "its owner's bits alone count");
+        assert!(may_open(&by(1, 6), &found(0o660, 5, 6), libc::O_RDWR));
+        assert!(!may_open(&by(1, 1), &found(0o606, 5, 6), libc::O_RDWR), "it may be in the group");
+        assert!(may_open(&by(1, 1), &found(0o666, 5, 6), libc::O_RDWR));
     }
 }

@@ -131,6 +131,33 @@ impl Meta {
         }
     }
 
+    /// Removes files that have no name in one transaction, as far as they are quickly told; returns the others, which are for [`Meta::drop_orphan`].
+    ///
+    /// # Errors
+    /// When the metadata cannot be written.
+    pub fn drop_small_orphans(&self, inos: &[u64]) -> Result<(Vec<u64>, Vec<DeadStripe>, Seq)> {
+        let (large, committed) = run(&*self.kv, |t| {
+            let mut large = Vec::new();
+            for &ino in inos {
+                if t.get_bytes(&keys::orphan(ino))?.is_none() {
+                    continue;
+                }
+                let dinode = find(t, ino)?.dinode;
+                if dinode.content == Content::Elsewhere {
+                    large.push(ino);
+                    continue;
+                }
+                t.delete(keys::orphan(ino));
+                if dinode.kind == Kind::Directory {
+                    t.delete(keys::directory(ino));
+                }
+                erase(t, &dinode)?;
+            }
+            Ok(large)
+        })?;
+        Ok((large, committed.dead, committed.seq))
+    }
+
     /// Files without names, left by whoever had them open.
     ///
     /// # Errors

@@ -108,6 +108,8 @@ pub struct Beat {
     pub generation: u64,
     /// Other sessions. With none, what a client saw stays so until it changes it itself.
     pub others: u32,
+    /// The number of the last file that lost its last name.
+    pub removed: u64,
 }
 
 /// The operation with which a session begins.
@@ -167,6 +169,8 @@ operations! {
     ///   a question and all before it. `opened` and `close` tell a server that was restarted of openers and writers, and wait for nobody.
     /// - `lock` gives a lock, and says whether it did; with `wait` it takes a moment before it says no. `unlock` takes a range from what the owner has.
     ///   `conflicting_lock` is the one that is in the way, of whatever client.
+    /// - `removed` tells which files lost their last name since that removal, with the number of the last one that is told of. What a client was told before is
+    ///   kept for it only as far as its kernel knows it and it says so; later it says what it forgot of that.
     /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
     ///   a client has such ranges.
     Session, answer_session, SESSION_NAMES;
@@ -187,4 +191,5 @@ operations! {
     78 told() -> ();
     79 recalled(ino: u64, number: u64, question: u64) -> ();
     80 opened(ino: u64, writes: u64) -> ();
+    81 removed(after: u64, kept: Vec<u64> as &[u64], forgotten: Vec<u64> as &[u64]) -> (u64, Vec<u64>);
 }

@@ -1,0 +1,144 @@
+//! The files that the kernel of a mount knows: those that it looked up and did not forget. As with a local file system, such a file can be opened though its name is gone by then.
+
+use crate::FileSystem;
+use crate::mutex::lock;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard};
+
+/// Files are counted in one of so many tables, each with its own lock.
+const SHARDS: usize = 16;
+
+/// What the kernel knows.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    counts: [Mutex<HashMap<u64, u64>>; SHARDS],
+    asking: Mutex<Asking>,
+}
+
+/// Questions whose answers the kernel does not know yet.
+#[derive(Debug, Default)]
+struct Asking {
+    next: u64,
+    open: BTreeSet<u64>,
+}
+
+/// The kernel is about to get to know files.
+#[derive(Debug)]
+pub struct Lookup<'a> {
+    lookups: &'a Lookups,
+    number: u64,
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        lock(&self.lookups.asking).open.remove(&self.number);
+    }
+}
+
+impl Lookups {
+    fn shard(&self, ino: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
+        lock(&self.counts[ino as usize % SHARDS])
+    }
+
+    /// Begins a question. Until its end it is not sure what the kernel knows.
+    pub fn begin(&self) -> Lookup<'_> {
+        let mut asking = lock(&self.asking);
+        asking.next += 1;
+        let number = asking.next;
+        asking.open.insert(number);
+        Lookup { lookups: self, number }
+    }
+
+    /// The number of the last question that began.
+    pub fn last(&self) -> u64 {
+        lock(&self.asking).next
+    }
+
+    /// Whether all questions up to this one ended.
+    pub fn have_ended(&self, last: u64) -> bool {
+        lock(&self.asking).open.first().is_none_or(|first| *first > last)
+    }
+
+    /// The kernel is told of a file once more.
+    pub fn add(&self, ino: u64) {
+        *self.shard(ino).entry(ino).or_default() += 1;
+    }
+
+    /// The kernel forgets what it was told so often. Returns whether it does not know the file any more.
+    pub fn forget(&self, ino: u64, count: u64) -> bool {
+        let mut shard = self.shard(ino);
+        let Some(known) = shard.get_mut(&ino) else { return false };
+        *known = known.saturating_sub(count);
+        let is_over = *known == 0;
+        if is_over {
+            shard.remove(&ino);
+        }
+        is_over
+    }
+
+    /// Whether the kernel knows a file.
+    pub fn knows(&self, ino: u64) -> bool {
+        self.shard(ino).contains_key(&ino)
+    }
+
+    /// The kernel is gone, with all that it knew.
+    pub fn clear(&self) {
+        self.counts.iter().for_each(|shard| lock(shard).clear());
+    }
+}
+
+impl FileSystem {
+    /// Begins to ask for files that the kernel of a mount gets to know by the answer. None where nobody else could remove them meanwhile.
+    pub fn looking_up(&self) -> Option<Lookup<'_>> {
+        self.client.as_ref().map(|_| self.lookups.begin())
+    }
+
+    /// The kernel is told of a file: the file stays, with or without a name, until the kernel forgets it. Called before [`Lookup`] ends.
+    pub fn looked_up(&self, ino: u64) {
+        self.lookups.add(ino);
+    }
+
+    /// The kernel forgets a file of which it was told so often. One without a name goes, if it is not open.
+    pub fn forget(&self, ino: u64, count: u64) {
+        if self.lookups.forget(ino, count)
+            && let Some(file) = self.table.find(ino)
+        {
+            self.let_go(ino, &mut file.state());
+        }
+    }
+
+    /// The kernel is gone, with all that it knew.
+    pub(crate) fn forget_all(&self) {
+        self.lookups.clear();
+        self.table.all().iter().for_each(|file| self.let_go(file.ino, &mut file.state()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_until_the_kernel_forgot_it_as_often_as_it_was_told() {
+        let lookups = Lookups::default();
+        [5, 5, 21].into_iter().for_each(|ino| lookups.add(ino));
+        assert!(lookups.knows(5) && lookups.knows(21) && !lookups.knows(6));
+        assert!(!lookups.forget(5, 1) && lookups.knows(5));
+        assert!(lookups.forget(5, 1) && !lookups.knows(5));
+        // More than it was told, or a file that it was not told of, is nothing.
+        assert!(lookups.forget(21, 9) && !lookups.forget(21, 1) && !lookups.forget(7, 1));
+    }
+
+    #[test]
+    fn who_waits_for_questions_does_not_wait_for_later_ones() {
+        let lookups = Lookups::default();
+        let first = lookups.begin();
+        let last = lookups.last();
+        let later = lookups.begin();
+        assert!(!lookups.have_ended(last));
+        drop(first);
+        assert!(lookups.have_ended(last) && !lookups.have_ended(lookups.last()));
+        drop(later);
+        assert!(lookups.have_ended(lookups.last()));
+    }
+}

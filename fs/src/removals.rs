@@ -1,0 +1,110 @@
+//! What a client does about files that lost their last name: it has the server keep those that its own kernel knows, for as long as it does.
+
+use crate::client::Client;
+use crate::mutex::lock;
+use crate::{FileSystem, Result};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// What a client heard of removals.
+#[derive(Debug, Default)]
+pub(crate) struct Removals(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last removal that the server knows of.
+    last: u64,
+    /// The last one that is taken note of here.
+    noted: u64,
+    /// Files that were told of, the last removal of them, and the last question that the kernel had asked by then: it may get to know them by its answer.
+    told: Option<(Vec<u64>, u64, u64)>,
+    /// Files that the server keeps for this client.
+    kept: BTreeSet<u64>,
+}
+
+/// What the server is told.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Note {
+    noted: u64,
+    kept: Vec<u64>,
+    forgotten: Vec<u64>,
+}
+
+impl State {
+    /// What the server is to be told now, if anything. `have_ended` says whether the kernel's questions up to that one have ended, `knows` what it knows.
+    fn note(&mut self, have_ended: impl Fn(u64) -> bool, knows: impl Fn(u64) -> bool) -> Option<Note> {
+        let mut note = Note { noted: self.noted, ..Note::default() };
+        if let Some((told, last, question)) = &self.told {
+            if !have_ended(*question) {
+                return None;
+            }
+            note.kept = told.iter().copied().filter(|&ino| knows(ino)).collect();
+            note.noted = *last;
+            self.kept.extend(&note.kept);
+        }
+        note.forgotten = self.kept.iter().copied().filter(|&ino| !knows(ino)).collect();
+        (note.noted < self.last || note.noted > self.noted || !note.forgotten.is_empty()).then_some(note)
+    }
+
+    /// The server was told, and tells of more removals.
+    fn was_told(&mut self, note: &Note, last: u64, removed: Vec<u64>, question: u64) {
+        self.noted = note.noted;
+        note.forgotten.iter().for_each(|ino| _ = self.kept.remove(ino));
+        self.last = self.last.max(last);
+        self.told = (last > note.noted).then_some((removed, last, question));
+    }
+}
+
+impl Removals {
+    /// The server tells of the number of the last removal.
+    pub fn hear(&self, last: u64) {
+        let mut state = lock(&self.0);
+        state.last = state.last.max(last);
+    }
+
+    /// Files that the server keeps for this client.
+    pub fn kept(&self) -> Vec<u64> {
+        lock(&self.0).kept.iter().copied().collect()
+    }
+}
+
+impl FileSystem {
+    /// Takes note of removals, and tells the server which of the files the kernel knows. One caller at a time.
+    pub(crate) fn note_removals(&self, client: &Client) -> Result<()> {
+        loop {
+            let note = {
+                let mut state = lock(&client.removals.0);
+                state.note(|question| self.lookups.have_ended(question), |ino| self.lookups.knows(ino))
+            };
+            let Some(note) = note else { return Ok(()) };
+            let (last, removed) = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
+            let question = self.lookups.last();
+            lock(&client.removals.0).was_told(&note, last, removed, question);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_hears_of_what_the_kernel_knows_when_that_is_sure() {
+        let mut state = State::default();
+        assert_eq!(state.note(|_| true, |_| true), None);
+        state.last = 12;
+        let first = state.note(|_| true, |_| true).unwrap();
+        assert_eq!(first, Note::default());
+        state.was_told(&first, 12, vec![5, 6], 3);
+        // The answer to a question of the kernel is on its way, and may be one of the two.
+        assert_eq!(state.note(|question| question < 3, |_| false), None);
+        let second = state.note(|question| question <= 3, |ino| ino == 6).unwrap();
+        assert_eq!(second, Note { noted: 12, kept: vec![6], forgotten: vec![] });
+        // Nobody heard that.
+        assert_eq!(state.note(|_| true, |ino| ino == 6), Some(second));
+        let third = state.note(|_| true, |_| false).unwrap();
+        assert_eq!(third, Note { noted: 12, kept: vec![], forgotten: vec![6] });
+        state.was_told(&third, 12, vec![], 4);
+        assert_eq!(state.note(|_| true, |_| false), None);
+    }
+}

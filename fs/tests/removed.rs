@@ -1,0 +1,137 @@
+//! Files that lose their last name while the kernel of some mount knows them: they can be opened until it forgets them, and then they are gone.
+
+mod lab;
+
+use fs::{FileSystem, ROOT, RenameMode};
+use lab::cluster::{Cluster, lock};
+use lab::{Lab, content, make, pattern, within};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A file with some bytes, which are committed.
+fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
+    let ino = make(fs, name);
+    fs.write(ino, 0, bytes).unwrap();
+    fs.sync(ino).unwrap();
+    ino
+}
+
+/// As a mount does for its kernel.
+fn look_up(fs: &FileSystem, name: &str) -> u64 {
+    let _until_it_is_known = fs.looking_up();
+    let ino = fs.lookup(ROOT, name.as_bytes()).unwrap().ino;
+    fs.looked_up(ino);
+    ino
+}
+
+/// Opens a file by its number and reads it.
+fn read(fs: &FileSystem, ino: u64) -> Vec<u8> {
+    fs.open(ino, false).unwrap();
+    let bytes = content(fs, ino).unwrap();
+    fs.close(ino);
+    bytes
+}
+
+/// Waits until the volume has so many files, the root included.
+fn until_files(fs: &Arc<FileSystem>, count: u64) {
+    let fs = fs.clone();
+    within(60, move || {
+        while fs.usage().unwrap().files != count {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn a_mount_of_its_own_volume_keeps_what_its_kernel_knows() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    let bytes = pattern(1, 200_000);
+    let (old, new) = (write(&fs, "t", &bytes), write(&fs, "new", &[2; 100]));
+    // Written, and in no commit yet.
+    fs.write(old, 0, &[9; 10]).unwrap();
+    [old, old, new].iter().for_each(|&ino| fs.looked_up(ino));
+    fs.rename((ROOT, b"new"), (ROOT, b"t"), RenameMode::Replace).unwrap();
+    let expected = [&[9; 10], &bytes[10..]].concat();
+    assert_eq!(read(&fs, old), expected);
+    assert_eq!(fs.attributes(old).unwrap().links, 0);
+    // Pages of the kernel's cache may come after the last name went.
+    fs.write(old, 0, &[8; 10]).unwrap();
+    fs.forget(old, 1);
+    assert_eq!(read(&fs, old)[..10], [8; 10]);
+    fs.forget(old, 1);
+    until_files(&fs, 2);
+    assert!(fs.open(old, false).is_err());
+    // With the mount goes what its kernel knew.
+    fs.unlink(ROOT, b"t").unwrap();
+    assert_eq!(read(&fs, new), [2; 100]);
+    fs.close_volume().unwrap();
+    drop(fs);
+    until_files(&lab.open(), 1);
+}
+
+#[test]
+fn a_client_opens_what_it_looked_up_though_another_removed_it() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let bytes = pattern(2, 150_000);
+    write(&a, "t", &bytes);
+    write(&a, "u", &bytes);
+    let (t, u) = (look_up(&b, "t"), look_up(&b, "u"));
+    a.unlink(ROOT, b"t").unwrap();
+    a.unlink(ROOT, b"u").unwrap();
+    assert_eq!(b.lookup(ROOT, b"t").unwrap_err().errno(), 2);
+    assert_eq!(read(&b, t), bytes);
+    b.forget(t, 1);
+    // All that is not known any more is gone, and nothing else.
+    until_files(&cluster.volume(), 2);
+    assert!(b.open(t, false).is_err());
+    assert_eq!(read(&b, u), bytes);
+    b.forget(u, 1);
+    until_files(&cluster.volume(), 1);
+    // An answer that is on its way makes a file known.
+    write(&a, "v", &bytes);
+    let asked = b.looking_up();
+    let v = b.lookup(ROOT, b"v").unwrap().ino;
+    a.unlink(ROOT, b"v").unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    b.looked_up(v);
+    drop(asked);
+    assert_eq!(read(&b, v), bytes);
+    b.forget(v, 1);
+    until_files(&cluster.volume(), 1);
+    a.close_volume().unwrap();
+    b.close_volume().unwrap();
+}
+
+#[test]
+fn what_clients_know_outlives_the_server_and_not_the_clients() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (a, (b, way)) = (cluster.client("a"), cluster.wired_client("b"));
+    let bytes = pattern(3, 150_000);
+    let names = ["open", "noted", "just"];
+    names.iter().for_each(|name| _ = write(&a, name, &bytes));
+    let [open, noted, just] = names.map(|name| look_up(&b, name));
+    b.open(open, false).unwrap();
+    a.unlink(ROOT, b"open").unwrap();
+    a.unlink(ROOT, b"noted").unwrap();
+    // One more that nobody knows: when it is gone, all clients took note of all before.
+    write(&a, "last", &bytes);
+    a.unlink(ROOT, b"last").unwrap();
+    until_files(&cluster.volume(), 4);
+    a.unlink(ROOT, b"just").unwrap();
+    a.sync_all().unwrap();
+    cluster.kill();
+    cluster.start();
+    cluster.until_clients(2);
+    for ino in [open, noted, just] {
+        assert_eq!(read(&b, ino), bytes);
+    }
+    // A client that is gone keeps nothing.
+    way.cut.store(true, Ordering::SeqCst);
+    b.abandon();
+    until_files(&cluster.volume(), 1);
+    assert_eq!(lock(&cluster.server).as_ref().unwrap().clients().len(), 1);
+    a.close_volume().unwrap();
+}
