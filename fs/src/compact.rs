@@ -95,9 +95,19 @@ impl FileSystem {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
         let size = self.sized(&file)?.buffer.size.unwrap_or(0);
-        let mut extents = self.meta.extents(ino, 0..size)?;
-        extents.retain(which);
-        let (moved, _pins) = self.store_extents(ino, &extents)?;
+        let mut rest = 0..size;
+        while !rest.is_empty() {
+            let (mut extents, covered) = self.next_extents(ino, rest.clone())?;
+            rest.start = covered.end;
+            extents.retain(&which);
+            self.restripe_extents(ino, &extents)?;
+        }
+        Ok(())
+    }
+
+    /// Writes these extents of a file, whose content the caller holds, into new stripes.
+    fn restripe_extents(&self, ino: u64, extents: &[Extent]) -> Result<()> {
+        let (moved, _pins) = self.store_extents(ino, extents)?;
         if moved.is_empty() {
             return Ok(());
         }

@@ -40,18 +40,25 @@ impl FileSystem {
             found.files += 1;
             let attributes = self.meta.attributes(ino)?;
             let (mut end, mut allocated) = (0, 0);
-            for extent in self.meta.extents(ino, 0..u64::MAX)? {
-                found.extents += 1;
-                if extent.offset < end {
-                    found.problems.push(format!("inode {ino}: extents overlap at {}", extent.offset));
-                }
-                end = extent.end();
-                allocated += extent.length;
-                if let Place::Stripe(span) = extent.place {
-                    let stripe = live.entry(span.stripe()).or_insert((span.block, 0));
-                    stripe.1 += extent.length as i64;
-                    if stripe.0 != span.block {
-                        found.problems.push(format!("inode {ino}: a stripe of chunk set {} has two lengths", span.set));
+            let mut rest = 0..u64::MAX;
+            while !rest.is_empty() {
+                let (extents, covered) = self.next_extents(ino, rest.clone())?;
+                rest.start = covered.end;
+                for extent in extents {
+                    found.extents += 1;
+                    if extent.offset < end {
+                        found.problems.push(format!("inode {ino}: extents overlap at {}", extent.offset));
+                    }
+                    end = extent.end();
+                    allocated += extent.length;
+                    if let Place::Stripe(span) = extent.place {
+                        let stripe = live.entry(span.stripe()).or_insert((span.block, 0));
+                        stripe.1 += extent.length as i64;
+                        if stripe.0 != span.block {
+                            found
+                                .problems
+                                .push(format!("inode {ino}: a stripe of chunk set {} has two lengths", span.set));
+                        }
                     }
                 }
             }

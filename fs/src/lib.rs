@@ -165,8 +165,8 @@ impl FileSystem {
     }
 }
 
-/// The time now.
+/// The time now, by the clock that the kernel stamps files with: it stands still for milliseconds, and a finer one would be ahead of it.
 pub(crate) fn now() -> Time {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Time { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    Time { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }

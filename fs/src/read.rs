@@ -78,8 +78,12 @@ impl FileSystem {
                 found.push(piece);
                 continue;
             }
-            let extents = self.meta.extents(ino, piece.range.clone())?;
-            found.extend(pieces(&extents, piece.range));
+            let mut rest = piece.range;
+            while !rest.is_empty() {
+                let (extents, covered) = self.next_extents(ino, rest.clone())?;
+                rest.start = covered.end;
+                found.extend(pieces(&extents, covered));
+            }
         }
         Ok(found)
     }
@@ -88,7 +92,14 @@ impl FileSystem {
     fn find_pieces_of_one_moment(&self, file: &File, over: Vec<Piece>, found: &mut Vec<Piece>) -> Result<u64> {
         let (Some(first), Some(last)) = (over.first(), over.last()) else { return Ok(0) };
         let changes = file.state().seen();
-        let (committed, extents) = self.meta.content(file.ino, first.range.start..last.range.end)?;
+        let range = first.range.start..last.range.end;
+        let (committed, mut extents) = self.meta.content(file.ino, range.clone())?;
+        let mut rest = covered(&extents, &range)..range.end;
+        while !rest.is_empty() {
+            let (more, covered) = self.next_extents(file.ino, rest.clone())?;
+            rest.start = covered.end;
+            extents.extend(more);
+        }
         let end = {
             let mut state = file.state();
             match state.seen() == changes {
@@ -108,6 +119,13 @@ impl FileSystem {
             }
         }
         Ok(end)
+    }
+
+    /// The first extents of a range, in order, and the part of it that they are all of.
+    pub(crate) fn next_extents(&self, ino: u64, range: Range<u64>) -> Result<(Vec<Extent>, Range<u64>)> {
+        let extents = self.meta.extents(ino, range.clone())?;
+        let end = covered(&extents, &range);
+        Ok((extents, range.start..end))
     }
 
     /// Whether bytes of a file are elsewhere than they were.
@@ -150,29 +168,35 @@ impl FileSystem {
         if offset >= size {
             return Err(Error::NoData);
         }
-        let data = self.data(ino, offset..size)?;
-        match what {
-            Seek::Data => data.first().map(|range| range.start).ok_or(Error::NoData),
-            Seek::Hole => {
-                let mut at = offset;
-                for range in data {
-                    if range.start > at {
-                        break;
+        let mut at = offset;
+        while at < size {
+            let (data, covered) = self.data(ino, at..size)?;
+            match (what, data.first()) {
+                (Seek::Data, Some(first)) => return Ok(first.start),
+                (Seek::Data, None) => {}
+                (Seek::Hole, _) => {
+                    for range in data {
+                        if range.start > at {
+                            break;
+                        }
+                        at = range.end;
                     }
-                    at = range.end;
+                    if at < covered.end {
+                        return Ok(at);
+                    }
                 }
-                Ok(at.min(size))
             }
+            at = covered.end;
         }
+        if what == Seek::Data { Err(Error::NoData) } else { Ok(size) }
     }
 
-    /// The ranges of a file that have data, in order. Room that was only set aside counts as a hole.
-    fn data(&self, ino: u64, range: Range<u64>) -> Result<Vec<Range<u64>>> {
+    /// The first ranges of a file that have data, in order, and the part of `range` that they are all of. Room that was only set aside counts as a hole.
+    fn data(&self, ino: u64, range: Range<u64>) -> Result<(Vec<Range<u64>>, Range<u64>)> {
         let file = self.table.find(ino);
         let covered = file.map(|file| self.change_buffer(&mut file.state(), |buffer| buffer.covered()));
-        let mut map: ExtentMap = self
-            .meta
-            .extents(ino, range.clone())?
+        let (extents, range) = self.next_extents(ino, range)?;
+        let mut map: ExtentMap = extents
             .into_iter()
             .filter(|extent| extent.place != Place::Zero)
             .map(|extent| Extent { place: Place::Zero, ..extent })
@@ -183,6 +207,11 @@ impl FileSystem {
                 map.insert(extent);
             }
         }
-        Ok(map.iter().map(Extent::range).collect())
+        Ok((map.iter().map(Extent::range).collect(), range))
     }
+}
+
+/// Up to where these extents are all of a range that was asked for.
+fn covered(extents: &[Extent], range: &Range<u64>) -> u64 {
+    extents.last().filter(|_| extents.len() >= meta::MOST_EXTENTS).map_or(range.end, Extent::end)
 }

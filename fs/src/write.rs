@@ -239,15 +239,20 @@ impl FileSystem {
         let file = self.table.enter(ino);
         drop(self.sized(&file)?);
         let _one_at_a_time = file.content();
-        let committed = self.meta.extents(ino, range.clone())?;
-        let holes = pieces(&committed, range).into_iter().filter(|piece| piece.place.is_none());
-        let zeroes = holes.map(|hole| {
-            let length = hole.range.end - hole.range.start;
-            (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: Place::Zero }])
-        });
-        let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
-        let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
-        self.collector.add(dead, seq);
+        let mut rest = range;
+        while !rest.is_empty() {
+            let (committed, covered) = self.next_extents(ino, rest.clone())?;
+            rest.start = covered.end;
+            let holes = pieces(&committed, covered).into_iter().filter(|piece| piece.place.is_none());
+            let zeroes = holes.map(|hole| {
+                let length = hole.range.end - hole.range.start;
+                (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: Place::Zero }])
+            });
+            let resize = if rest.is_empty() { resize } else { Resize::Keep };
+            let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
+            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+            self.collector.add(dead, seq);
+        }
         let mut state = file.state();
         state.changed();
         if let Resize::AtLeast(end) = resize {
@@ -278,12 +283,14 @@ impl FileSystem {
         if length == 0 {
             return Ok(0);
         }
-        let end = end_of(to.1, length)?;
+        end_of(to.1, length)?;
+        // What was written since the commit is not copied: it came later. Of very many extents, some are copied, and the caller goes on behind them.
+        let (mut extents, covered) = self.next_extents(from.0, from.1..from.1 + length)?;
+        let length = covered.end - covered.start;
+        let end = to.1 + length;
         if from.0 == to.0 && from.1 < end && to.1 < from.1 + length {
             return Err(Error::Meta(meta::Error::Invalid("the ranges overlap".into())));
         }
-        // What was written since the commit is not copied: it came later.
-        let mut extents = self.meta.extents(from.0, from.1..from.1 + length)?;
         let stripes: Vec<(u64, u32)> = extents.iter().filter_map(|extent| stripe_of(&extent.place)).collect();
         self.meta.share(&stripes, to.0)?;
         extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);

@@ -5,9 +5,16 @@ use crate::transaction::{Transaction, run};
 use crate::{Meta, Result, keys};
 use std::collections::BTreeSet;
 
-/// Requests that were answered are forgotten with every so manieth, and no more than so many at a time.
+/// Requests that were answered are forgotten with one in so many (a power of two), and no more than so many at a time.
 const FORGET_EVERY: u64 = 16;
 const FORGET_AT_ONCE: usize = 256;
+
+/// Whether those before are forgotten with a request. Not with every sixteenth number: requests that are noted may come with the same number of others between
+/// them each time, and then never have such a number.
+fn forgets(request: u64) -> bool {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    request.wrapping_mul(GOLDEN) >> (u64::BITS - FORGET_EVERY.trailing_zeros()) == 0
+}
 
 /// A request of a session that is carried out once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +31,7 @@ impl Once {
     /// Notes, in a transaction, that it is this request's.
     pub(crate) fn note(&self, t: &mut Transaction<'_>) -> Result<()> {
         t.put_bytes(keys::request(self.session, self.request), Vec::new());
-        if self.request.is_multiple_of(FORGET_EVERY) {
+        if forgets(self.request) {
             let answered = keys::request(self.session, 0)..keys::request(self.session, self.answered);
             for (key, _) in t.scan(&answered, FORGET_AT_ONCE)? {
                 t.delete(key);
@@ -73,15 +80,25 @@ mod tests {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
         let once = |session, request, answered| Once { session, request, answered };
         let carry_out = |once: Once| meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&once)).unwrap();
-        for request in 1..=20 {
+        let last = (10..).find(|request| forgets(*request)).unwrap();
+        for request in 1..=last {
             carry_out(once(7, request, request.saturating_sub(2)));
         }
         carry_out(once(8, 3, 0));
-        // With the sixteenth, those before the fourteenth were forgotten.
-        assert!(!meta.was_done(&once(7, 13, 0)).unwrap());
-        assert!((14..=20).all(|request| meta.was_done(&once(7, request, 0)).unwrap()));
+        assert!((1..last - 2).all(|request| !meta.was_done(&once(7, request, 0)).unwrap()));
+        assert!((last - 2..=last).all(|request| meta.was_done(&once(7, request, 0)).unwrap()));
         assert!(meta.was_done(&once(8, 3, 0)).unwrap() && !meta.was_done(&once(8, 4, 0)).unwrap());
         meta.forget_requests(&BTreeSet::from([8])).unwrap();
-        assert!(!meta.was_done(&once(7, 20, 0)).unwrap() && meta.was_done(&once(8, 3, 0)).unwrap());
+        assert!(!meta.was_done(&once(7, last, 0)).unwrap() && meta.was_done(&once(8, 3, 0)).unwrap());
+    }
+    #[test]
+    fn they_do_not_pile_up_whatever_is_between_them() {
+        for step in 1..40 {
+            let forgetting = (1..=1000).filter(|number| forgets(number * step)).count();
+            assert!(
+                (20..150).contains(&forgetting),
+                "{forgetting} of 1000, each the number {step} after the one before"
+            );
+        }
     }
 }

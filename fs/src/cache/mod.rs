@@ -13,8 +13,8 @@ use crate::mutex::lock;
 use known::{Asked, Concerned, Known, Now};
 use meta::port::Port;
 use meta::{
-    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, New, Put, Removed, Rename, Result, Seq,
-    SetRecord, Time, Totals, Whole,
+    Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, MOST_EXTENTS, New, Put, Removed, Rename, Result,
+    Seq, SetRecord, Time, Totals, Whole,
 };
 use plan::Extent;
 use std::ops::Range;
@@ -205,6 +205,10 @@ impl Port for Cache {
         let extents = self.port.extents(ino, wide.clone())?;
         if wide == range {
             return Ok(extents);
+        }
+        if extents.len() >= MOST_EXTENTS {
+            // It may be less than all of it.
+            return self.port.extents(ino, range);
         }
         lock(&self.known).learn_extents(asked, ino, &wide, &extents);
         Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect())

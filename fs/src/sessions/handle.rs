@@ -255,11 +255,10 @@ impl Port for Handle {
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
-        // Nobody else makes a file of that kind and name at the same nanosecond.
-        self.or_done(self.meta()?.make(parent, name, new, now), |meta| {
-            let found = meta.lookup(parent, name).ok()?;
-            (found.created == now && found.kind == new.kind).then_some((found, Seq::MAX))
-        })
+        if self.was_done()? {
+            return Ok((self.meta()?.lookup(parent, name)?, Seq::MAX));
+        }
+        self.meta()?.make_once(parent, name, new, now, self.once().as_ref())
     }
 
     fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
@@ -284,11 +283,10 @@ impl Port for Handle {
 
     fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
         let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_needed(ino));
-        let done = self.meta()?.rename(&Rename { keep, ..rename.clone() }, now);
-        let (removed, seq) = self.or_done(done, |meta| {
-            let found = meta.lookup(rename.to.0, &rename.to.1).ok()?;
-            (found.changed == now && Some(found.ino) != rename.replaced).then_some((None, Seq::MAX))
-        })?;
+        if self.was_done()? {
+            return Ok((None, Seq::MAX));
+        }
+        let (removed, seq) = self.meta()?.rename_once(&Rename { keep, ..rename.clone() }, now, self.once().as_ref())?;
         Ok((removed.map(|removed| self.removed(removed)), seq))
     }
 

@@ -334,6 +334,12 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
+        if !self.shared
+            && let Some(kernel) = self.kernel.get()
+        {
+            // It keeps size and times itself, but not how much room the file takes: has it ask again. It fails for a file that it does not know any more.
+            let _ = kernel.inval_inode(ino, -1, 0);
+        }
         answer!(reply, done, () => reply.ok());
     }
 

@@ -15,8 +15,10 @@ use std::ops::Range;
 const FEW_EXTENTS: usize = 4;
 /// A file with more bytes in its extents themselves keeps these under keys of their own.
 const FEW_BYTES: usize = 2048;
-/// Extents that one transaction of a removal takes.
+/// Extents of a file that one transaction replaces or removes; with more, there are several.
 pub(super) const DEAD_ENOUGH: usize = 8192;
+/// The most extents that [`Meta::extents`] returns.
+pub const MOST_EXTENTS: usize = 16384;
 
 /// A change of the content of one file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -41,6 +43,18 @@ pub enum Resize {
     To(u64),
 }
 
+/// Why a change is not made in one transaction: it would replace or remove too many extents.
+#[derive(Debug, Default)]
+struct TooMany(bool);
+
+impl TooMany {
+    /// The error with which the transaction is given up; nobody sees it.
+    fn note(&mut self) -> Error {
+        self.0 = true;
+        Error::TooLarge
+    }
+}
+
 /// Extents of one file that are being changed, wherever they are.
 struct Extents<'t, 'kv> {
     t: &'t mut Transaction<'kv>,
@@ -50,7 +64,7 @@ struct Extents<'t, 'kv> {
 
 impl Extents<'_, '_> {
     /// The extents that meet or touch a range, ordered.
-    fn touching(&self, range: &Range<u64>) -> Result<Vec<Extent>> {
+    fn touching(&self, range: &Range<u64>, too_many: &mut TooMany) -> Result<Vec<Extent>> {
         match &self.here {
             Some(extents) => {
                 Ok(extents.iter().filter(|e| e.end() >= range.start && e.offset <= range.end).cloned().collect())
@@ -60,7 +74,11 @@ impl Extents<'_, '_> {
                 let mut found: Vec<Extent> = first.iter().map(|(k, v)| decode_extent(k, v)).collect::<Result<_>>()?;
                 found.retain(|extent| extent.end() >= range.start);
                 let rest = keys::extent(self.ino, range.start)..keys::extent(self.ino, range.end.saturating_add(1));
-                for (key, value) in self.t.scan(&rest, usize::MAX)? {
+                let rest = self.t.scan(&rest, DEAD_ENOUGH + 2)?;
+                if rest.len() > DEAD_ENOUGH + 1 {
+                    return Err(too_many.note());
+                }
+                for (key, value) in rest {
                     found.push(decode_extent(&key, &value)?);
                 }
                 Ok(found)
@@ -84,8 +102,8 @@ impl Extents<'_, '_> {
     }
 
     /// Gives `range` new content; returns by how much the mapped bytes grew.
-    fn replace(&mut self, range: Range<u64>, new: &[Extent]) -> Result<i64> {
-        let old = self.touching(&range)?;
+    fn replace(&mut self, range: Range<u64>, new: &[Extent], too_many: &mut TooMany) -> Result<i64> {
+        let old = self.touching(&range, too_many)?;
         let edit = edit(&old, range, new);
         refer(self.t, new);
         release(self.t, &edit.released);
@@ -144,7 +162,7 @@ fn count_references(t: &mut Transaction, extents: &[Extent], sign: i64) {
 }
 
 /// Changes the content of a file in a transaction.
-fn change(t: &mut Transaction, ino: u64, change: &ContentEdit) -> Result<Dinode> {
+fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, too_many: &mut TooMany) -> Result<Dinode> {
     let Found { mut dinode, entry } = find(t, ino)?;
     match dinode.kind {
         Kind::File => {}
@@ -158,13 +176,13 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit) -> Result<Dinode>
     let mut extents = Extents { t, ino, here };
     let mut grown = 0;
     for (range, new) in &change.ranges {
-        grown += extents.replace(range.clone(), new)?;
+        grown += extents.replace(range.clone(), new, too_many)?;
     }
     dinode.size = match change.resize {
         Resize::Keep => dinode.size,
         Resize::AtLeast(size) => dinode.size.max(size),
         Resize::To(size) => {
-            grown += extents.replace(size..u64::MAX, &[])?;
+            grown += extents.replace(size..u64::MAX, &[], too_many)?;
             // An empty file has few extents again.
             if size == 0 {
                 extents.here = Some(Vec::new());
@@ -185,7 +203,8 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit) -> Result<Dinode>
 }
 
 impl Meta {
-    /// The extents of a file that meet a range, clipped to it, in order.
+    /// The extents of a file that meet a range, clipped to it, in order: the first [`MOST_EXTENTS`] of them, so that with as many there may be more behind
+    /// the last one.
     ///
     /// # Errors
     /// `NotFound`.
@@ -198,9 +217,10 @@ impl Meta {
                 let before = keys::extent(ino, 0)..keys::extent(ino, range.start);
                 found.extend(self.kv.scan_back(&before.start..&before.end, 1)?);
                 let rest = keys::extent(ino, range.start)..keys::extent(ino, range.end);
-                found.extend(self.kv.scan(&rest.start..&rest.end, usize::MAX)?);
+                found.extend(self.kv.scan(&rest.start..&rest.end, MOST_EXTENTS)?);
                 let extents = found.iter().map(|(key, value)| decode_extent(key, value));
-                extents.filter_map(|extent| extent.map(|extent| extent.clip(&range)).transpose()).collect()
+                let extents = extents.filter_map(|extent| extent.map(|extent| extent.clip(&range)).transpose());
+                extents.take(MOST_EXTENTS).collect()
             }
         }
     }
@@ -210,13 +230,12 @@ impl Meta {
     /// # Errors
     /// `NotFound`.
     pub fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
-        // Every change of content changes one of these.
-        let seen = |dinode: &Dinode| (dinode.size, dinode.allocated, dinode.modified, dinode.changed);
         loop {
-            let before = seen(&self.dinode(ino)?);
             let extents = self.extents(ino, range.clone())?;
-            if seen(&self.dinode(ino)?) == before {
-                return Ok((before.0, extents));
+            let size = self.dinode(ino)?.size;
+            // No other content has the same extents.
+            if self.extents(ino, range.clone())? == extents {
+                return Ok((size, extents));
             }
         }
     }
@@ -226,11 +245,18 @@ impl Meta {
     /// # Errors
     /// `NotFound`.
     pub fn sets_of(&self, ino: u64) -> Result<std::collections::BTreeSet<u64>> {
-        let extents = self.extents(ino, 0..MAX_SIZE)?;
-        Ok(extents
-            .iter()
-            .filter_map(|e| if let Place::Stripe(span) = e.place { Some(span.set) } else { None })
-            .collect())
+        let (mut sets, mut from) = (std::collections::BTreeSet::new(), 0);
+        loop {
+            let extents = self.extents(ino, from..MAX_SIZE)?;
+            sets.extend(extents.iter().filter_map(|e| match e.place {
+                Place::Stripe(span) => Some(span.set),
+                _ => None,
+            }));
+            match extents.last() {
+                Some(last) if extents.len() == MOST_EXTENTS => from = last.end(),
+                _ => return Ok(sets),
+            }
+        }
     }
 
     /// Calls `each` with the number of every file.
@@ -262,7 +288,8 @@ impl Meta {
         Ok(self.dinode(ino)?.content == Content::Elsewhere)
     }
 
-    /// Changes the content of a file in one transaction. Calls for one file must come one at a time.
+    /// Changes the content of a file. Calls for one file must come one at a time. It is one transaction, unless that would replace or remove very many extents:
+    /// then the file gets its new content piece by piece, each in a transaction, and is cut off from its end; its size and time are what they are to be with the last.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Invalid`, `TooLarge`.
@@ -280,11 +307,85 @@ impl Meta {
         edit: &ContentEdit,
         once: Option<&Once>,
     ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        let (dinode, committed) = run(&*self.kv, |t| {
+        let (dinode, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, too_many| {
             once.map_or(Ok(()), |once| once.note(t))?;
-            change(t, ino, edit)
+            let (_, edit) = edits.first().ok_or(Error::NotFound)?;
+            change(t, ino, edit, too_many)
         })?;
-        Ok((Attributes::new(&dinode, None), committed.dead, committed.seq))
+        Ok((Attributes::new(&dinode, None), dead, seq))
+    }
+
+    /// Carries out a transaction with these edits. With more extents than one takes, pieces of them come before, and it gets the rest.
+    fn bounded<T>(
+        &self,
+        edits: &[(u64, &ContentEdit)],
+        mut work: impl FnMut(&mut Transaction, &[(u64, &ContentEdit)], &mut TooMany) -> Result<T>,
+    ) -> Result<(T, Vec<DeadStripe>, Seq)> {
+        let (mut dead, mut too_many) = (Vec::new(), TooMany::default());
+        let mut carry_out = |edits: &[(u64, &ContentEdit)], too_many: &mut TooMany| {
+            run(&*self.kv, |t| {
+                *too_many = TooMany::default();
+                work(t, edits, too_many)
+            })
+        };
+        let (result, committed) = match carry_out(edits, &mut too_many) {
+            Err(_) if too_many.0 => {
+                let mut rest = Vec::with_capacity(edits.len());
+                for (ino, edit) in edits {
+                    match self.change_pieces(*ino, edit, &mut dead) {
+                        Err(Error::NotFound) => {}
+                        left => rest.push((*ino, left?)),
+                    }
+                }
+                let rest: Vec<(u64, &ContentEdit)> = rest.iter().map(|(ino, edit)| (*ino, edit)).collect();
+                carry_out(&rest, &mut too_many)?
+            }
+            done => done?,
+        };
+        dead.extend(committed.dead);
+        Ok((result, dead, committed.seq))
+    }
+
+    /// Carries out so much of an edit, piece by piece, that the rest fits into a transaction; returns the rest.
+    fn change_pieces(&self, ino: u64, edit: &ContentEdit, dead: &mut Vec<DeadStripe>) -> Result<ContentEdit> {
+        let mut rest = edit.clone();
+        if self.dinode(ino)?.content != Content::Elsewhere {
+            return Ok(rest);
+        }
+        for (range, new) in &mut rest.ranges {
+            loop {
+                let old = keys::extent(ino, range.start)..keys::extent(ino, range.end);
+                let old = self.kv.scan(&old.start..&old.end, DEAD_ENOUGH + 1)?;
+                if old.len() <= DEAD_ENOUGH {
+                    break;
+                }
+                let piece = range.start..keys::number(&old[DEAD_ENOUGH].0, 9);
+                let part = new.iter().filter_map(|extent| extent.clip(&piece)).collect();
+                range.start = piece.end;
+                *new = new.iter().filter_map(|extent| extent.clip(range)).collect();
+                self.change_piece(ino, &ContentEdit { ranges: vec![(piece, part)], ..ContentEdit::default() }, dead)?;
+            }
+        }
+        let Resize::To(size) = edit.resize else { return Ok(rest) };
+        loop {
+            let old = keys::extent(ino, size)..keys::extent(ino, u64::MAX);
+            let old = self.kv.scan_back(&old.start..&old.end, DEAD_ENOUGH + 1)?;
+            if old.len() <= DEAD_ENOUGH {
+                return Ok(rest);
+            }
+            // What is kept for now is a part of the file as it was: cut off later, and not yet as short as it is to be.
+            let first = old.iter().map(|(key, _)| keys::number(key, 9)).min().unwrap_or(size);
+            let is_longer = self.dinode(ino)?.size > first;
+            let resize = if is_longer { Resize::To(first) } else { Resize::Keep };
+            let ranges = if is_longer { Vec::new() } else { vec![(first..u64::MAX, Vec::new())] };
+            self.change_piece(ino, &ContentEdit { ranges, resize, modified: None }, dead)?;
+        }
+    }
+
+    fn change_piece(&self, ino: u64, edit: &ContentEdit, dead: &mut Vec<DeadStripe>) -> Result<()> {
+        let ((), committed) = run(&*self.kv, |t| change(t, ino, edit, &mut TooMany::default()).map(drop))?;
+        dead.extend(committed.dead);
+        Ok(())
     }
 
     /// Changes the content of several files in one transaction; files that are gone are left out.
@@ -314,16 +415,17 @@ impl Meta {
         edits: &[(u64, ContentEdit)],
         once: Option<&Once>,
     ) -> Result<(Vec<DeadStripe>, Seq)> {
-        let ((), committed) = run(&*self.kv, |t| {
+        let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
+        let ((), dead, seq) = self.bounded(&all, |t, edits, too_many| {
             once.map_or(Ok(()), |once| once.note(t))?;
             for (ino, edit) in edits {
-                match change(t, *ino, edit) {
+                match change(t, *ino, edit, too_many) {
                     Err(Error::NotFound) => {}
                     done => _ = done?,
                 }
             }
             Ok(())
         })?;
-        Ok((committed.dead, committed.seq))
+        Ok((dead, seq))
     }
 }

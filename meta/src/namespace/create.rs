@@ -4,7 +4,7 @@ use super::find::{Found, directory, entry, find};
 use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
 use crate::record::{Content, Dinode, DirectoryDelta, Entry, Home, Kind, Time};
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Result, Seq, keys};
+use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// A file to be made.
@@ -78,12 +78,28 @@ impl Meta {
     /// # Errors
     /// `NotFound` and `NotDirectory` of the parent, `Exists`, `NameTooLong`, `Invalid`.
     pub fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+        self.make_once(parent, name, new, now, None)
+    }
+
+    /// As `make`, as a request that `was_done` knows from then on.
+    ///
+    /// # Errors
+    /// As `make`.
+    pub fn make_once(
+        &self,
+        parent: u64,
+        name: &[u8],
+        new: &New,
+        now: Time,
+        once: Option<&Once>,
+    ) -> Result<(Attributes, Seq)> {
         check_name(name)?;
         if new.link.len() > MAX_LINK {
             return Err(Error::NameTooLong);
         }
         let ino = self.next_ino()?;
         let (dinode, committed) = run(&*self.kv, |t| {
+            once.map_or(Ok(()), |once| once.note(t))?;
             let home = directory(t, parent)?;
             if home.links == 0 {
                 return Err(Error::NotFound);

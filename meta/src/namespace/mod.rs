@@ -13,7 +13,7 @@ mod rename;
 mod whole;
 
 pub use attributes::{Attributes, Change, FILE_CAPABILITIES, SetTime, unprivileged};
-pub use content::{ContentEdit, Resize};
+pub use content::{ContentEdit, MOST_EXTENTS, Resize};
 pub use create::New;
 pub use list::Listed;
 pub use remove::Removed;

@@ -6,7 +6,7 @@ use super::remove::{Removed, drop_directory, drop_name, must_be_empty};
 use super::{ROOT, check_name};
 use crate::record::{DirectoryDelta, Entry, Home, Kind, Time};
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Result, Seq, keys};
+use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// What to do with a file that has the new name.
@@ -42,11 +42,20 @@ impl Meta {
     /// `NotFound`, also when another file than `replaced` has the new name by now; `Exists`, `NotEmpty`, `IsDirectory`, `NotDirectory`; `Invalid` when a directory would
     /// come to lie in itself.
     pub fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+        self.rename_once(rename, now, None)
+    }
+
+    /// As `rename`, as a request that `was_done` knows from then on.
+    ///
+    /// # Errors
+    /// As `rename`.
+    pub fn rename_once(&self, rename: &Rename, now: Time, once: Option<&Once>) -> Result<(Option<Removed>, Seq)> {
         let &Rename { mode, replaced, keep, .. } = rename;
         let (from, to) = ((rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1));
         check_name(from.1)?;
         check_name(to.1)?;
         let (gone, committed) = run(&*self.kv, |t| {
+            once.map_or(Ok(()), |once| once.note(t))?;
             let old = entry(t, from.0, from.1)?.ok_or(Error::NotFound)?;
             if directory(t, to.0)?.links == 0 {
                 return Err(Error::NotFound);

@@ -1,0 +1,189 @@
+//! Files with very many extents: what concerns all of them is done piece by piece, in transactions of bounded size, and looked at page by page.
+#![allow(missing_docs)]
+
+use meta::kv::{Batch, Committed, Kv, KvError, Memory, Pair, Visit};
+use meta::{ContentEdit, Kind, MOST_EXTENTS, Meta, New, ROOT, Resize, Seq, Time};
+use plan::{Extent, Place, Span};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Extents of the file, one in every `STEP` bytes.
+const MANY: u64 = 40_000;
+const STEP: u64 = 8;
+const LENGTH: u64 = 4;
+/// Extents that refer to one stripe.
+const IN_STRIPE: u64 = 1000;
+/// Changes of one transaction: extents that go, and what else there is to be said.
+const MOST_CHANGES: usize = 8192 + 100;
+
+/// An engine that counts, and fails after so many commits.
+struct Watched {
+    inner: Memory,
+    longest: AtomicUsize,
+    left: AtomicU64,
+}
+
+impl Kv for Watched {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.inner.get(key)
+    }
+    fn scan(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
+        let found = self.inner.scan(range, limit)?;
+        assert!(found.len() <= MOST_EXTENTS, "{} at once", found.len());
+        Ok(found)
+    }
+    fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
+        self.inner.scan_back(range, limit)
+    }
+    fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {
+        self.inner.snapshot(visit)
+    }
+    fn commit(&self, batch: Batch) -> Result<Committed, KvError> {
+        self.longest.fetch_max(batch.changes.len(), Ordering::SeqCst);
+        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => self.inner.commit(batch),
+            Err(_) => Err(KvError::Unavailable("it ends here".into())),
+        }
+    }
+    fn sync(&self, seq: Seq) -> Result<(), KvError> {
+        self.inner.sync(seq)
+    }
+}
+
+fn now() -> Time {
+    Time { seconds: 77, nanoseconds: 0 }
+}
+
+fn extent(number: u64) -> Extent {
+    let span =
+        Span { set: 1, record: (number / IN_STRIPE) as u32, block: 4096, start: (number % IN_STRIPE * LENGTH) as u32 };
+    Extent { offset: number * STEP, length: LENGTH, place: Place::Stripe(span) }
+}
+
+/// A file with many extents.
+fn file() -> (Arc<Watched>, Meta, u64) {
+    let inner = Memory::new(meta::MERGE);
+    let kv = Arc::new(Watched { inner, longest: AtomicUsize::new(0), left: AtomicU64::new(u64::MAX) });
+    let meta = Meta::open(kv.clone(), (0, 0), Time::default()).unwrap();
+    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let ino = meta.make(ROOT, b"file", &new, Time::default()).unwrap().0.ino;
+    for first in (0..MANY).step_by(4000) {
+        let extents: Vec<Extent> = (first..first + 4000).map(extent).collect();
+        let range = first * STEP..(first + 4000) * STEP;
+        let edit = ContentEdit { resize: Resize::AtLeast(range.end), ranges: vec![(range, extents)], modified: None };
+        meta.change_content(ino, &edit).unwrap();
+    }
+    kv.longest.store(0, Ordering::SeqCst);
+    (kv, meta, ino)
+}
+
+/// All extents, page by page.
+fn all(meta: &Meta, ino: u64) -> Vec<Extent> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    loop {
+        let page = meta.extents(ino, from..u64::MAX).unwrap();
+        assert!(page.len() <= MOST_EXTENTS);
+        let is_last = page.len() < MOST_EXTENTS;
+        found.extend(page);
+        if is_last {
+            return found;
+        }
+        from = found.last().unwrap().end();
+    }
+}
+
+fn allocated(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.length).sum()
+}
+
+#[track_caller]
+fn is_consistent(kv: &Watched, meta: &Meta, ino: u64) {
+    assert_eq!(meta.attributes(ino).unwrap().allocated, allocated(&all(meta, ino)));
+    let longest = kv.longest.load(Ordering::SeqCst);
+    assert!(longest <= MOST_CHANGES, "a transaction of {longest} changes");
+}
+
+#[test]
+fn a_file_of_many_extents_is_cut_off_piece_by_piece() {
+    let (kv, meta, ino) = file();
+    assert_eq!(all(&meta, ino).len() as u64, MANY);
+    assert_eq!(meta.sets_of(ino).unwrap().into_iter().collect::<Vec<_>>(), [1]);
+    let size = 5 * STEP + 2;
+    let edit = ContentEdit { resize: Resize::To(size), modified: Some(now()), ..ContentEdit::default() };
+    let (attributes, dead, _) = meta.change_content(ino, &edit).unwrap();
+    assert_eq!((attributes.size, attributes.modified), (size, now()));
+    assert_eq!(dead.len() as u64, MANY / IN_STRIPE - 1, "each stripe but the first, and once");
+    let left = all(&meta, ino);
+    assert_eq!((left.len(), allocated(&left)), (6, 5 * LENGTH + 2));
+    is_consistent(&kv, &meta, ino);
+}
+
+/// A file that is being cut off is at every moment as it was, as far as it goes.
+#[test]
+fn what_is_left_of_a_truncation_that_failed_is_a_part_of_the_file() {
+    let (kv, meta, ino) = file();
+    let before = all(&meta, ino);
+    kv.left.store(2, Ordering::SeqCst);
+    let edit = ContentEdit { resize: Resize::To(0), modified: Some(now()), ..ContentEdit::default() };
+    assert!(meta.change_content(ino, &edit).is_err());
+    kv.left.store(u64::MAX, Ordering::SeqCst);
+    let (left, size) = (all(&meta, ino), meta.attributes(ino).unwrap().size);
+    assert!((1..MANY as usize).contains(&left.len()));
+    assert_eq!(left, before[..left.len()]);
+    assert!((left.last().unwrap().end()..=left.len() as u64 * STEP).contains(&size));
+    is_consistent(&kv, &meta, ino);
+    assert_eq!(meta.change_content(ino, &edit).unwrap().0.size, 0);
+    assert!(all(&meta, ino).is_empty());
+    is_consistent(&kv, &meta, ino);
+}
+
+#[test]
+fn ranges_of_many_extents_are_replaced_piece_by_piece() {
+    let size = MANY * STEP;
+    let range = 3 * STEP + 1..size - STEP;
+    // A hole, zeroes, and data that is one extent or many.
+    let zeroes = vec![Extent { offset: range.start, length: range.end - range.start, place: Place::Zero }];
+    let span = Span { set: 2, record: 0, block: 1 << 20, start: 0 };
+    let one = vec![Extent { place: Place::Stripe(span), ..zeroes[0].clone() }];
+    let other = |number| Extent { offset: extent(number).offset + 2, length: 1, place: Place::Zero };
+    let many: Vec<Extent> = (4..4 + MOST_EXTENTS as u64).map(other).collect();
+    for new in [Vec::new(), zeroes, one, many] {
+        let (kv, meta, ino) = file();
+        let edit =
+            ContentEdit { ranges: vec![(range.clone(), new.clone())], resize: Resize::Keep, modified: Some(now()) };
+        let (dead, _) = meta.change_contents(&[(ino, edit), (ino + 100, ContentEdit::default())]).unwrap();
+        assert_eq!(dead.len() as u64, MANY / IN_STRIPE - 2, "all but the first and the last");
+        let left = all(&meta, ino);
+        let expected: Vec<Extent> = (0..3)
+            .map(extent)
+            .chain(extent(3).clip(&(3 * STEP..range.start)))
+            .chain(new)
+            .chain([extent(MANY - 1)])
+            .collect();
+        assert_eq!(left, expected);
+        assert_eq!(meta.attributes(ino).unwrap().modified, now());
+        assert_eq!(
+            (meta.attributes(ino).unwrap().size, allocated(&left)),
+            (size, meta.attributes(ino).unwrap().allocated)
+        );
+        assert!(kv.longest.load(Ordering::SeqCst) <= 3 * MOST_CHANGES);
+    }
+}
+
+/// Room that was set aside behind the end goes, too, and the file does not become longer by that.
+#[test]
+fn what_is_behind_the_end_is_cut_off_piece_by_piece() {
+    let (kv, meta, ino) = file();
+    let behind = |number| Extent { place: Place::Zero, ..extent(MANY + number) };
+    let range = MANY * STEP..(MANY + 20_000) * STEP;
+    let edit = ContentEdit { ranges: vec![(range, (0..20_000).map(behind).collect())], ..ContentEdit::default() };
+    meta.change_content(ino, &edit).unwrap();
+    kv.longest.store(0, Ordering::SeqCst);
+    for size in [MANY * STEP + 50, MANY * STEP] {
+        let edit = ContentEdit { resize: Resize::To(size), modified: Some(now()), ..ContentEdit::default() };
+        assert_eq!(meta.change_content(ino, &edit).unwrap().0.size, size);
+        assert_eq!(all(&meta, ino).len() as u64, size.div_ceil(STEP));
+        is_consistent(&kv, &meta, ino);
+    }
+}
