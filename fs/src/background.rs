@@ -124,6 +124,10 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     loop {
         let tick = ticks.recv_timeout(TICK);
         let Some(fs) = fs.upgrade().filter(|_| tick != Err(RecvTimeoutError::Disconnected)) else { return };
+        // Clients look when they say that they live, and the server of clients with its sessions.
+        if fs.client.is_none() {
+            fs.look_for_returns();
+        }
         fs.tick(tick.is_ok());
     }
 }

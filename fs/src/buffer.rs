@@ -77,6 +77,11 @@ impl Buffer {
         self.dirty_bytes() + self.in_flight_bytes
     }
 
+    /// Bytes that no transaction names yet, wherever they are.
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.held_bytes() + self.stored().iter().map(|extent| extent.length).sum::<u64>()
+    }
+
     /// Whether all of its data stays in the dinode.
     pub fn is_tiny(&self) -> bool {
         self.size.is_some_and(|size| size <= TINY_BYTES)

@@ -6,11 +6,12 @@ use crate::manifest::{self, File, Piece};
 use crate::open::STRIPES_PER_OPENING;
 use crate::places::Places;
 use crate::store::Stored;
-use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
+use crate::{Error, FileSystem, OpenOptions, ROOT, Result, presence};
 use meta::{ContentEdit, Kind, New, Resize, SetRecord};
 use plan::{Extent, ExtentMap, Place, Span, TargetId};
 use std::collections::BTreeMap;
-use std::io;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use volume::target::TargetFile;
@@ -69,6 +70,8 @@ impl FileSystem {
             }
             Ok(())
         })?;
+        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let mut sets = Vec::new();
         self.each_set(|set, record| {
             for (at, stripe) in self.engine()?.meta.stripes(set)? {
                 found.stripes += 1;
@@ -80,8 +83,13 @@ impl FileSystem {
                     ));
                 }
             }
-            self.check_chunks(set, record, &mut found)
+            sets.push((set, record.clone()));
+            if sets.len() < presence::AT_A_TIME {
+                return Ok(());
+            }
+            self.check_chunks(&std::mem::take(&mut sets), &queue, &mut found)
         })?;
+        self.check_chunks(&sets, &queue, &mut found)?;
         for ((set, at), (_, bytes)) in live {
             found.problems.push(format!(
                 "chunk set {set}, stripe at {at}: {bytes} bytes are referred to, and there is no such stripe"
@@ -90,24 +98,22 @@ impl FileSystem {
         Ok(found)
     }
 
-    /// Whether the chunks of a set are there.
-    fn check_chunks(&self, set: u64, record: &SetRecord, found: &mut Checked) -> Result<()> {
-        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
-        let known = queue.get(&set).map_or(&[][..], Vec::as_slice);
-        if self.engine()?.meta.stripes(set)?.is_empty() {
-            return Ok(());
-        }
-        let there = record.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
-        let there = there.filter(|(_, id)| self.store.targets.get(*id).is_some());
-        let read = self.store.targets.each(there, move |position, target| {
-            match target.read(TargetFile::Chunk { set, position: position as u16 }, 0, &mut [0]) {
-                Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
-                read => read.map(|_| true),
+    /// Whether the chunks of these sets are there. What is not is queued for repair, where that can be.
+    fn check_chunks(
+        &self,
+        sets: &[(u64, SetRecord)],
+        queue: &BTreeMap<u64, Vec<u16>>,
+        found: &mut Checked,
+    ) -> Result<()> {
+        for (set, positions) in self.look_at(sets, queue)? {
+            for (position, presence) in &positions {
+                if let Some(what) = presence::problem(*presence) {
+                    found.problems.push(format!("chunk set {set}, position {position}: {what}"));
+                }
             }
-        });
-        for (position, _, there) in read {
-            if !there.unwrap_or(false) && !known.contains(&(position as u16)) {
-                found.problems.push(format!("chunk set {set}: the chunk of position {position} is not there"));
+            if !self.is_read_only() {
+                self.meta
+                    .queue_repair(set, &positions.into_iter().map(|(position, _)| position).collect::<Vec<_>>())?;
             }
         }
         Ok(())
@@ -125,8 +131,28 @@ pub struct Rebuilt {
     pub bytes: u64,
     /// Chunk sets.
     pub sets: usize,
-    /// What is left and could not be used, a line each. It stays where it is.
+    /// What could not be brought back, a line each. What is left of it stays where it is.
     pub problems: Vec<String>,
+    /// More of these than are listed.
+    pub unlisted: usize,
+}
+
+/// No more is listed of what cannot be brought back.
+const LISTED: usize = 1000;
+
+impl Rebuilt {
+    fn lost(&mut self, what: String) {
+        if self.problems.len() < LISTED {
+            self.problems.push(what);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    /// Whether everything was brought back that there were chunks of.
+    pub fn is_whole(&self) -> bool {
+        self.problems.is_empty()
+    }
 }
 
 /// The chunks that may be those of a set: by position, the targets that have one.
@@ -204,8 +230,18 @@ impl FileSystem {
                 *file = last.clone();
             }
         }
+        let some_lost = !done.is_whole();
         for (ino, (map, file)) in files {
-            self.take_in_file(ino, &map, file, &mut done)?;
+            let (path, size) = self.take_in_file(ino, &map, file, &mut done)?;
+            // Holes look the same, so that this is said only where something is lost.
+            if let Some(gap) = first_gap(&map, size).filter(|_| some_lost) {
+                done.lost(format!(
+                    "{}: bytes {} to {} were not found and read as zeroes; they are lost, unless they were a hole",
+                    volume::Shown(Path::new(OsStr::from_bytes(&path))),
+                    gap.start,
+                    gap.end
+                ));
+            }
         }
         self.sync_all()?;
         Ok(done)
@@ -239,7 +275,10 @@ impl FileSystem {
         let shape = ec::parse(&code).map_err(|why| Error::Invalid(why.to_string()))?.shape();
         if positions.len() < shape.k {
             let (have, need) = (positions.len(), shape.k);
-            done.problems.push(format!("chunk set {set}: {have} of its chunks are left and {need} are needed"));
+            done.lost(format!(
+                "chunk set {set}: {have} of its chunks are left and {need} are needed; what was in it, if it was not deleted, \
+                 cannot be brought back"
+            ));
             return Ok(Vec::new());
         }
         let places = (0..shape.blocks()).map(|position| positions.get(&(position as u16)).copied()).collect();
@@ -251,7 +290,10 @@ impl FileSystem {
         for header in records.values() {
             let manifest = volume::read_manifest(&self.store.targets, &layout, header.record, header.block_bytes);
             let Some(pieces) = manifest.ok().and_then(|bytes| manifest::decode(&bytes)) else {
-                done.problems.push(format!("chunk set {set}, stripe at {}: too little is left of it", header.record));
+                done.lost(format!(
+                    "chunk set {set}, stripe at {}: too little is left of it; {} bytes of files cannot be brought back",
+                    header.record, header.data_bytes
+                ));
                 continue;
             };
             // A manifest that says more than the stripe has is none of ours.
@@ -271,7 +313,14 @@ impl FileSystem {
         Ok(stripes)
     }
 
-    fn take_in_file(&self, ino: u64, map: &ExtentMap, file: Option<File>, done: &mut Rebuilt) -> Result<()> {
+    /// Makes a file of extents; returns its path and its size.
+    fn take_in_file(
+        &self,
+        ino: u64,
+        map: &ExtentMap,
+        file: Option<File>,
+        done: &mut Rebuilt,
+    ) -> Result<(Vec<u8>, u64)> {
         let size = file.as_ref().map_or(0, |file| file.size);
         let size = if size == 0 { map.iter().map(Extent::end).max().unwrap_or(0) } else { size };
         let named = file.as_ref().map(|file| file.path.clone()).filter(|path| !path.is_empty());
@@ -279,7 +328,7 @@ impl FileSystem {
         let path = named.unwrap_or_else(|| format!("lost+found/inode-{ino}").into_bytes());
         let new = |kind, mode| New { kind, mode, uid: 0, gid: 0, device: 0, link: Vec::new() };
         let mut names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
-        let Some(last) = names.pop() else { return Ok(()) };
+        let Some(last) = names.pop() else { return Ok((path, size)) };
         let mut parent = ROOT;
         for name in names {
             parent = match self.meta.lookup(parent, name) {
@@ -304,6 +353,18 @@ impl FileSystem {
         self.meta.change_content(made, &ContentEdit { ranges, resize: Resize::AtLeast(size), modified })?;
         done.files += 1;
         done.bytes += size;
-        Ok(())
+        Ok((path, size))
     }
+}
+
+/// The first bytes of a file that are nowhere.
+fn first_gap(map: &ExtentMap, size: u64) -> Option<std::ops::Range<u64>> {
+    let mut at = 0;
+    for extent in map.within(&(0..size)) {
+        if extent.offset > at {
+            return Some(at..extent.offset);
+        }
+        at = extent.end();
+    }
+    (at < size).then_some(at..size)
 }

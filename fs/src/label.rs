@@ -58,12 +58,15 @@ pub struct Member {
     /// What it fails together with; a target without one is on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
+    /// The target in whose place it was put, so that this can go on when it was interrupted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<TargetId>,
 }
 
 impl Member {
     /// A target for everything, which is on its own.
     pub fn new(id: TargetId, path: PathBuf) -> Self {
-        Self { id, path, role: Role::Active, domain: None }
+        Self { id, path, role: Role::Active, domain: None, replaces: None }
     }
 }
 

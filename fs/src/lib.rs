@@ -36,6 +36,7 @@ mod mutex;
 mod names;
 mod open;
 mod places;
+mod presence;
 mod probe;
 mod read;
 mod removals;
@@ -77,7 +78,7 @@ pub use sessions::{Answer, Caller, Grant, Question, Recall, Request, Secret, Ses
 pub use status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
 pub use store::full_stripe_bytes;
 pub use targets::{reopen, wait_until_closed};
-pub use verify::{Problem, Verified};
+pub use verify::{Away, Problem, Scrub, Verified};
 pub use write::Allocate;
 
 use std::sync::Arc;

@@ -1,9 +1,11 @@
 //! What may grow, and how far: memory for data that is in no stripe yet, and room on the targets.
 
 use crate::mutex::lock;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use volume::target::Space;
 
 /// Writers that are refused have the room looked at again no more often.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -169,9 +171,105 @@ pub(crate) fn balanced(systems: &[(u64, u64)], blocks: u64) -> u64 {
     low as u64
 }
 
+/// What writers leave free for every target, beside what the metadata needs, so that what they were promised has room, as have compaction and repair.
+const RESERVE_BYTES: u64 = 64 << 20;
+
+/// A target, for the room of a volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TargetRoom {
+    /// What it said last; None when it never said anything.
+    space: Option<Space>,
+    /// It answers, or is only late.
+    there: bool,
+}
+
+impl TargetRoom {
+    /// What is known of one; None when it was never found.
+    pub fn of(room: Option<&volume::Room>) -> Self {
+        let there = room.is_some_and(|room| room.answer != volume::Answer::None);
+        Self { space: room.and_then(|room| room.space), there }
+    }
+}
+
+/// The bytes of user data that fit in all, and those that still fit, on these targets: k blocks of data of so many, each on another target. With targets
+/// missing stripes are written to those that are there, but there is no more room than with them: it is needed to make whole what lacks blocks.
+pub(crate) fn user_room(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
+    let there: Vec<TargetRoom> = targets.iter().filter(|target| target.there).copied().collect();
+    if (there.len() as u64) < k {
+        return (0, 0);
+    }
+    let (now, whole) = (room_of(&there, k, blocks), room_of(targets, k, blocks));
+    (now.0.min(whole.0), now.1.min(whole.1))
+}
+
+/// The same on targets of which all are there.
+fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
+    let mut systems: BTreeMap<u64, (u64, Space)> = BTreeMap::new();
+    for space in targets.iter().filter_map(|target| target.space) {
+        systems.entry(space.system).or_insert((0, space)).0 += 1;
+    }
+    // What is not known of a target is taken to be as with the others: on their file system, if they share one, or as the smallest of them.
+    let mut unknown = targets.iter().filter(|target| target.space.is_none()).count() as u64;
+    if let Some(most) = systems.values_mut().max_by_key(|(targets, _)| *targets).filter(|(targets, _)| *targets > 1) {
+        most.0 += std::mem::take(&mut unknown);
+    }
+    let kept = |targets: u64, space: &Space| (targets * RESERVE_BYTES).min(space.total / 8);
+    let left = |targets: u64, space: &Space| space.free.saturating_sub(kept(targets, space));
+    let mut rooms: Vec<(u64, u64, u64)> =
+        systems.values().map(|(targets, space)| (*targets, space.total, left(*targets, space))).collect();
+    if let (Some(total), Some(free)) = (rooms.iter().map(|room| room.1).min(), rooms.iter().map(|room| room.2).min()) {
+        rooms.extend((0..unknown).map(|_| (1, total, free)));
+    }
+    let blocks = blocks.min(targets.len() as u64);
+    let fits = |of: fn(&(u64, u64, u64)) -> (u64, u64)| balanced(&rooms.iter().map(of).collect::<Vec<_>>(), blocks) * k;
+    (fits(|room| (room.0, room.1)), fits(|room| (room.0, room.2)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn target(system: u64, free: u64) -> TargetRoom {
+        TargetRoom { space: Some(Space { total: 1000 << 30, free: free << 30, system }), there: true }
+    }
+
+    const GONE: TargetRoom = TargetRoom { space: None, there: false };
+
+    /// Whatever is lost, and however it was found out.
+    #[test]
+    fn room_does_not_grow_when_targets_are_lost() {
+        let all =
+            |systems: &[(u64, u64)]| systems.iter().map(|&(system, free)| target(system, free)).collect::<Vec<_>>();
+        for targets in [
+            all(&[(7, 600); 6]),
+            all(&[(1, 100), (2, 100), (3, 100), (4, 100), (5, 100), (6, 7)]),
+            all(&[(1, 100), (2, 100), (3, 100), (4, 100), (5, 100), (6, 100), (7, 100), (8, 100)]),
+        ] {
+            let before = user_room(&targets, 4, 6);
+            assert!(before.1 > 0, "{before:?}");
+            for lost in 0..targets.len() {
+                let (mut silent, mut unknown) = (targets.clone(), targets.clone());
+                silent[lost].there = false;
+                unknown[lost] = GONE;
+                let (silent, unknown) = (user_room(&silent, 4, 6), user_room(&unknown, 4, 6));
+                assert!(silent.0 <= before.0 && silent.1 <= before.1, "{lost}: {before:?} {silent:?}");
+                // What was never known of the smallest cannot be taken into account.
+                let smallest = targets[lost].space.unwrap().free == 7 << 30;
+                assert!(smallest || unknown.1 <= before.1, "{lost}: {before:?} {unknown:?}");
+            }
+        }
+    }
+
+    /// Half of them did not say yet what room they have.
+    #[test]
+    fn targets_that_are_late_are_not_full() {
+        let late = TargetRoom { space: None, there: true };
+        let some: Vec<TargetRoom> = (0..6).map(|n| if n < 3 { target(7, 63) } else { late }).collect();
+        let all: Vec<TargetRoom> = (0..6).map(|_| target(7, 63)).collect();
+        assert_eq!(user_room(&some, 4, 6).0, user_room(&all, 4, 6).0);
+        assert!(user_room(&some, 4, 6).1 > 40 << 30);
+        assert_eq!(user_room(&[GONE; 6], 4, 6), (0, 0));
+    }
 
     #[test]
     fn every_block_goes_to_another_target() {

@@ -10,6 +10,7 @@ use crate::store::{Options, Store, block_bytes};
 use crate::warnings::Warnings;
 use crate::{
     Engine, Error, FileSystem, Result, background, collect, compact, file, limits, mutex, now, sessions, strays,
+    warnings,
 };
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex, ScratchIndex};
@@ -401,8 +402,8 @@ impl FileSystem {
             missing: Mutex::new(missing.iter().cloned().collect()),
             _lock: lock,
         };
-        for (id, why) in missing {
-            opened.warn(&format!("target {} is missing: {why}", id.0));
+        if let Some(line) = warnings::missing(&missing) {
+            opened.warn(&line);
         }
         let engine = Engine { meta: meta.clone(), journal };
         let fs = Self::assemble(meta.clone(), Some(engine), None, store, opened);

@@ -84,12 +84,14 @@ impl Drop for Promise<'_> {
 }
 
 impl FileSystem {
-    /// Makes everything again that is known to be missing or damaged: chunks on targets that are gone, and what readers, writers and
-    /// verifications found.
+    /// Makes everything again that is missing, or known to be damaged: chunks on targets that are gone, those that a fresh look does not find, and what readers,
+    /// writers and verifications found.
     ///
     /// # Errors
     /// When it was cancelled or the metadata cannot be written; a chunk set that cannot be repaired is in the result.
     pub fn repair(&self, control: &Control) -> Result<Repaired> {
+        self.writable()?;
+        self.queue_astray()?;
         self.repair_where(control, |record, queued| self.lost_positions(record, queued))
     }
 

@@ -63,7 +63,8 @@ impl FileSystem {
         if member.role != Role::Active {
             self.store.close_target(id, true);
         }
-        if let Some(engine) = &self.engine {
+        self.volume.warn(&format!("target {} is there again", id.0));
+        if let Some(engine) = self.engine.as_ref().filter(|_| !self.is_read_only()) {
             let all = targets.ids().into_iter().filter_map(|id| Some((id, targets.get(id)?))).collect();
             engine.journal.set_targets(all)?;
             self.strays.suspect(id);

@@ -1,7 +1,7 @@
 //! Where new chunk sets come from: they are placed here, or by the metadata server, ahead of need.
 
 use crate::mutex::lock;
-use crate::store::Store;
+use crate::store::{NEW_CHUNK_BYTES, Store};
 use crate::{Error, Result, history};
 use meta::port::Session;
 use meta::{Meta, SetRecord};
@@ -43,7 +43,7 @@ impl Placed {
         if willing >= k {
             candidates.retain(|candidate| !avoid.contains(&candidate.id));
         }
-        let need = u64::from(store.options.chunk_bytes).min(1 << 20);
+        let need = u64::from(store.options.chunk_bytes).min(NEW_CHUNK_BYTES);
         let topology = store.topology();
         let rules = topology.rules(store.options.code.shape(), need);
         let places = place(&*topology.policy(), &candidates, &rules, set);

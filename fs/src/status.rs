@@ -2,6 +2,8 @@
 
 use crate::label::Role;
 use crate::mutex::lock;
+use crate::presence::Astray;
+use crate::verify::{SCRUB, Scrub};
 use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::State;
@@ -11,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 use volume::StepTotals;
+use volume::target::Presence;
 
 /// A volume, looked at.
 #[derive(Clone, Debug)]
@@ -37,6 +40,18 @@ pub struct Status {
     pub lost: usize,
     /// Chunk sets that wait for repair.
     pub to_repair: usize,
+    /// Bytes of chunks that they lack, about.
+    pub to_repair_bytes: u64,
+    /// Chunk sets whose chunks were looked for: some of many.
+    pub looked_at: usize,
+    /// Chunks of these that are not there under their names.
+    pub astray: usize,
+    /// On how many targets a chunk set that is begun now has its blocks, and how many it should.
+    pub new_blocks: (usize, usize),
+    /// Bytes of files that are written and not committed yet, by this process.
+    pub uncommitted: u64,
+    /// The last verification of everything that there was.
+    pub scrub: Option<Scrub>,
     /// Targets that have all of the metadata, and how many should.
     pub mirrors: (usize, usize),
     /// The last thing that went wrong with the metadata.
@@ -81,11 +96,24 @@ pub struct DomainStatus {
     pub would_lose: usize,
 }
 
+/// No more chunk sets are looked for by a status: it shall take a moment.
+const LOOKED_AT: usize = 128;
+/// A volume of which less than this part is free is nearly full.
+const NEARLY_FULL: u64 = 20;
+
 impl Status {
-    /// Whether nothing is wrong and everything survives the loss of as many targets as it should.
+    /// Whether so little room is left that somebody must do something about it.
+    pub fn is_nearly_full(&self) -> bool {
+        self.usage.free.saturating_mul(NEARLY_FULL) < self.usage.total
+    }
+
+    /// Whether nothing is wrong, everything survives the loss of as many targets as it should, also what is written now, and there is room for that.
     pub fn is_healthy(&self) -> bool {
         self.lost == 0
             && self.to_repair == 0
+            && self.new_blocks.0 >= self.new_blocks.1
+            && !self.is_nearly_full()
+            && self.metadata_error.is_none()
             && self.targets.iter().all(|target| target.problem.is_none())
             && self.survive.iter().rev().skip(1).all(|&sets| sets == 0)
             && self.mirrors.0 >= self.mirrors.1
@@ -190,8 +218,17 @@ impl FileSystem {
         self.look_at_room();
         let label = self.volume.label();
         let tolerates = self.store.options.code.tolerates();
-        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let mut queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let (looked_at, astray) = self.look_at_some(&queue)?;
+        // What is open can be read yet, so that it is not lost.
+        let mut readable = BTreeMap::<u64, Vec<usize>>::new();
+        for (set, chunks) in &astray {
+            queue.entry(*set).or_default().extend(chunks.iter().map(|(position, _)| *position));
+            let unnamed = chunks.iter().filter(|(_, presence)| *presence == Presence::Unnamed);
+            readable.insert(*set, unnamed.map(|(position, _)| usize::from(*position)).collect());
+        }
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
+        let mut to_repair_bytes = 0;
         let mut chunks = BTreeMap::<TargetId, usize>::new();
         let topology = self.store.topology();
         let mut would_lose = BTreeMap::<String, usize>::new();
@@ -200,6 +237,9 @@ impl FileSystem {
             record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += 1);
             let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
             to_repair += usize::from(!gone.is_empty());
+            if !gone.is_empty() {
+                to_repair_bytes += gone.len() as u64 * self.chunk_length(set, record)?;
+            }
             let survivable = self.store.layout_of(set, record)?.code.tolerates();
             for domain in topology.domains_of(&record.places) {
                 let with_it = topology.lost_with(&domain, &record.places, &gone);
@@ -210,7 +250,14 @@ impl FileSystem {
             }
             match self.survives(record, &gone)? {
                 Some(more) => survive[more.min(tolerates)] += 1,
-                None => lost += 1,
+                None => {
+                    let readable = readable.get(&set).map_or(&[][..], Vec::as_slice);
+                    let unreadable: Vec<usize> = gone.iter().copied().filter(|p| !readable.contains(p)).collect();
+                    match self.survives(record, &unreadable)? {
+                        Some(_) => survive[0] += 1,
+                        None => lost += 1,
+                    }
+                }
             }
             Ok(())
         })?;
@@ -242,12 +289,51 @@ impl FileSystem {
             survive,
             lost,
             to_repair,
+            to_repair_bytes,
+            looked_at,
+            astray: astray.values().map(Vec::len).sum(),
+            new_blocks: self.store.new_blocks(),
+            uncommitted: self.uncommitted_bytes(),
+            scrub: self.engine()?.meta.setting(SCRUB)?,
             mirrors: (journal.whole, journal.wanted),
-            metadata_error: journal.last_error,
+            metadata_error: journal.trouble,
             repairs: self.counts.repairs.running(),
             repair_limit: self.counts.repairs.limit(),
             write_cost: self.write_cost(),
         })
+    }
+
+    /// Looks for the chunks of some sets, of all if they are few. Returns how many sets these are.
+    fn look_at_some(&self, queue: &BTreeMap<u64, Vec<u16>>) -> Result<(usize, Astray)> {
+        let (mut some, mut seen) = (Vec::new(), 0);
+        self.each_set(|set, record| {
+            seen += 1;
+            if some.len() < LOOKED_AT {
+                some.push((set, record.clone()));
+            } else {
+                // Each of them is among those that are taken with the same likelihood.
+                let place = fastrand::usize(..seen);
+                if let Some(taken) = some.get_mut(place) {
+                    *taken = (set, record.clone());
+                }
+            }
+            Ok(())
+        })?;
+        Ok((some.len(), self.look_at(&some, queue)?))
+    }
+
+    /// How long the chunks of a set are.
+    fn chunk_length(&self, set: u64, record: &SetRecord) -> Result<u64> {
+        if record.sealed {
+            return Ok(record.length.into());
+        }
+        let stripes = self.engine()?.meta.stripes(set)?;
+        Ok(stripes.last().map_or(0, |(record, stripe)| volume::record_range(*record, stripe.block).end))
+    }
+
+    /// Bytes of files that this process took and no transaction names yet.
+    fn uncommitted_bytes(&self) -> u64 {
+        self.table.all().iter().map(|file| file.state().buffer.uncommitted_bytes()).sum()
     }
 
     /// What is wrong with a target.

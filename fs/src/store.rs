@@ -3,7 +3,7 @@
 use crate::claims::Claims;
 use crate::coding::Coders;
 use crate::history::History;
-use crate::limits::balanced;
+use crate::limits::{self, TargetRoom};
 use crate::mutex::lock;
 use crate::sets::NewSets;
 use crate::topology::Topology;
@@ -19,13 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
-use volume::target::Space;
-use volume::{BufferPool, SetLayout, SetWriter, Step, StripeBuffer, Targets};
+use volume::{Answer, BufferPool, Room, SetLayout, SetWriter, Step, StripeBuffer, Targets};
 
 /// User data of a full stripe, about.
 const STRIPE_BYTES: usize = 4 << 20;
-/// What writers leave free for every target, beside what the metadata needs, so that what they were promised has room, as have compaction and repair.
-const RESERVE_BYTES: u64 = 64 << 20;
+/// A target gets new chunks only if it has so much room, or a whole chunk.
+pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
+/// One that has not said for so long what room it has gets no new chunks: it may hang.
+const LATE_FOR: Duration = Duration::from_secs(10);
 
 /// Sets that a stripe is tried on after one whose targets failed.
 const RETRIES: usize = 2;
@@ -204,48 +205,53 @@ impl Store {
         *lock(&self.metadata) = (bytes, targets.into_iter().collect());
     }
 
-    /// The room on the targets that are there, without what the metadata needs on their file systems.
-    fn room(&self, fresh: bool) -> Vec<(TargetId, Space)> {
-        let spaces = self.targets.spaces(fresh);
+    /// The room on the targets as far as it is known, without what the metadata needs on their file systems, and without targets that get no chunks.
+    fn rooms(&self, fresh: bool) -> Vec<Room> {
+        let mut rooms = self.targets.rooms(fresh);
         let (bytes, mirrors) = lock(&self.metadata).clone();
-        let kept = |space: &Space| {
-            bytes
-                * spaces.iter().filter(|(id, other)| other.system == space.system && mirrors.contains(id)).count()
-                    as u64
-        };
-        let left = |space: &Space| Space { free: space.free.saturating_sub(kept(space)), ..*space };
-        spaces.iter().map(|(id, space)| (*id, left(space))).collect()
+        let mut kept: BTreeMap<u64, u64> = BTreeMap::new();
+        let space_of = |room: &Room| room.space.filter(|_| mirrors.contains(&room.id));
+        rooms.iter().filter_map(space_of).for_each(|space| *kept.entry(space.system).or_default() += bytes);
+        for space in rooms.iter_mut().filter_map(|room| room.space.as_mut()) {
+            space.free = space.free.saturating_sub(kept.get(&space.system).copied().unwrap_or(0));
+        }
+        let closed = lock(&self.closed).clone();
+        rooms.retain(|room| !closed.contains(&room.id));
+        rooms
     }
 
     /// The bytes of user data that fit in all, and those that still fit: with every block of a stripe on another target.
     pub fn user_room(&self) -> (u64, u64) {
-        let (shape, closed) = (self.options.code.shape(), lock(&self.closed).clone());
-        let mut systems: BTreeMap<u64, (u64, Space)> = BTreeMap::new();
-        for (_, space) in self.room(true).into_iter().filter(|(id, _)| !closed.contains(id)) {
-            systems.entry(space.system).or_insert((0, space)).0 += 1;
-        }
-        let targets: u64 = systems.values().map(|(targets, _)| targets).sum();
-        // With targets missing, stripes are written to those that are there.
-        let blocks = targets.min(shape.blocks() as u64);
-        if blocks < shape.k as u64 {
-            return (0, 0);
-        }
-        let user = |room: &dyn Fn(u64, &Space) -> u64| {
-            let rooms: Vec<(u64, u64)> = systems.values().map(|(n, space)| (*n, room(*n, space))).collect();
-            balanced(&rooms, blocks) * shape.k as u64
+        let shape = self.options.code.shape();
+        let rooms = self.rooms(true);
+        let topology = self.topology();
+        let known = |id: &TargetId| rooms.iter().find(|room| room.id == *id);
+        // Those that were never found count, too.
+        let targets: Vec<TargetRoom> = match topology.active().count() {
+            0 => rooms.iter().map(|room| TargetRoom::of(Some(room))).collect(),
+            _ => topology.active().map(|id| TargetRoom::of(known(id))).collect(),
         };
-        let kept = |targets: u64, space: &Space| (targets * RESERVE_BYTES).min(space.total / 8);
-        (user(&|_, space| space.total), user(&|targets, space| space.free.saturating_sub(kept(targets, space))))
+        limits::user_room(&targets, shape.k as u64, shape.blocks() as u64)
     }
 
     /// The targets that new chunks can go to. Those that had no room lately are among them only if there are too few others, and those that failed and
-    /// answer only if no stripe could be written without them.
+    /// answer only if no stripe could be written without them. So are those that have not said yet what room they have, if the others are too few for all
+    /// blocks: that they are late does not mean that they are full.
     pub fn candidates(&self) -> Vec<Candidate> {
-        let (closed, shape) = (lock(&self.closed).clone(), self.options.code.shape());
-        let targets = &self.targets;
-        let usable = self.room(false).into_iter().filter(|(id, _)| !closed.contains(id) && !targets.hangs(*id));
+        let (targets, shape) = (&self.targets, self.options.code.shape());
+        let rooms: Vec<Room> = self.rooms(false).into_iter().filter(|room| !targets.hangs(room.id)).collect();
+        let given = |room: &&Room| room.answer == Answer::Given;
+        let is_sound = |room: &&Room| targets.error(room.id).is_none();
+        let few = rooms.iter().filter(given).filter(is_sound).count() < shape.blocks();
+        let least = rooms.iter().filter(given).filter_map(|room| room.space).map(|space| space.free).min().unwrap_or(0);
+        let usable = rooms.iter().filter(|room| match room.answer {
+            Answer::Given => true,
+            Answer::Awaited(time) => few && time < LATE_FOR && is_sound(room),
+            Answer::None => false,
+        });
         let topology = self.topology();
-        let all: Vec<Candidate> = usable.map(|(id, space)| topology.candidate(id, space.free)).collect();
+        let free = |room: &Room| room.space.map_or(least, |space| space.free);
+        let all: Vec<Candidate> = usable.map(|room| topology.candidate(room.id, free(room))).collect();
         let of = |which: &dyn Fn(TargetId) -> bool| -> Vec<Candidate> {
             all.iter().filter(|candidate| which(candidate.id)).cloned().collect()
         };
@@ -256,6 +262,18 @@ impl Store {
             () if sound.len() >= shape.k => sound,
             () => all,
         }
+    }
+
+    /// On how many targets a chunk set that is begun now has its blocks, and how many it should.
+    pub fn new_blocks(&self) -> (usize, usize) {
+        let is_good =
+            |candidate: &Candidate| self.targets.error(candidate.id).is_none() && !self.targets.was_full(candidate.id);
+        let mut candidates = self.candidates();
+        candidates.retain(is_good);
+        let (topology, shape) = (self.topology(), self.options.code.shape());
+        let need = u64::from(self.options.chunk_bytes).min(NEW_CHUNK_BYTES);
+        let places = plan::placement::place(&*topology.policy(), &candidates, &topology.rules(shape, need), 0);
+        (places.iter().flatten().count(), shape.blocks())
     }
 
     /// Puts no more chunks on a target, or does again.

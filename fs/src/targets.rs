@@ -92,6 +92,10 @@ impl FileSystem {
     /// # Errors
     /// When it is a target already, of this volume or another, or cannot be written.
     pub fn add_target(&self, path: &Path, domain: Option<Domain>) -> Result<TargetId> {
+        self.add_member(path, domain, None)
+    }
+
+    fn add_member(&self, path: &Path, domain: Option<Domain>, replaces: Option<TargetId>) -> Result<TargetId> {
         self.writable()?;
         let places = &*self.volume.places;
         let path: PathBuf = places.full(path)?;
@@ -107,7 +111,7 @@ impl FileSystem {
         drop(disk);
         let (disk, _) = open_target(places, &path, &label.volume, Some(id))?;
         self.store.targets.add(id, disk);
-        self.relabel(|label| label.targets.push(Member { domain, ..Member::new(id, path) }))?;
+        self.relabel(|label| label.targets.push(Member { domain, replaces, ..Member::new(id, path) }))?;
         self.engine()?.journal.set_targets(self.journal_targets(None))?;
         self.store.seal_open()?;
         self.look_at_room();
@@ -136,6 +140,21 @@ impl FileSystem {
         self.leave(&member, control)
     }
 
+    /// Puts a target that was being emptied to use again: new chunk sets go to it, and what is on it stays.
+    ///
+    /// # Errors
+    /// When it is not being emptied.
+    pub fn undrain_target(&self, path: &Path) -> Result<()> {
+        self.writable()?;
+        let member = self.member(path)?;
+        if member.role != Role::Draining {
+            return Err(Error::Invalid(format!("{} is not being emptied", volume::Shown(&member.path))));
+        }
+        self.set_role(member.id, Role::Active)?;
+        self.store.close_target(member.id, false);
+        Ok(())
+    }
+
     /// Moves everything to a new directory and takes the old one, which may be dead, out of the volume. The new one is in this domain, or the one that its
     /// server says, or that of the old one.
     ///
@@ -150,10 +169,19 @@ impl FileSystem {
     ) -> Result<Repaired> {
         self.writable()?;
         let member = self.member(old)?;
-        // An earlier call may have been interrupted behind this.
-        if self.member(new).is_err() {
-            let known = domain.map_or_else(|| self.volume.places.domain(new), |domain| Ok(Some(domain)))?;
-            self.add_target(new, known.or(member.domain.clone()))?;
+        match self.member(new) {
+            // An earlier call was interrupted behind this.
+            Ok(there) if there.replaces == Some(member.id) => {}
+            Ok(there) => {
+                let shown = volume::Shown(&there.path);
+                return Err(Error::Invalid(format!(
+                    "{shown} is a target of this volume; give an empty directory with another path, or use weft target drain"
+                )));
+            }
+            Err(_) => {
+                let known = domain.map_or_else(|| self.volume.places.domain(new), |domain| Ok(Some(domain)))?;
+                self.add_member(new, known.or(member.domain.clone()), Some(member.id))?;
+            }
         }
         self.set_role(member.id, Role::Draining)?;
         self.store.close_target(member.id, true);
@@ -187,6 +215,9 @@ impl FileSystem {
             // What failed is tried again.
             done.failed.clear();
             done.add(self.repair_where(control, |record, _| positions_on(record, member.id))?);
+            if !self.store.is_closed(member.id) {
+                return Err(Error::Invalid(format!("{} is used again", volume::Shown(&member.path))));
+            }
             if !held || self.chunks_on(member.id)? == 0 || begun.elapsed() >= LET_GO {
                 break;
             }

@@ -1,6 +1,6 @@
 //! What fails together, and how chunk sets are placed: what the label says of both, as placement needs it.
 
-use crate::label::Label;
+use crate::label::{Label, Role};
 use crate::mutex::lock;
 use crate::store::Store;
 use ec::Shape;
@@ -17,13 +17,21 @@ pub(crate) struct Topology {
     /// Of the random policy, so that volumes on the same targets do not all prefer the same ones.
     seed: u64,
     domains: BTreeMap<TargetId, Domain>,
+    /// Targets that new chunk sets may go to.
+    active: BTreeSet<TargetId>,
 }
 
 impl Topology {
     pub fn of(label: &Label) -> Self {
         let domain = |member: &crate::label::Member| Some((member.id, member.domain.clone()?));
         let seed = label.id().map_or(0, |id| u64::from_le_bytes(*id.first_chunk().expect("an id is longer than that")));
-        Self { placement: label.placement, seed, domains: label.members().filter_map(domain).collect() }
+        let active = label.members().filter(|member| member.role == Role::Active).map(|member| member.id).collect();
+        Self { placement: label.placement, seed, domains: label.members().filter_map(domain).collect(), active }
+    }
+
+    /// The targets that new chunk sets may go to, whether they are there or not.
+    pub fn active(&self) -> impl Iterator<Item = &TargetId> {
+        self.active.iter()
     }
 
     pub fn domain(&self, id: TargetId) -> Option<Domain> {

@@ -1,6 +1,8 @@
 //! Verifying: every block against its checksum, every stripe's parity against its data.
 
-use crate::{Error, FileSystem, Result};
+use crate::{Error, FileSystem, Result, presence};
+use meta::SetRecord;
+use plan::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use volume::{BlockState, Control};
@@ -18,6 +20,23 @@ pub struct Verified {
     pub unlisted: u64,
     /// Stripes of which too little is left.
     pub lost: u64,
+    /// Targets that do not answer, and what of them was not checked.
+    pub away: BTreeMap<TargetId, Away>,
+    /// Stripes that cannot be read while these are away.
+    pub unreadable: u64,
+}
+
+/// A target that does not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Away {
+    /// Why, as it was heard first.
+    pub why: String,
+    /// Blocks on it that were not checked.
+    pub blocks: u64,
+    /// Chunk sets that these are of.
+    pub sets: u64,
+    /// The last of them.
+    last: Option<u64>,
 }
 
 /// Something wrong with a block or a stripe.
@@ -45,9 +64,17 @@ impl Verified {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// A block of a set is on a target that does not answer.
+    fn add_away(&mut self, id: TargetId, set: u64, why: &str) {
+        let away = self.away.entry(id).or_insert_with(|| Away { why: why.into(), ..Away::default() });
+        away.blocks += 1;
+        away.sets += u64::from(away.last != Some(set));
+        away.last = Some(set);
+    }
+
+    /// Whether everything was checked and nothing is wrong.
     pub fn is_sound(&self) -> bool {
-        self.problems.is_empty()
+        self.problems.is_empty() && self.away.is_empty()
     }
 }
 
@@ -59,6 +86,18 @@ struct Marks {
     /// but for these, of which what is before a record is: they were being written to, or had damage.
     partly: BTreeMap<u64, u32>,
 }
+
+/// A verification that came to its end and found all targets there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrub {
+    /// When it ended, in seconds since 1970.
+    pub when: i64,
+    /// What was wrong.
+    pub problems: u64,
+}
+
+/// The setting that has the last one.
+pub(crate) const SCRUB: &str = "scrub";
 
 /// So many numbers of sets may be given out before their sets are there.
 const SETS_IN_HAND: u64 = 64;
@@ -113,8 +152,8 @@ impl FileSystem {
             seen.insert(set);
             seen.retain(|&seen| seen + SETS_IN_HAND > set);
             let Some(from) = marks.from(set) else { return Ok(()) };
-            let (damaged, end) = self.verify_set_from(set, from, record.places.len(), &mut found, control)?;
-            if !damaged.is_empty() {
+            let Looked { damaged, end, whole } = self.verify_set_from(set, record, from, &mut found, control)?;
+            if !whole {
                 now.partly.insert(set, from);
             } else if !record.sealed {
                 now.partly.insert(set, end);
@@ -133,31 +172,46 @@ impl FileSystem {
         }
         if !self.is_read_only() {
             self.engine()?.meta.put_setting(MARKS, &now)?;
+            if found.away.is_empty() {
+                let scrub =
+                    Scrub { when: crate::now().seconds, problems: found.problems.len() as u64 + found.unlisted };
+                self.engine()?.meta.put_setting(SCRUB, &scrub)?;
+            }
         }
         Ok(found)
     }
 
-    /// Checks the stripes of a set from a record on; returns the positions with damage, and the record behind the last stripe.
+    /// Whether a target does not answer.
+    fn is_away(&self, id: TargetId) -> bool {
+        !self.store.targets.is_usable(id) || self.store.targets.hangs(id)
+    }
+
+    /// Checks the chunks of a set, and its stripes from a record on.
     fn verify_set_from(
         &self,
         set: u64,
+        record: &SetRecord,
         from: u32,
-        blocks: usize,
         found: &mut Verified,
         control: &Control,
-    ) -> Result<(BTreeSet<u16>, u32)> {
-        let (mut damaged, mut end) = (BTreeSet::new(), from);
+    ) -> Result<Looked> {
+        let mut looked = Looked { damaged: BTreeSet::new(), end: from, whole: true };
         let layout = match self.store.layout(set) {
             // The collector deleted it meanwhile.
-            Err(Error::Meta(meta::Error::NotFound)) => return Ok((damaged, end)),
+            Err(Error::Meta(meta::Error::NotFound)) => return Ok(looked),
             layout => layout?,
         };
-        for (record, stripe) in self.engine()?.meta.stripes(set)? {
-            if record < from {
-                continue;
+        let stripes = self.engine()?.meta.stripes(set)?;
+        let astray = self.look_at(&[(set, record.clone())], &BTreeMap::new())?.remove(&set).unwrap_or_default();
+        for &(position, presence) in &astray {
+            if let (Some(what), Some(&(record, _))) = (presence::problem(presence), stripes.first()) {
+                found.add(Problem { set, record, position: Some(position.into()), what: what.into() });
+                looked.damaged.insert(position);
             }
+        }
+        for (record, stripe) in stripes.into_iter().filter(|(record, _)| *record >= from) {
             control.go_on()?;
-            end = record + 1;
+            looked.end = record + 1;
             let report = volume::verify_stripe(&self.store.targets, &layout, record, stripe.block);
             // What was given up while it was looked at is no damage.
             let engine = self.engine()?;
@@ -165,27 +219,53 @@ impl FileSystem {
             let sound =
                 report.blocks.iter().all(|state| *state == BlockState::Sound) && report.parity_fits != Some(false);
             if !sound && still_there() {
+                let mut away = 0;
                 for (position, state) in report.blocks.iter().enumerate() {
-                    if *state != BlockState::Sound {
-                        damaged.insert(position as u16);
-                        found.add(Problem { set, record, position: Some(position), what: state.to_string() });
+                    match (state, layout.places[position]) {
+                        (BlockState::Sound, _) => {}
+                        // It says nothing of the block. One that comes back needs no repair. A block that a disk cannot read is damaged.
+                        (BlockState::Unreachable(why), Some(id)) if self.is_away(id) => {
+                            found.add_away(id, set, why);
+                            away += 1;
+                        }
+                        // Told already.
+                        (BlockState::Missing, _) if looked.damaged.contains(&(position as u16)) => {}
+                        _ => {
+                            looked.damaged.insert(position as u16);
+                            found.add(Problem { set, record, position: Some(position), what: state.to_string() });
+                        }
                     }
                 }
+                looked.whole &= away == 0;
                 if report.parity_fits == Some(false) {
+                    looked.whole = false;
                     found.add(Problem { set, record, position: None, what: "the parity does not fit the data".into() });
                 }
-                if !report.recoverable {
+                if !report.recoverable && away > 0 {
+                    found.unreadable += 1;
+                } else if !report.recoverable {
                     found.lost += 1;
                     found.add(Problem { set, record, position: None, what: "too little is left of the stripe".into() });
                 }
             }
-            let bytes = u64::from(stripe.block) * blocks as u64;
+            let bytes = u64::from(stripe.block) * report.blocks.len() as u64;
             found.stripes += 1;
             found.bytes += bytes;
             control.count(bytes as usize);
         }
-        Ok((damaged, end))
+        looked.whole &= looked.damaged.is_empty();
+        Ok(looked)
     }
+}
+
+/// What was seen of a set.
+struct Looked {
+    /// Positions with damage.
+    damaged: BTreeSet<u16>,
+    /// Behind the last record.
+    end: u32,
+    /// Nothing is wrong with it, and all of it was checked.
+    whole: bool,
 }
 
 #[cfg(test)]
@@ -193,6 +273,29 @@ mod tests {
     use super::*;
     use crate::testing::{Lab, make};
     use volume::target::{Target, TargetFile};
+
+    /// Each target that is away is told once, whatever it has, and nothing of it is repaired.
+    #[test]
+    fn what_is_on_targets_that_are_away_is_counted() {
+        let lab = Lab::new("rs:4+2", 6);
+        let fs = lab.open();
+        for number in 0..20 {
+            fs.write(make(&fs, &number.to_string()), 0, &[7; 100_000]).unwrap();
+            fs.sync_all().unwrap();
+        }
+        let all = fs.store.targets.ids();
+        let away = |count: usize| all[..count].iter().for_each(|&id| fs.store.targets.remove(id));
+        away(2);
+        let found = fs.verify(&Control::default()).unwrap();
+        assert!(!found.is_sound() && found.problems.is_empty(), "{:?}", found.problems);
+        assert_eq!((found.away.len(), found.stripes, found.lost, found.unreadable), (2, 20, 0, 0));
+        assert!(found.away.values().all(|away| (away.blocks, away.sets) == (20, 1)), "{:?}", found.away);
+        assert_eq!(fs.engine().unwrap().meta.repairs().unwrap(), []);
+        away(3);
+        let found = fs.verify(&Control::default()).unwrap();
+        assert_eq!((found.away.len(), found.problems.len(), found.lost, found.unreadable), (3, 0, 0, 20));
+        fs.abandon();
+    }
 
     #[test]
     fn what_was_verified_is_not_read_again() {

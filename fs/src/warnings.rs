@@ -1,8 +1,9 @@
 //! Warnings that are repeated: each kind is heard once in a while, with how often it was left out. A volume that is full, or has targets that are dead, would
-//! fill a log otherwise.
+//! fill a log otherwise. What is said of several targets is heard of the first ones, each once, and then counted.
 
 use crate::mutex::lock;
-use std::collections::HashMap;
+use plan::TargetId;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,49 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Kinds that are kept in mind.
 const KINDS: usize = 256;
+/// Targets of which one kind is heard in that time.
+const TARGETS: usize = 8;
 
-/// What was said lately: when each kind was heard last, and how often it was left out since.
+/// What was said lately.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<HashMap<String, (Instant, u64)>>);
+pub(crate) struct Warnings(Mutex<HashMap<String, Kind>>);
+
+/// What is known of a kind.
+#[derive(Debug)]
+struct Kind {
+    /// When the first of it was heard.
+    heard: Instant,
+    /// How often it was left out since.
+    unheard: u64,
+    /// The targets that it was said of since, as they were named.
+    targets: BTreeSet<String>,
+}
 
 /// A line without its numbers: what differs in them only is of the same kind.
 fn kind_of(what: &str) -> String {
     what.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
+}
+
+/// The target that a line names.
+fn target_of(what: &str) -> Option<&str> {
+    let (_, rest) = what.split_once("target ")?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    (end > 0).then(|| &rest[..end])
+}
+
+/// The line about targets that were not found, with the reasons of the first ones; None when there are none.
+pub(crate) fn missing(targets: &[(TargetId, String)]) -> Option<String> {
+    const NAMED: usize = 3;
+    let named: Vec<String> =
+        targets.iter().take(NAMED).map(|(id, why)| format!("target {} is missing: {why}", id.0)).collect();
+    match targets.len() {
+        0 => None,
+        1 => named.into_iter().next(),
+        count if count > NAMED => {
+            Some(format!("{count} targets are missing: {}; and {} more", named.join("; "), count - NAMED))
+        }
+        count => Some(format!("{count} targets are missing: {}", named.join("; "))),
+    }
 }
 
 impl Warnings {
@@ -25,23 +61,33 @@ impl Warnings {
     pub fn line(&self, what: &str) -> Option<String> {
         let mut kinds = lock(&self.0);
         let kind = kind_of(what);
-        let unheard = match kinds.get_mut(&kind) {
-            Some((when, unheard)) if when.elapsed() < INTERVAL => {
-                *unheard += 1;
+        let target = target_of(what).map(str::to_owned);
+        let (unheard, targets) = match kinds.get_mut(&kind) {
+            Some(known) if known.heard.elapsed() < INTERVAL => {
+                let is_new = target.is_some_and(|target| known.targets.insert(target));
+                if is_new && known.targets.len() <= TARGETS {
+                    return Some(what.into());
+                }
+                known.unheard += 1;
                 return None;
             }
-            Some((_, unheard)) => *unheard,
-            None => 0,
+            Some(known) => (known.unheard, known.targets.len()),
+            None => (0, 0),
         };
         if kinds.len() >= KINDS {
-            kinds.retain(|_, (when, _)| when.elapsed() < INTERVAL);
+            kinds.retain(|_, known| known.heard.elapsed() < INTERVAL);
         }
         // With so many kinds in a minute, some are heard more often.
         if kinds.len() >= KINDS {
             kinds.clear();
         }
-        kinds.insert(kind, (Instant::now(), 0));
-        Some(if unheard > 0 { format!("{what} (and {unheard} times before)") } else { what.into() })
+        let targets_now = target.into_iter().collect();
+        kinds.insert(kind, Kind { heard: Instant::now(), unheard: 0, targets: targets_now });
+        Some(match (unheard, targets) {
+            (0, _) => what.into(),
+            (_, 0 | 1) => format!("{what} (and {unheard} times before)"),
+            _ => format!("{what} (and {unheard} times before, of {targets} targets)"),
+        })
     }
 }
 
@@ -53,13 +99,30 @@ mod tests {
     fn each_kind_is_heard_once_in_a_while() {
         let warnings = Warnings::default();
         let heard = |what: &str| warnings.line(what);
-        assert_eq!(heard("no space is left on target 3").as_deref(), Some("no space is left on target 3"));
-        assert!((0..700).all(|n| heard(&format!("no space is left on target {n}")).is_none()));
-        assert!(heard("cannot give room back").is_some());
-        lock(&warnings.0).values_mut().for_each(|(when, _)| *when -= INTERVAL);
-        let again = heard("no space is left on target 4");
-        assert_eq!(again.as_deref(), Some("no space is left on target 4 (and 700 times before)"));
-        assert!(heard("no space is left on target 5").is_none());
+        assert_eq!(heard("cannot give room back 1").as_deref(), Some("cannot give room back 1"));
+        assert!((0..700).all(|n| heard(&format!("cannot give room back {n}")).is_none()));
+        assert!(heard("cannot clean up").is_some());
+        lock(&warnings.0).values_mut().for_each(|kind| kind.heard -= INTERVAL);
+        let again = heard("cannot give room back 2");
+        assert_eq!(again.as_deref(), Some("cannot give room back 2 (and 700 times before)"));
+        assert!(heard("cannot give room back 3").is_none());
+    }
+
+    /// Of each target it is heard, though not of hundreds.
+    #[test]
+    fn targets_are_not_taken_for_each_other() {
+        let warnings = Warnings::default();
+        let heard = |target: usize| warnings.line(&format!("target {target} fails"));
+        assert!([0, 1, 2].iter().all(|&target| heard(target).is_some()));
+        assert!([0, 1, 2].iter().all(|&target| heard(target).is_none()));
+        assert_eq!((0..80).filter(|&target| heard(target).is_some()).count(), TARGETS - 3);
+        lock(&warnings.0).values_mut().for_each(|kind| kind.heard -= INTERVAL);
+        assert_eq!(heard(5).as_deref(), Some("target 5 fails (and 78 times before, of 80 targets)"));
+        let away = |count: u16| (0..count).map(|id| (TargetId(id), "no".to_string())).collect::<Vec<_>>();
+        let said = [0, 1, 3, 80].map(|count| missing(&away(count)).unwrap_or_default());
+        assert_eq!(said[..2], ["", "target 0 is missing: no"]);
+        assert!(said[2].starts_with("3 targets are missing: ") && said[2].ends_with("target 2 is missing: no"));
+        assert!(said[3].starts_with("80 targets are missing: ") && said[3].ends_with("; and 77 more"), "{}", said[3]);
     }
 
     #[test]

@@ -293,3 +293,177 @@ fn a_rebuild_without_enough_targets_harms_nothing() {
     assert!(content(&fs, fs.lookup(ROOT, b"file").unwrap().ino).unwrap() == pattern(1, 3_000_000));
     assert_sound(&fs);
 }
+
+fn chunks_of(place: &Place, number: usize) -> Vec<PathBuf> {
+    let below = std::fs::read_dir(place.target(number).join("chunks")).unwrap();
+    let files = below.flat_map(|below| std::fs::read_dir(below.unwrap().path()).unwrap());
+    files.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Whoever has the chunks open can read them yet, and must not say that all is well.
+#[test]
+fn chunks_that_are_removed_while_they_are_open_are_noticed_and_saved() {
+    let place = Place::new("removed");
+    let fs = place.create("rs:4+2", 6);
+    let file = make(&fs, "file");
+    fs.write(file, 0, &pattern(1, 3_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    assert!(fs.status().unwrap().is_healthy());
+    // More than the code survives; one of them is replaced by a copy of itself, cut off.
+    (0..2).for_each(|number| chunks_of(&place, number).iter().for_each(|path| std::fs::remove_file(path).unwrap()));
+    for path in chunks_of(&place, 2) {
+        let new = place.0.join("new");
+        std::fs::write(&new, &std::fs::read(&path).unwrap()[..5000]).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+    }
+    assert!(content(&fs, file).unwrap() == pattern(1, 3_000_000));
+    let status = fs.status().unwrap();
+    assert!(!status.is_healthy() && status.lost == 0, "{status:#?}");
+    assert_eq!((status.astray, status.to_repair, status.survive[0]), (3, 1, 1), "{status:#?}");
+    assert_eq!(fs.check().unwrap().problems.len(), 3);
+    let found = fs.verify(&volume::Control::default()).unwrap();
+    assert_eq!((found.problems.len(), found.lost), (3, 0), "{:?}", found.problems);
+    let repaired = fs.repair(&volume::Control::default()).unwrap();
+    assert_eq!((repaired.chunks, repaired.failed.len()), (3, 0), "{repaired:?}");
+    assert!(fs.status().unwrap().is_healthy());
+    assert_sound(&fs);
+    fs.close_volume().unwrap();
+    drop(fs);
+    let fs = place.open().unwrap();
+    assert!(content(&fs, file).unwrap() == pattern(1, 3_000_000));
+    assert_sound(&fs);
+}
+
+/// A repair that nothing was said to looks itself.
+#[test]
+fn a_repair_finds_what_is_missing() {
+    let place = Place::new("looks");
+    let fs = place.create("rs:2+1", 3);
+    fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    chunks_of(&place, 1).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    assert_eq!(fs.repair(&volume::Control::default()).unwrap().chunks, 1);
+    assert_eq!(chunks_of(&place, 1).len(), 1);
+    assert_sound(&fs);
+}
+
+#[test]
+fn a_target_that_was_missing_is_used_when_it_is_back() {
+    let place = Place::new("back");
+    place.create("rs:2+1", 3).close_volume().unwrap();
+    let away = place.0.join("away");
+    std::fs::rename(place.target(1), &away).unwrap();
+    let fs = place.open().unwrap();
+    let status = fs.status().unwrap();
+    assert!(status.new_blocks == (2, 3) && !status.is_healthy(), "{status:#?}");
+    fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    std::fs::rename(&away, place.target(1)).unwrap();
+    until("it is used", || fs.status().unwrap().new_blocks == (3, 3));
+    fs.repair(&volume::Control::default()).unwrap();
+    until("all is well", || fs.status().unwrap().is_healthy());
+    assert_sound(&fs);
+}
+
+#[test]
+fn draining_can_be_undone() {
+    let place = Place::new("undrain");
+    let fs = place.create("rs:2+1", 4);
+    fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    assert!(fs.undrain_target(&place.target(0)).unwrap_err().to_string().contains("is not being emptied"));
+    // Interrupted at once.
+    let control = volume::Control::default();
+    control.cancel();
+    assert!(fs.drain_target(&place.target(0), &control).is_err());
+    assert_eq!(fs.status().unwrap().targets[0].role, fs::label::Role::Draining);
+    fs.undrain_target(&place.target(0)).unwrap();
+    assert!(fs.undrain_target(&place.target(0)).is_err());
+    // It gets data again, though the others would do.
+    for number in 0..40 {
+        fs.write(make(&fs, &number.to_string()), 0, &pattern(number, 700_000)).unwrap();
+        fs.set_placement(fs.placement()).unwrap();
+    }
+    fs.sync_all().unwrap();
+    assert!(fs.status().unwrap().is_healthy());
+    assert!(!chunks_of(&place, 0).is_empty());
+    drop(fs);
+    assert!(place.open().unwrap().status().unwrap().targets.iter().all(|t| t.role == fs::label::Role::Active));
+}
+
+/// A target in its own place, or in that of another one, is no replacement.
+#[test]
+fn a_target_of_the_volume_replaces_none() {
+    let place = Place::new("replace");
+    let fs = place.create("rs:2+1", 3);
+    fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    let label = std::fs::read(place.volume().join("volume.json")).unwrap();
+    let control = volume::Control::default();
+    for new in [0, 1] {
+        let refused = fs.replace_target(&place.target(0), &place.target(new), None, &control).unwrap_err();
+        assert!(refused.to_string().contains("is a target of this volume"), "{refused}");
+    }
+    assert!(std::fs::read(place.volume().join("volume.json")).unwrap() == label);
+    assert!(fs.status().unwrap().is_healthy());
+    // One that was interrupted goes on.
+    let cancelled = volume::Control::default();
+    cancelled.cancel();
+    let new = place.0.join("new");
+    assert!(fs.replace_target(&place.target(0), &new, None, &cancelled).is_err());
+    assert!(fs.replace_target(&place.target(1), &new, None, &control).is_err());
+    fs.replace_target(&place.target(0), &new, None, &control).unwrap();
+    assert!(fs.status().unwrap().is_healthy());
+    assert_sound(&fs);
+}
+
+/// What cannot be brought back is said, with the files of which something is there.
+#[test]
+fn a_rebuild_says_what_is_lost() {
+    let place = Place::new("lost");
+    let fs = place.create("rs:4+2", 6);
+    let file = make(&fs, "file");
+    // In two chunk sets.
+    for half in 0..2 {
+        fs.write(file, half * 3_000_000, &pattern(half, 3_000_000)).unwrap();
+        fs.sync_all().unwrap();
+        fs.set_placement(fs.placement()).unwrap();
+    }
+    fs.close_volume().unwrap();
+    drop(fs);
+    remove_metadata(&place, 0..6);
+    for number in 0..3 {
+        std::fs::remove_file(chunks_of(&place, number).iter().min_by_key(|path| path.file_name()).unwrap()).unwrap();
+    }
+    let rebuilt = fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();
+    assert!(!rebuilt.is_whole() && rebuilt.problems.len() == 2, "{rebuilt:?}");
+    assert!(rebuilt.problems[0].contains("3 of its chunks are left and 4 are needed"), "{rebuilt:?}");
+    assert!(rebuilt.problems[1].starts_with("file: bytes 0 to 3000000 "), "{rebuilt:?}");
+}
+
+/// What was written and not committed is counted as that, and room does not grow with what is lost.
+#[test]
+fn a_status_counts_what_is_not_committed() {
+    let place = Place::new("uncommitted");
+    let fs = place.create("rs:4+2", 6);
+    fs.write(make(&fs, "file"), 0, &pattern(1, 9_000_000)).unwrap();
+    let status = fs.status().unwrap();
+    assert_eq!(status.bytes + status.uncommitted, 9_000_000, "{status:#?}");
+    fs.sync_all().unwrap();
+    let before = fs.status().unwrap();
+    assert_eq!((before.bytes, before.uncommitted), (9_000_000, 0));
+    std::fs::remove_dir_all(place.target(1)).unwrap();
+    until("it is missed", || fs.status().unwrap().new_blocks.0 == 5);
+    let after = fs.status().unwrap();
+    // Others write to the same disk.
+    assert!(after.usage.total <= before.usage.total, "{:?} {:?}", before.usage, after.usage);
+    assert!(after.usage.free <= before.usage.free + (200 << 20), "{:?} {:?}", before.usage, after.usage);
+}

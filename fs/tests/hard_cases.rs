@@ -412,3 +412,18 @@ fn sparse_chunk_sets_are_written_anew() {
     drop(fs);
     assert!(content(&lab.open(), files[0]).unwrap() == pattern(files[0], 1_000_000));
 }
+
+/// Stripes that nothing refers to need no chunks.
+#[test]
+fn a_check_says_nothing_of_what_is_dead() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
+    fs.sync_all().unwrap();
+    // Not collected yet, as somebody could be reading it.
+    fs.unlink(ROOT, b"file").unwrap();
+    let chunks = lab.chunks();
+    assert_eq!(chunks.len(), 3);
+    chunks.iter().for_each(|(number, file, _)| volume::target::Target::remove(&*lab.disks[*number], *file).unwrap());
+    assert_eq!(fs.check().unwrap().problems, Vec::<String>::new());
+}

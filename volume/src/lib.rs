@@ -27,7 +27,7 @@ pub use set::{
     verify_stripe,
 };
 pub use steps::{Cost, Step, StepTotals, Steps};
-pub use targets::{Health, TargetHealth, Targets};
+pub use targets::{Answer, Health, Room, TargetHealth, Targets};
 
 /// Results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -69,6 +69,28 @@ pub struct TargetHealth {
     pub written_bytes: u64,
 }
 
+/// The room on a target, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The target.
+    pub id: TargetId,
+    /// What it said last; None when it never said anything.
+    pub space: Option<Space>,
+    /// Whether it said so just now.
+    pub answer: Answer,
+}
+
+/// Whether a target says what room it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It does.
+    Given,
+    /// Not yet, for so long: that says nothing of its room.
+    Awaited(Duration),
+    /// It is not there.
+    None,
+}
+
 /// A target and its threads, which end when it is dropped and their queue is done.
 #[derive(Debug)]
 struct Entry {
@@ -79,6 +101,10 @@ struct Entry {
     error: Mutex<Option<String>>,
     complained: Mutex<Option<Instant>>,
     space: Mutex<Option<(Instant, Option<Space>)>>,
+    /// What it ever said last of its room.
+    last_space: Mutex<Option<Space>>,
+    /// Since when it does not answer that.
+    silent: Mutex<Option<Instant>>,
     /// It did not say what room it has when it was asked last.
     absent: AtomicBool,
     /// When it last had no room for something.
@@ -170,6 +196,8 @@ pub(crate) struct Batch<T> {
     begun: Instant,
     /// What is late is done without.
     overtaken: bool,
+    /// The same, on targets that never said what room they have.
+    spares_new: bool,
 }
 
 fn work(target: &dyn Target, queue: &Mutex<Receiver<Job>>, queued: &AtomicUsize) {
@@ -191,6 +219,8 @@ impl Entry {
             error: Mutex::default(),
             complained: Mutex::default(),
             space: Mutex::default(),
+            last_space: Mutex::default(),
+            silent: Mutex::default(),
             absent: AtomicBool::new(false),
             full: Mutex::default(),
             queued: Arc::default(),
@@ -242,6 +272,7 @@ impl Entry {
     fn known_space(&self) -> Option<io::Result<Space>> {
         // All its threads wait for it: one more would, too.
         if self.late.load(Ordering::Relaxed) >= THREADS {
+            lock(&self.silent).get_or_insert_with(Instant::now);
             return Some(Err(io::ErrorKind::TimedOut.into()));
         }
         match *lock(&self.space) {
@@ -253,11 +284,28 @@ impl Entry {
 
     fn note_space(&self, found: &io::Result<Space>) {
         self.absent.store(found.is_err(), Ordering::Relaxed);
+        let now = Instant::now();
+        let silence = found.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::TimedOut);
+        {
+            let mut silent = lock(&self.silent);
+            *silent = if silence { silent.or(Some(now)) } else { None };
+        }
         *lock(&self.space) = match found {
-            Ok(space) => Some((Instant::now(), Some(*space))),
-            Err(why) if why.kind() == io::ErrorKind::TimedOut => Some((Instant::now(), None)),
+            Ok(space) => Some((now, Some(*space))),
+            Err(_) if silence => Some((now, None)),
             Err(_) => None,
         };
+        if let Ok(space) = found {
+            *lock(&self.last_space) = Some(*space);
+        }
+    }
+
+    /// It was asked at this time and did not answer, unless it does just now.
+    fn note_silence(&self, asked: Instant) {
+        let answered = matches!(*lock(&self.space), Some((when, Some(_))) if when >= asked);
+        if !answered {
+            self.note_space(&Err(io::ErrorKind::TimedOut.into()));
+        }
     }
 
     fn told(&self, id: TargetId, health: Health, space: Option<Space>) -> TargetHealth {
@@ -428,17 +476,46 @@ impl Targets {
             let Some(entry) = self.entry(id) else { continue };
             match entry.known_space().filter(|known| !fresh || known.is_err()) {
                 Some(known) => _ = all.insert(id, known),
-                None => batch.run(self, usize::from(id.0), id, |target| target.space()),
+                None => {
+                    let weak = Arc::downgrade(&entry);
+                    batch.run(self, usize::from(id.0), id, move |target| {
+                        let found = target.space();
+                        // Also when nobody waits for it any more: who is late has answered then.
+                        if let Some(entry) = weak.upgrade() {
+                            entry.note_space(&found);
+                        }
+                        found
+                    });
+                }
             }
         }
-        let most = batch.waiting.len().div_ceil(2);
+        let (most, asked) = (batch.waiting.len().div_ceil(2), batch.begun);
+        // One that never answered may have more to do than it can, as all have on a busy machine: that it is late does not mean that it hangs.
+        batch.spares_new = true;
         for (_, id, found) in batch.collect_while(|took| plan::late::patience(took, most, most, self.deadline)) {
-            if let Some(entry) = self.entry(id) {
-                entry.note_space(&found);
+            if let Some(entry) = self.entry(id).filter(|_| is_late(&found)) {
+                entry.note_silence(asked);
             }
             all.insert(id, found);
         }
         all.into_iter().collect()
+    }
+
+    /// The room on all targets as far as it is known, those that do not answer included; what was said a moment ago counts only without `fresh`.
+    pub fn rooms(&self, fresh: bool) -> Vec<Room> {
+        let room = |(id, found): (TargetId, io::Result<Space>)| {
+            let entry = self.entry(id)?;
+            let answer = match &found {
+                Ok(_) => Answer::Given,
+                Err(why) if why.kind() == io::ErrorKind::TimedOut => {
+                    Answer::Awaited(lock(&entry.silent).map_or(Duration::ZERO, |since| since.elapsed()))
+                }
+                Err(_) => Answer::None,
+            };
+            let space = found.ok().or(*lock(&entry.last_space));
+            Some(Room { id, space, answer })
+        };
+        self.spaces_of(&self.ids(), fresh).into_iter().filter_map(room).collect()
     }
 
     /// Whether a target had no room for something lately.
@@ -649,6 +726,7 @@ impl<T: Send + 'static> Batch<T> {
             done: Vec::new(),
             begun: Instant::now(),
             overtaken: false,
+            spares_new: false,
         }
     }
 
@@ -772,7 +850,7 @@ impl<T: Send + 'static> Batch<T> {
                     let late = std::mem::take(&mut self.waiting);
                     let error = || Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
                     for (key, Waiting { id, entry, stage }) in late {
-                        if self.overtaken {
+                        if self.overtaken || self.spares_new && lock(&entry.last_space).is_none() {
                             entry.overtake(&stage)
                         } else {
                             entry.give_up(&stage)

@@ -17,7 +17,8 @@ use volume::Shown;
 --rebuild is the last resort, for when the metadata is lost on all of its m+1 targets: files come back under the names
 that they had when they were written last. Files that were removed since may come back too; empty files, empty
 directories, links, extended attributes, and small data that was not in a stripe yet do not. So it is refused where the
-metadata can be read; --force does it there, too.")]
+metadata can be read; --force does it there, too. It says which chunk sets, stripes and parts of files it cannot bring
+back, and exits with status 1 then.")]
 pub struct Arguments {
     /// The volume
     volume: PathBuf,
@@ -56,20 +57,18 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         // What opened its targets a moment ago may not have let go of all yet.
         let done = patiently(&arguments.volume, || fs::rebuild(&arguments.volume, places()))?;
         if as_json {
-            return show::json(
-                &json!({ "files": done.files, "bytes": done.bytes, "chunk_sets": done.sets, "unnamed": done.unnamed, "problems": done.problems }),
-            );
+            show::json(&json!({
+                "files": done.files,
+                "bytes": done.bytes,
+                "chunk_sets": done.sets,
+                "unnamed": done.unnamed,
+                "problems": done.problems,
+                "unlisted_problems": done.unlisted,
+            }))?;
+        } else {
+            print_rebuilt(&done)?;
         }
-        for problem in &done.problems {
-            show::text(problem)?;
-        }
-        return show::text(format_args!(
-            "{} with {} from {}; {} without a name are in lost+found",
-            show::count(done.files, "file"),
-            show::bytes(done.bytes),
-            show::count(done.sets, "chunk set"),
-            done.unnamed
-        ));
+        return if done.is_whole() { Ok(()) } else { Err(Failure::Found) };
     }
     let volume = open_own(&arguments.volume, true)?;
     let found = volume.check()?;
@@ -90,4 +89,21 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         ))?;
     }
     if found.problems.is_empty() { Ok(()) } else { Err(Failure::Found) }
+}
+
+fn print_rebuilt(done: &fs::Rebuilt) -> Outcome {
+    for problem in &done.problems {
+        show::text(problem)?;
+    }
+    if done.unlisted > 0 {
+        show::text(format_args!("and {} more", show::count(done.unlisted, "problem")))?;
+    }
+    let lost = if done.is_whole() { "" } else { "; NOT ALL could be brought back" };
+    show::text(format_args!(
+        "{} with {} from {}; {} without a name are in lost+found{lost}",
+        show::count(done.files, "file"),
+        show::bytes(done.bytes),
+        show::count(done.sets, "chunk set"),
+        done.unnamed
+    ))
 }

@@ -17,6 +17,7 @@ use volume::Shown;
   weft target add /srv/films /disk7
   weft target add weft://10.0.0.1:7600/films store://10.0.0.4:7701/disk0 --domain rack2/host4
   weft target drain /srv/films /disk2
+  weft target undrain /srv/films /disk2
   weft target replace /srv/films /disk3 /newdisk
   weft target domain /srv/films /disk3 rack1/host3
   weft target placement /srv/films round-robin --domain-level 1")]
@@ -39,6 +40,13 @@ enum Command {
     },
     /// Move everything from a target to the others, and take it out of the volume
     Drain {
+        /// The volume
+        volume: PathBuf,
+        /// The target
+        target: PathBuf,
+    },
+    /// Use a target again that was being emptied. What was moved stays where it is now
+    Undrain {
         /// The volume
         volume: PathBuf,
         /// The target
@@ -83,6 +91,7 @@ impl Arguments {
         match &self.command {
             Command::Add { volume, .. }
             | Command::Drain { volume, .. }
+            | Command::Undrain { volume, .. }
             | Command::Replace { volume, .. }
             | Command::Domain { volume, .. }
             | Command::Placement { volume, .. } => volume,
@@ -130,8 +139,16 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 show::text(format_args!("{} is empty and no target any more", Shown(target)))?;
             }
         }
+        Command::Undrain { target, .. } => {
+            volume.undrain_target(&known(arguments.volume(), target))?;
+            if as_json {
+                show::json(&json!({ "path": show::path(target), "role": "active" }))?;
+            } else {
+                show::text(format_args!("{} is used again; what was moved stays where it is", Shown(target)))?;
+            }
+        }
         Command::Replace { target, new, domain, .. } => {
-            let (old, place) = (known(arguments.volume(), target), new_target(new)?);
+            let (old, place) = (known(arguments.volume(), target), known(arguments.volume(), &new_target(new)?));
             let done = progress::shown("replacing", &control, || {
                 volume.replace_target(&old, &place, domain.clone(), &control)
             })?;

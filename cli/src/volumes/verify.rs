@@ -23,11 +23,16 @@ pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
         let problems = found.problems.iter().map(|problem| {
             json!({ "chunk_set": problem.set, "record": problem.record, "position": problem.position, "what": problem.what })
         });
+        let away = found.away.iter().map(
+            |(id, away)| json!({ "target": id.0, "why": away.why, "blocks": away.blocks, "chunk_sets": away.sets }),
+        );
         show::json(&json!({
             "sound": found.is_sound(),
             "stripes": found.stripes,
             "bytes": found.bytes,
             "lost_stripes": found.lost,
+            "unreadable_stripes": found.unreadable,
+            "targets_away": away.collect::<Vec<_>>(),
             "problems": problems.collect::<Vec<_>>(),
             "unlisted_problems": found.unlisted,
             "seconds": time.as_secs_f64(),
@@ -43,10 +48,24 @@ pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
         if found.unlisted > 0 {
             show::text(format_args!("and {} more", show::count(found.unlisted as usize, "problem")))?;
         }
-        let verdict = match (found.is_sound(), found.lost) {
-            (true, _) => "all sound".into(),
-            (false, 0) => "nothing is lost; weft repair makes it whole".into(),
-            (false, lost) => format!("{} LOST", show::count(lost as usize, "stripe")),
+        for (id, away) in &found.away {
+            show::text(format_args!(
+                "target {}: {} of {} were not checked: {}",
+                id.0,
+                show::count(away.blocks as usize, "block"),
+                show::count(away.sets as usize, "chunk set"),
+                away.why
+            ))?;
+        }
+        let targets = || show::count(found.away.len(), "target");
+        let verdict = match (found.lost, found.unreadable, found.problems.is_empty()) {
+            (0, 0, true) if found.away.is_empty() => "all sound".into(),
+            (0, 0, true) => format!("all sound but for what is on {} away", targets()),
+            (0, 0, false) => "nothing is lost; weft repair makes it whole".into(),
+            (0, unreadable, _) => {
+                format!("{} CANNOT BE READ while {} are away", show::count(unreadable as usize, "stripe"), targets())
+            }
+            (lost, ..) => format!("{} LOST", show::count(lost as usize, "stripe")),
         };
         show::text(format_args!(
             "{} with {} read in {}, {}: {verdict}",

@@ -241,6 +241,32 @@ fn a_mounted_volume_is_looked_after() {
     assert!(fs::read(mounted.point.join("later")).unwrap() == noise(3_000_000));
 }
 
+/// The process of the mount has the chunks open, and reads them yet.
+#[test]
+fn chunks_that_are_removed_under_a_mount_are_noticed() {
+    if !possible("chunks_that_are_removed_under_a_mount_are_noticed") {
+        return;
+    }
+    let mounted = Mounted::new("rs:4+2", 6);
+    let (volume, point) = (&mounted.volume, &mounted.point);
+    fs::write(point.join("f"), noise(3_000_000)).unwrap();
+    let status = volume.on(&["status", "--json"]).json();
+    let bytes = |name: &str| status[name].as_u64().unwrap();
+    assert_eq!(bytes("bytes") + bytes("uncommitted_bytes"), 3_000_000, "{status}");
+    File::open(point.join("f")).unwrap().sync_all().unwrap();
+    assert_eq!(volume.on(&["status"]).status, 0);
+    (0..3).for_each(|disk| volume.chunks(disk).iter().for_each(|chunk| fs::remove_file(chunk).unwrap()));
+    for command in ["status", "fsck", "verify"] {
+        assert_eq!(volume.on(&[command]).status, 1, "{command}");
+    }
+    let repaired = volume.on(&["repair", "--json"]);
+    assert_eq!((repaired.status, &repaired.json()["chunks"]), (0, &3.into()), "{}", repaired.errors);
+    volume.is_healthy();
+    mounted.unmount(&[]).good();
+    assert!(volume.cat("f").good() == noise(3_000_000));
+    volume.is_healthy();
+}
+
 #[test]
 fn what_cannot_be_mounted_is_refused_in_one_line() {
     if !possible("what_cannot_be_mounted_is_refused_in_one_line") {

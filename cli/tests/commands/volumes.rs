@@ -301,6 +301,57 @@ fn more_than_m_losses_are_told_and_harm_only_what_they_must() {
     volume.on(&["status"]).failed(1);
 }
 
+/// A slip of an operator is refused before anything is changed, and draining can be undone.
+#[test]
+fn operators_slips_do_no_harm() {
+    let volume = Volume::new("rs:2+1", 4);
+    let disks = &volume.scratch.disks;
+    volume.put(volume.scratch.file("f", 3_000_000), "").good();
+    let link = volume.scratch.path.join("link");
+    symlink(&disks[1], &link).unwrap();
+    for new in [&disks[0], &disks[1], &link] {
+        let said = volume.target("replace", &[&disks[0], new]).failed(1);
+        assert!(said.contains("is a target of this volume"), "{said}");
+    }
+    volume.is_healthy();
+    assert!(volume.target("undrain", &[&disks[0]]).failed(1).contains("is not being emptied"));
+    // With fewer it would be too few: the second has nowhere to go.
+    volume.target("drain", &[&disks[0]]).good();
+    assert!(volume.target("undrain", &[&disks[0]]).failed(1).contains("is no target"));
+    volume.is_healthy();
+}
+
+/// Each target that is away is told once.
+#[test]
+fn targets_that_are_away_are_counted() {
+    let volume = Volume::new("rs:2+3", 5);
+    volume.put(volume.scratch.file("f", 20_000_000), "").good();
+    volume.scratch.disks[..3].iter().for_each(|disk| fs::rename(disk, disk.with_extension("away")).unwrap());
+    let found = volume.on(&["verify", "--json"]);
+    let warned: Vec<&str> = found.errors.lines().collect();
+    assert!(warned.len() == 1 && warned[0].contains("3 targets are missing: target 0 is missing"), "{warned:?}");
+    let document = found.json();
+    let away = document["targets_away"].as_array().unwrap();
+    assert_eq!((found.status, away.len(), &document["problems"]), (1, 3, &serde_json::json!([])), "{document}");
+    assert!(away.iter().all(|target| target["blocks"] == document["stripes"]), "{document}");
+    assert_eq!(volume.on(&["status"]).status, 1);
+    volume.scratch.disks[..3].iter().for_each(|disk| fs::rename(disk.with_extension("away"), disk).unwrap());
+    volume.is_healthy();
+}
+
+/// What a rebuild cannot bring back is an exit status, too.
+#[test]
+fn a_rebuild_that_lacks_something_says_so() {
+    let volume = Volume::new("rs:2+1", 3);
+    volume.put(volume.scratch.file("f", 3_000_000), "").good();
+    (0..2).for_each(|disk| volume.chunks(disk).iter().for_each(|chunk| fs::remove_file(chunk).unwrap()));
+    let made = volume.on(&["fsck", "--rebuild", "--force", "--json"]);
+    assert_eq!((made.status, made.json()["problems"].as_array().map(Vec::len)), (1, Some(1)), "{}", made.errors);
+    let made = volume.on(&["fsck", "--rebuild", "--force"]);
+    let text = String::from_utf8(made.output).unwrap();
+    assert!(made.status == 1 && text.contains("NOT ALL could be brought back"), "{text}");
+}
+
 #[test]
 fn a_volume_grows_and_shrinks() {
     let volume = Volume::new("rs:2+1", 3);

@@ -5,7 +5,7 @@ use crate::capability::Wanted;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
-use volume::target::TargetFile;
+use volume::target::{Presence, TargetFile};
 
 /// Operations: those of [`volume::target::Target`], making a target, and asking what all targets of the store fail together with and how the store is.
 pub mod method {
@@ -23,6 +23,8 @@ pub mod method {
     pub const FORMAT: u16 = 12;
     pub const DOMAIN: u16 = 13;
     pub const WRITE_DURABLY: u16 = 14;
+    /// How files are under their names; which ones, and the answer, are payloads.
+    pub const LOOK: u16 = 15;
     pub const REPORT: u16 = 32;
 }
 
@@ -42,7 +44,8 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
 
 /// Whether an operation changes a file, so that a token for reading is of no use.
 pub fn changes(method: u16) -> bool {
-    !matches!(method, method::READ | method::PREFETCH | method::LIST | method::SPACE | method::DOMAIN | method::REPORT)
+    use method::{DOMAIN, LIST, LOOK, PREFETCH, READ, REPORT, SPACE};
+    !matches!(method, READ | PREFETCH | LIST | LOOK | SPACE | DOMAIN | REPORT)
 }
 
 /// The name of a file over the wire.
@@ -79,6 +82,24 @@ impl From<File> for TargetFile {
             File::Journal(first) => Self::Journal { first },
             File::Snapshot(last) => Self::Snapshot { last },
         }
+    }
+}
+
+/// How a file is, as one byte. What is not known means that it is not there.
+pub fn encode_presence(presence: Presence) -> u8 {
+    match presence {
+        Presence::Absent => 0,
+        Presence::There => 1,
+        Presence::Unnamed => 2,
+    }
+}
+
+/// What such a byte says.
+pub fn decode_presence(byte: u8) -> Presence {
+    match byte {
+        1 => Presence::There,
+        2 => Presence::Unnamed,
+        _ => Presence::Absent,
     }
 }
 
@@ -208,6 +229,13 @@ mod tests {
         assert_eq!(decode_done(&encode(&(took.as_nanos() as u64))), (took, 0));
         assert_eq!(decode_done(&[]), (Duration::ZERO, 0));
         assert_eq!(decode_done(&[0xFF; 20]), (Duration::ZERO, 0));
+    }
+
+    #[test]
+    fn presences_keep_what_they_mean() {
+        for presence in [Presence::Absent, Presence::There, Presence::Unnamed] {
+            assert_eq!(decode_presence(encode_presence(presence)), presence);
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A target of a storage server, seen from elsewhere.
 
-use super::protocol::{FAILED, File, Operands, REFUSED, changes, decode_done, decode_error, encode, method};
+use super::protocol::{
+    FAILED, File, Operands, REFUSED, changes, decode_done, decode_error, decode_presence, encode, method,
+};
 use super::reports::Reports;
 use crate::address::StoreAddress;
 use crate::capability::{Credentials, Token};
@@ -12,7 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::Master;
-use volume::target::{Space, Target, TargetFile, read_to_vec};
+use volume::target::{Presence, Space, Target, TargetFile, read_to_vec};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives an operation up.
@@ -357,6 +359,15 @@ impl Target for RemoteTarget {
         let files: Vec<(File, u64)> =
             postcard::from_bytes(&answer.payload).map_err(|_| io::Error::other("a list that cannot be read"))?;
         Ok(files.into_iter().map(|(file, length)| (file.into(), length)).collect())
+    }
+
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        let wanted = encode(&files.iter().map(|&file| File::from(file)).collect::<Vec<_>>());
+        let answer = self.call(method::LOOK, &self.operands(TargetFile::Label), &[IoSlice::new(&wanted)])?;
+        if answer.payload.len() != files.len() {
+            return Err(io::Error::other("the store told of other files than was asked for"));
+        }
+        Ok(answer.payload.iter().map(|&byte| decode_presence(byte)).collect())
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The operations that are counted, by what they are called.
-const OPERATIONS: [(u16, &str); 16] = [
+const OPERATIONS: [(u16, &str); 17] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
@@ -28,6 +28,7 @@ const OPERATIONS: [(u16, &str); 16] = [
     (method::RENAME, "rename"),
     (method::REMOVE, "remove"),
     (method::LIST, "list"),
+    (method::LOOK, "look"),
     (method::SPACE, "space"),
     (method::PREFETCH, "prefetch"),
     (method::FORMAT, "format"),

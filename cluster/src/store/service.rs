@@ -2,7 +2,7 @@
 
 use super::append::{Appending, Ledger, Limits};
 use super::master::{self, DISTRIBUTE, Masters, REBUILD};
-use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, method, wanted};
+use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, encode_presence, method, wanted};
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, Guard, Rights, Token, Wanted, now_ms};
 use bytes::Bytes;
@@ -227,6 +227,12 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
             let files: Vec<(super::protocol::File, u64)> =
                 target.list()?.into_iter().map(|(file, length)| (file.into(), length)).collect();
             Ok(Reply::default().with_payload(encode(&files)))
+        }
+        method::LOOK => {
+            let files: Vec<super::protocol::File> = postcard::from_bytes(payload).map_err(io::Error::other)?;
+            let files: Vec<TargetFile> = files.into_iter().map(TargetFile::from).collect();
+            let found: Vec<u8> = target.look(&files)?.into_iter().map(encode_presence).collect();
+            Ok(Reply::default().with_payload(found))
         }
         method::SPACE => {
             let space = target.space()?;

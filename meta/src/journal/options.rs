@@ -67,6 +67,8 @@ pub struct Status {
     pub failed: Vec<(TargetId, String)>,
     /// The last thing that went wrong.
     pub last_error: Option<String>,
+    /// The same, if it was not mended since.
+    pub trouble: Option<String>,
     /// What the journal has grown by since the last snapshot.
     pub journal_bytes: u64,
     /// The last transaction in the newest complete snapshot.

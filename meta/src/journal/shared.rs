@@ -379,13 +379,17 @@ impl Shared {
     }
 
     pub fn status(&self) -> Status {
-        let (committed, durable, failure) = {
+        let (committed, durable, failure, stuck) = {
             let log = self.log();
-            (log.last, log.durable, log.failed.as_ref().map(ToString::to_string))
+            let text = |error: &Option<KvError>| error.as_ref().map(ToString::to_string);
+            (log.last, log.durable, text(&log.failed), text(&log.stuck))
         };
         let files = self.files();
         let whole = files.mirrors.iter().filter(|place| files.snapshot_of(place.0).is_some()).count();
+        let snapshot_failed = files.last_try.is_some_and(|(_, _, made)| !made);
+        let unmended = files.last_error.clone().filter(|_| whole < self.wanted || snapshot_failed);
         Status {
+            trouble: failure.clone().or(stuck).or(unmended),
             mirrors: files.mirrors.iter().map(|&(id, _)| id).collect(),
             wanted: self.wanted,
             whole,

@@ -1,6 +1,6 @@
 //! What every target must do, as one function: whoever writes a target calls it in a test.
 
-use super::{Target, TargetFile};
+use super::{Presence, Target, TargetFile};
 use std::io::{ErrorKind, IoSlice};
 
 /// Everything that is in a file.
@@ -24,6 +24,8 @@ pub fn conformance(target: &dyn Target) {
     target.write(file, 12, &[IoSlice::new(b"LLO, world")]).expect("overwrite");
     assert_eq!(content(target, file)[10..], *b"heLLO, world");
     target.write(file, 100, &[IoSlice::new(&[7; 5000])]).expect("leave a gap");
+    let other = TargetFile::Chunk { set: 1, position: 0 };
+    assert_eq!(target.look(&[other, file]).expect("look"), [Presence::Absent, Presence::There]);
     assert_eq!(content(target, file).len(), 5100);
     // Reads end with the file.
     let mut bytes = [0; 16];

@@ -3,10 +3,10 @@
 //! Everything goes through a handle on the directory, so that a directory that was removed, or put in its place, is noticed and never filled by
 //! mistake.
 
-use super::{Space, Target, TargetFile};
+use super::{Presence, Space, Target, TargetFile};
 use crate::{Error, Result, Shown};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashMap;
 use std::fs::File;
@@ -39,6 +39,8 @@ pub struct Disk {
 #[derive(Debug)]
 struct Open {
     file: File,
+    /// Its inode: what has its name may be another file.
+    inode: u64,
     /// The same file, for writing past the system's cache; None where that is not possible.
     direct: OnceLock<Option<File>>,
     used: AtomicU64,
@@ -46,6 +48,8 @@ struct Open {
     named: AtomicBool,
     /// A sync failed: what was written before may be lost, though the next sync succeeds.
     poisoned: AtomicBool,
+    /// Somebody removed or replaced it: once it is closed, nobody can read it.
+    unnamed: AtomicBool,
 }
 
 /// The path of a file below the directory.
@@ -182,17 +186,21 @@ impl Disk {
             }
             opened => opened?,
         };
+        let opened = File::from(opened);
         let open = Arc::new(Open {
-            file: opened.into(),
+            inode: opened.metadata()?.ino(),
+            file: opened,
             direct: OnceLock::new(),
             used: AtomicU64::new(now),
             named: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
+            unnamed: AtomicBool::new(false),
         });
         if files.len() >= OPEN_FILES {
-            // One that is poisoned is remembered.
+            // One that is poisoned is remembered, and one that only its handle has left is closed last.
             let idle = files.iter().filter(|(_, open)| !open.poisoned.load(Ordering::Relaxed));
-            let oldest = idle.min_by_key(|(_, open)| open.used.load(Ordering::Relaxed)).map(|(&file, _)| file);
+            let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
+            let oldest = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file);
             match oldest {
                 Some(oldest) => _ = files.remove(&oldest),
                 None => return Err(io::Error::other("syncs of too many files failed on this target")),
@@ -212,6 +220,15 @@ impl Disk {
             same.then_some(direct)
         });
         direct.as_ref()
+    }
+
+    /// The inode of the file that has a name now; None when there is none.
+    fn inode_of(&self, file: TargetFile) -> io::Result<Option<u64>> {
+        match rustix::fs::statat(&self.directory, name_of(file), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok((FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat.st_ino)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(why) => Err(why.into()),
+        }
     }
 
     /// Makes the names in the directory of a file durable.
@@ -281,9 +298,10 @@ impl Target for Disk {
                 open.named.store(true, Ordering::Relaxed);
             }
             // What was taken away behind our back can still be written to, in vain.
-            match open.file.metadata()?.nlink() {
-                0 => Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed while it was in use")),
-                _ => Ok(()),
+            match self.inode_of(file)? {
+                Some(inode) if inode == open.inode => Ok(()),
+                Some(_) => Err(io::Error::new(io::ErrorKind::NotFound, "the file was replaced while it was in use")),
+                None => Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed while it was in use")),
             }
         });
         if synced.is_err() {
@@ -366,6 +384,22 @@ impl Target for Disk {
         Ok(found)
     }
 
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        let presence = |&file: &TargetFile| {
+            // Held, so that nobody renames or removes it between the two looks.
+            let all = self.files();
+            Ok(match (all.get(&file), self.inode_of(file)?) {
+                (Some(open), named) if named != Some(open.inode) => {
+                    open.unnamed.store(true, Ordering::Relaxed);
+                    Presence::Unnamed
+                }
+                (_, Some(_)) => Presence::There,
+                (_, None) => Presence::Absent,
+            })
+        };
+        files.iter().map(presence).collect()
+    }
+
     fn space(&self) -> io::Result<Space> {
         // A directory that was removed, or has another one in its place, still answers through its handle.
         let there = std::fs::metadata(&self.path)?;
@@ -376,5 +410,47 @@ impl Target for Disk {
         let stat = rustix::fs::fstatvfs(&self.directory)?;
         let unit = stat.f_frsize;
         Ok(Space { total: stat.f_blocks * unit, free: stat.f_bavail * unit, system: self.identity.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    /// What is removed or replaced by hand stays readable, and is told by a fresh look and by the next sync.
+    #[test]
+    fn what_is_removed_while_it_is_open_is_noticed() {
+        let place = std::env::temp_dir().join(format!("weft-disk-{}", std::process::id()));
+        let disk = Disk::format(&place).unwrap();
+        let files = [0, 1, 2, 3].map(|position| TargetFile::Chunk { set: 7, position });
+        for file in files {
+            disk.write(file, 0, &[IoSlice::new(b"old")]).unwrap();
+            disk.sync(file).unwrap();
+        }
+        assert_eq!(disk.look(&files).unwrap(), [Presence::There; 4]);
+        let path = |number: usize| disk.path.join(name_of(files[number]));
+        std::fs::remove_file(path(0)).unwrap();
+        std::fs::write(disk.path.join("new"), "new").unwrap();
+        std::fs::rename(disk.path.join("new"), path(1)).unwrap();
+        // It has a name yet, only another one.
+        std::fs::rename(path(2), disk.path.join("elsewhere")).unwrap();
+        let found = [Presence::Unnamed, Presence::Unnamed, Presence::Unnamed, Presence::There];
+        assert_eq!(disk.look(&files).unwrap(), found);
+        for file in files {
+            let mut bytes = [0; 3];
+            assert_eq!((disk.read(file, 0, &mut bytes).unwrap(), &bytes), (3, b"old"));
+        }
+        assert_eq!(files.map(|file| disk.sync(file).is_ok()), [false, false, false, true]);
+        // Made again, it is whole.
+        let new = TargetFile::NewChunk { set: 7, position: 0 };
+        disk.write(new, 0, &[IoSlice::new(b"made")]).unwrap();
+        disk.sync(new).unwrap();
+        disk.rename(new, files[0]).unwrap();
+        assert_eq!(disk.look(&files[..1]).unwrap(), [Presence::There]);
+        disk.sync(files[0]).unwrap();
+        // Nothing is open after this: what is gone is gone.
+        let again = Disk::open(&disk.path).unwrap();
+        let found = [Presence::There, Presence::There, Presence::Absent, Presence::There];
+        assert_eq!(again.look(&files).unwrap(), found);
+        std::fs::remove_dir_all(place).unwrap();
     }
 }

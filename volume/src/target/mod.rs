@@ -24,7 +24,7 @@ pub use faulty::{Faults, Faulty};
 pub use lock::Lock;
 pub use memory::Memory;
 pub use names::{FileName, fragment_file_name, stem};
-pub use port::{Space, Target, TargetFile, read_to_vec};
+pub use port::{Presence, Space, Target, TargetFile, read_to_vec};
 pub(crate) use regular::open_regular;
 pub use shadow::Shadow;
 pub use temporary::Temporary;

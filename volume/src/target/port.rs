@@ -146,6 +146,19 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// When they cannot be listed.
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>>;
 
+    /// How files are under their names now, in their order, whatever is open of them: for callers that check whether all is well. What somebody else
+    /// removed or replaced stays readable for as long as it is open here.
+    ///
+    /// # Errors
+    /// When it cannot be told of one of them.
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        let presence = |&file: &TargetFile| match self.read(file, 0, &mut [0]) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Presence::Absent),
+            read => read.map(|_| Presence::There),
+        };
+        files.iter().map(presence).collect()
+    }
+
     /// The room on it.
     ///
     /// # Errors
@@ -194,6 +207,17 @@ pub enum TargetFile {
         /// The last transaction in it.
         last: u64,
     },
+}
+
+/// Whether a file is there under its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    There,
+    /// There is none.
+    Absent,
+    /// The target has it open, and the name is gone or another file's: it can be read until it is closed.
+    Unnamed,
 }
 
 /// Room on a target in bytes.

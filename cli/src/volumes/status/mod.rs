@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use volume::Shown;
 
 /// Show how a volume is: room, targets, what it survives; exit status 1 when it needs attention
@@ -94,14 +95,27 @@ fn files(status: &Status) -> u64 {
 
 fn print(status: &Status, volume: &Path) -> Outcome {
     show::text(format_args!(
-        "{}: {} of {} free for data, {} with {}, code {}",
+        "{}: {} of {} free for data, {} with {}{}, code {}",
         status.name,
         show::bytes(status.usage.free),
         show::bytes(status.usage.total),
         show::count(files(status) as usize, "file"),
         show::bytes(status.bytes),
+        match status.uncommitted {
+            0 => String::new(),
+            bytes => format!(" and {} not committed yet", show::bytes(bytes)),
+        },
         status.code
     ))?;
+    if status.is_nearly_full() {
+        show::text("  NEARLY FULL: less than 5 % is free; add a target with weft target add, or remove files")?;
+    }
+    let (new, wanted) = status.new_blocks;
+    if new < wanted {
+        show::text(format_args!(
+            "  NEW DATA has less redundancy: {new} targets can take it and {wanted} are needed; see weft target --help"
+        ))?;
+    }
     for target in &status.targets {
         let role = match target.role {
             Role::Active => "active",
@@ -137,14 +151,34 @@ fn print(status: &Status, volume: &Path) -> Outcome {
     if status.lost > 0 {
         show::text(format_args!("  {} LOST: too few blocks are left", show::count(status.lost, "chunk set")))?;
     }
+    if status.astray > 0 {
+        show::text(format_args!(
+            "  {} of the {} that were looked for are missing; what is open can be read while this process lasts",
+            show::count(status.astray, "chunk"),
+            show::count(status.looked_at, "chunk set"),
+        ))?;
+    }
     if status.to_repair > 0 {
         show::text(format_args!(
-            "  {} to repair: weft repair {}",
+            "  {} to repair, {}: weft repair {}",
             show::count(status.to_repair, "chunk set"),
+            show::bytes(status.to_repair_bytes),
             Shown(volume)
         ))?;
     }
+    if let Some(scrub) = status.scrub {
+        let age = Duration::from_secs(u64::try_from(now() - scrub.when).unwrap_or(0));
+        let found =
+            if scrub.problems == 0 { "all was sound".into() } else { show::count(scrub.problems as usize, "problem") };
+        show::text(format_args!("  verified {} ago: {found}", show::age(age)))?;
+    }
     repairs::print(status)
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs().cast_signed()
 }
 
 fn state_name(state: State) -> &'static str {
@@ -203,6 +237,8 @@ fn document(status: &Status) -> Value {
         "free": status.usage.free,
         "files": files(status),
         "bytes": status.bytes,
+        "uncommitted_bytes": status.uncommitted,
+        "nearly_full": status.is_nearly_full(),
         "targets": targets.collect::<Vec<_>>(),
         "placement": status.placement.policy.to_string(),
         "domain_level": status.placement.domain_level,
@@ -211,6 +247,13 @@ fn document(status: &Status) -> Value {
         "chunk_sets_by_losses_survived": status.survive,
         "chunk_sets_lost": status.lost,
         "chunk_sets_to_repair": status.to_repair,
+        "bytes_to_repair": status.to_repair_bytes,
+        "chunk_sets_looked_at": status.looked_at,
+        "chunks_missing": status.astray,
+        "new_data_targets": status.new_blocks.0,
+        "new_data_targets_wanted": status.new_blocks.1,
+        "verified_at": status.scrub.map(|scrub| scrub.when),
+        "verified_problems": status.scrub.map(|scrub| scrub.problems),
         "metadata_mirrors": status.mirrors.0,
         "metadata_mirrors_wanted": status.mirrors.1,
         "metadata_error": status.metadata_error,

@@ -1,0 +1,81 @@
+//! Targets that take their time to say what room they have.
+
+mod lab;
+
+use fs::{FileSystem, OpenOptions};
+use lab::{content, make, pattern};
+use meta::kv::MemoryIndex;
+use plan::TargetId;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use volume::target::{Memory, Space, Target, TargetFile};
+
+/// A target in memory that does not say what room it has before it is let.
+#[derive(Debug, Default)]
+struct Slow {
+    inner: Memory,
+    waits: AtomicBool,
+}
+
+impl Target for Slow {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.inner.write(file, offset, parts)
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(file, offset, into)
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.inner.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        self.inner.reserve(file, bytes)
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.inner.punch(file, range)
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.inner.remove(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.inner.list()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        while self.waits.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.inner.space()
+    }
+}
+
+/// As on a busy machine with many targets, where not all threads had their turn when the room is added up.
+#[test]
+fn a_target_that_does_not_say_what_room_it_has_is_not_full() {
+    let label = lab::Lab::new("rs:4+2", 6).label;
+    let disks: Vec<Arc<Slow>> = (0..6).map(|_| Arc::default()).collect();
+    let all =
+        || disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>)).collect();
+    FileSystem::create_on(&label, all()).unwrap();
+    // Half of them, so that the others alone are too few for a stripe. Not those with the metadata.
+    disks[3..].iter().for_each(|disk| disk.waits.store(true, Ordering::SeqCst));
+    let fs = FileSystem::open_on(label, all(), Box::new(MemoryIndex::default()), OpenOptions::default()).unwrap();
+    let file = make(&fs, "file");
+    let data = pattern(1, 5_000_000);
+    let written = fs.write(file, 0, &data).and_then(|()| fs.sync_all());
+    disks.iter().for_each(|disk| disk.waits.store(false, Ordering::SeqCst));
+    written.unwrap();
+    assert!(content(&fs, file).unwrap() == data);
+}
