@@ -111,28 +111,41 @@ impl Command {
     }
 }
 
-/// Carries out what the command line says.
+/// Carries out what the command line says, or, under the name `mount.weft`, what mount(8) asks.
 pub fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
+    if !volumes::helper::is_called(&given) {
+        return carry_out_given(given, |status| status, true);
+    }
+    let status = volumes::helper::status;
+    match volumes::helper::translate(&given) {
+        Ok(Some(ours)) => carry_out_given(ours, status, false),
+        Ok(None) => ExitCode::SUCCESS,
+        Err(failure) => status(failure.report(false)).into(),
+    }
+}
+
+/// Carries out a command line. `shown` says which exit status an own one becomes; with `forwards`, whoever has the volume open may carry the command out.
+fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: bool) -> ExitCode {
+    let as_json = given.iter().any(|argument| argument == "--json");
     let command = match config::with_file(Arguments::command(), &given) {
         Ok(command) => command,
-        Err(failure) => return failure.report(given.iter().any(|argument| argument == "--json")).into(),
+        Err(failure) => return shown(failure.report(as_json)).into(),
     };
     let matches = command.get_matches_from(given);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
     // What it says is no fault of any file, so no command begins with a kernel that cannot be.
     if let Err(error) = gf::select::chosen() {
-        return Failure::Usage(error.to_string()).report(arguments.json).into();
+        return shown(Failure::Usage(error.to_string()).report(arguments.json)).into();
     }
     log::begin();
     let json = arguments.json;
-    match carry_out(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            let mounted = if let Failure::Busy(volume, _) = &failure { volumes::remote::forward(volume) } else { None };
-            mounted.unwrap_or_else(|| failure.report(json).into())
-        }
-    }
+    let Err(failure) = carry_out(arguments) else { return ExitCode::SUCCESS };
+    let mounted = match &failure {
+        Failure::Busy(volume, _) if forwards => volumes::remote::forward(volume),
+        _ => None,
+    };
+    mounted.unwrap_or_else(|| shown(failure.report(json)).into())
 }
 
 /// Carries out a command and reports how it ended: its exit status.

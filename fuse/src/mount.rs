@@ -127,6 +127,11 @@ impl Mounted {
         detach(&self.mount, lazy)
     }
 
+    /// Whether it is still to be seen under its directory; when it is not, [`wait`](Self::wait) returns with its last use.
+    pub fn is_there(&self) -> bool {
+        mounts::at(&self.mount.path).as_ref() == Some(&self.mount)
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.mount.path

@@ -80,8 +80,8 @@ impl Default for Options {
 
 /// The options by name, for messages.
 const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, writeback, nonempty, coding=client, \
-     coding=server, coding=auto, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, auto, noauto, nofail, user, nouser, \
-     _netdev, x-*";
+     coding=server, coding=auto, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, lazytime, auto, noauto, nofail, user, \
+     nouser, users, owner, group, _netdev, comment=TEXT, x-*";
 
 /// Reads a list as `mount -o` takes it; later ones win. As for all FUSE mounts, set-user-ID bits and device files have no effect without
 /// `suid` and `dev`.
@@ -116,10 +116,31 @@ pub fn parse_options(list: &str) -> Result<Options, String> {
                     .ok_or_else(|| format!("threads={number}: the number of threads must be from 1 to 1024"))?;
             }
             // Permissions are always checked by the kernel, and access times are those of the last change or as set.
-            ("defaults" | "default_permissions" | "atime" | "noatime" | "relatime" | "nodiratime", None) => {}
+            (
+                "defaults"
+                | "default_permissions"
+                | "atime"
+                | "noatime"
+                | "diratime"
+                | "nodiratime"
+                | "relatime"
+                | "norelatime"
+                | "strictatime"
+                | "nostrictatime"
+                | "lazytime"
+                | "nolazytime"
+                | "silent"
+                | "loud",
+                None,
+            ) => {}
             // For mount(8) and systemd, which read them in /etc/fstab.
-            ("auto" | "noauto" | "nofail" | "user" | "nouser" | "_netdev", None) => {}
-            (name, _) if name.starts_with("x-") => {}
+            (
+                "auto" | "noauto" | "nofail" | "user" | "nouser" | "users" | "nousers" | "owner" | "noowner" | "group"
+                | "nogroup" | "_netdev",
+                None,
+            )
+            | ("user" | "comment", Some(_)) => {}
+            (name, _) if name.starts_with("x-") || name.starts_with("X-") => {}
             _ => return Err(format!("unknown mount option {option}; there are: {ALLOWED}")),
         }
     }

@@ -8,10 +8,12 @@ pub mod create;
 pub mod demo;
 pub mod files;
 pub mod fsck;
+pub mod helper;
 pub mod metrics;
 pub mod mount;
 pub mod remote;
 pub mod restore;
+pub mod runtime;
 pub mod serve;
 pub mod status;
 pub mod target;
@@ -77,8 +79,8 @@ impl Open {
 /// How long to wait for who is about to close a volume.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// Does something again for a while when a volume or a target is in use: the end of a command, or of a mount, cannot be far. A mount that
-/// answers does not end, and can be asked instead.
+/// Does something again for a while when a volume or a target is in use: the end of a command cannot be far, and a mount that was unmounted commits what it has. One
+/// that is still to be seen can be asked instead.
 pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error>) -> Result<T, Failure> {
     let begun = Instant::now();
     loop {
@@ -87,7 +89,12 @@ pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error
             Err(error @ (fs::Error::Conflict(_) | fs::Error::Volume(volume::Error::Conflict { .. }))) => error,
             Err(error) => return Err(error.into()),
         };
-        if remote::answers(volume) || begun.elapsed() > CLOSING {
+        let patience = match remote::presence(volume) {
+            remote::Presence::Mounted => Duration::ZERO,
+            remote::Presence::Ending => runtime::ENDING,
+            remote::Presence::Gone => CLOSING,
+        };
+        if begun.elapsed() >= patience {
             return Err(Failure::Busy(volume.to_path_buf(), error.to_string()));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -2,6 +2,7 @@
 
 use super::create::coded_by_servers;
 use super::metrics::{metrics_address, tell};
+use super::runtime::{self, Home};
 use super::{SERVED, Serving, open_with, remote, server_of};
 use crate::failure::{Failure, Outcome};
 use crate::show;
@@ -28,7 +29,7 @@ use volume::Shown;
   weft mount --config /etc/weft/weft.toml
   weft mount weft://127.0.0.1:7600/films /mnt --coding server
 
-It goes on in the background, and writes what goes wrong to mount.log in the volume directory, until weft unmount, umount or SIGTERM,
+It goes on in the background, and writes what goes wrong to mount.log in the volume directory (of a cluster: below /run/weft), until weft unmount, umount or SIGTERM,
 which commit everything first. Of a volume that a server has, several machines see the same files; -o writeback lets
 the kernel keep what is written, which is faster and for one writer at a time. fsync makes a file durable at once; what is not synced is
 committed 5 seconds after the kernel has written its pages back.
@@ -54,6 +55,12 @@ pub struct MountArguments {
     /// Tell the process that waits in front that the mount is there
     #[arg(long, hide = true)]
     tell: bool,
+    /// The process in front took the directory for the log and the socket, and gave its lock on
+    #[arg(long, hide = true)]
+    held: bool,
+    /// Say nothing when it is there
+    #[arg(long, hide = true)]
+    quiet: bool,
 }
 
 impl MountArguments {
@@ -90,21 +97,6 @@ fn named(volume: &Path) -> Result<PathBuf, Failure> {
     if server_of(volume)?.is_some() { Ok(volume.to_path_buf()) } else { absolute(volume) }
 }
 
-/// Where the log and the socket of a mount are: in the volume directory, or, when a server has the volume, in one for the mount point.
-fn home(volume: &Path, mountpoint: &Path) -> Result<PathBuf, Failure> {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::DirBuilderExt;
-    if server_of(volume)?.is_none() {
-        return Ok(volume.to_path_buf());
-    }
-    let mountpoint = mountpoint.canonicalize().unwrap_or_else(|_| mountpoint.to_path_buf());
-    let user = std::env::temp_dir().join(format!("weft-{}", rustix::process::geteuid().as_raw()));
-    let place = user.join(format!("{:016x}", gf::checksum::crc64(mountpoint.as_os_str().as_bytes())));
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place);
-    made.map_err(|why| Failure::Other(format!("cannot make {}: {why}", Shown(&place))))?;
-    Ok(place)
-}
-
 fn in_foreground(arguments: &MountArguments) -> Outcome {
     let mut options = arguments.options()?;
     let volume = named(&arguments.volume)?;
@@ -112,20 +104,37 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
         options.fs_name = volume.to_string_lossy().into_owned();
     }
     let opened = open_with(&volume, options.read_only, options.coding)?;
-    let directory = home(&volume, &absolute(&arguments.mountpoint)?)?;
-    let fs = opened.fs.clone();
+    let mountpoint = absolute(&arguments.mountpoint)?;
+    // Of a cluster: what a server has, others have too, so that nothing in it is this mount's own.
+    let home = match server_of(&volume)? {
+        Some(_) if arguments.held => Some(Home::given(&mountpoint)?),
+        Some(_) => Some(Home::take(&mountpoint)?),
+        None => None,
+    };
+    let directory = home.as_ref().map_or_else(|| volume.clone(), |home| home.path.clone());
+    let outcome = serve(arguments, &options, &opened.fs, &directory);
+    if let Some(home) = home {
+        // What went wrong is in the log there, if there is a process that waited in front; else it was said.
+        home.end(outcome.is_ok() || !arguments.held);
+    }
+    outcome
+}
+
+/// Serves a mount to its end.
+fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileSystem>, directory: &Path) -> Outcome {
     tell(arguments.metrics, || Arc::new(MountMetrics(fs.clone())))?;
     // Handlers of signals come first, so that none ends the process between the mount and them.
     let (signal, signalled) = std::sync::mpsc::channel();
     ctrlc::set_handler(move || _ = signal.send(()))
         .map_err(|why| Failure::Other(format!("cannot handle signals: {why}")))?;
-    let mounted = Arc::new(fuse::mount(fs.clone(), &arguments.mountpoint, &options).map_err(failed)?);
+    let mounted = Arc::new(fuse::mount(fs.clone(), &arguments.mountpoint, options).map_err(failed)?);
     let _ = SERVED.set(Serving {
         fs: fs.clone(),
         place: format!("mounted on {}; use its files there, or unmount it first", Shown(mounted.path())),
         to_others: false,
     });
-    let desk = remote::serve(&directory);
+    let watched = mounted.clone();
+    let desk = remote::serve(directory, move || watched.is_there());
     if arguments.tell {
         // A file system that it would be in the way of otherwise can be unmounted.
         let _ = std::env::set_current_dir("/");
@@ -169,10 +178,10 @@ impl Log {
     /// In the volume directory; of a volume that cannot be written, in a file that is removed as soon as the mount is there.
     fn open(volume: &Path) -> Result<Self, Failure> {
         let open = |path: PathBuf| {
-            let file = File::options().create(true).append(true).open(&path)?;
+            let file = runtime::append_to(&path)?;
             Ok(Self { begin: file.metadata()?.len(), path, file })
         };
-        open(volume.join("mount.log")).or_else(|why: std::io::Error| {
+        open(volume.join(runtime::LOG)).or_else(|why: std::io::Error| {
             let elsewhere = std::env::temp_dir().join(format!("weft-mount-{}.log", std::process::id()));
             let read_only = why.kind() == std::io::ErrorKind::ReadOnlyFilesystem;
             let opened = if read_only { open(elsewhere) } else { Err(why) };
@@ -190,7 +199,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        if self.path.file_name() != Some("mount.log".as_ref()) {
+        if self.path.file_name() != Some(runtime::LOG.as_ref()) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -209,7 +218,8 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
         }
     }
     let (volume, mountpoint) = (named(&arguments.volume)?, absolute(&arguments.mountpoint)?);
-    let log = Log::open(&home(&volume, &mountpoint)?)?;
+    let home = if server_of(&volume)?.is_some() { Some(Home::take(&mountpoint)?) } else { None };
+    let log = Log::open(home.as_ref().map_or(&volume, |home| &home.path))?;
     let program = std::env::current_exe().map_err(|why| failed("find this program", &why))?;
     let mut command = Command::new(program);
     command
@@ -217,11 +227,16 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
         .args(identity.iter().flat_map(|place| ["--identity".as_ref(), place.as_os_str()]))
         .args(arguments.options.iter().flat_map(|o| ["-o", o]))
         .args(arguments.metrics.iter().flat_map(|address| ["--metrics".into(), address.to_string()]))
-        .args(arguments.coding.iter().flat_map(|coding| ["--coding".into(), coding.to_string()]));
+        .args(arguments.coding.iter().flat_map(|coding| ["--coding".into(), coding.to_string()]))
+        .args(home.iter().map(|_| "--held"));
     command.arg("--").arg(volume).arg(mountpoint);
     let errors = log.file.try_clone().map_err(|why| failed("write a log", &why))?;
     // A group of its own, so that Ctrl-C in the terminal does not reach it.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+    if let Some(home) = &home {
+        // Inherited, so that the directory is the mount's for as long as it lives.
+        command.stdin(home.lock().map_err(|why| failed("hold the log's directory", &why))?);
+    }
     let mut child = command.spawn().map_err(|why| failed("start the mount", &why))?;
     let mut line = String::new();
     if let Some(output) = child.stdout.take() {
@@ -229,7 +244,12 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
     }
     if line.trim() != READY {
         let _ = child.wait();
-        return Err(Failure::Other(log.last().unwrap_or_else(|| "the mount ended without a word".into())));
+        let why = log.last().unwrap_or_else(|| "the mount ended without a word".into());
+        if let Some(home) = home {
+            // It is said here.
+            home.end(true);
+        }
+        return Err(Failure::Other(why));
     }
     if as_json {
         return show::json(&serde_json::json!({
@@ -238,7 +258,12 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
             "process": child.id(),
         }));
     }
-    show::text(format_args!("{} is mounted on {}", Shown(&arguments.volume), Shown(&arguments.mountpoint)))
+    match arguments.quiet {
+        true => Ok(()),
+        false => {
+            show::text(format_args!("{} is mounted on {}", Shown(&arguments.volume), Shown(&arguments.mountpoint)))
+        }
+    }
 }
 
 /// Unmount a volume; everything is committed first
@@ -258,7 +283,7 @@ pub struct UnmountArguments {
 
 pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
     let mounted = mounted_volume(&arguments.mountpoint);
-    let volume = mounted.and_then(|volume| home(&volume, &arguments.mountpoint).ok());
+    let volume = mounted.and_then(|volume| home_of_mount(volume, &arguments.mountpoint));
     let end = volume.as_deref().filter(|_| !arguments.lazy).and_then(remote::end_of);
     fuse::unmount(&arguments.mountpoint, arguments.lazy).map_err(failed)?;
     // The process of the mount commits and closes the volume before it ends; then its lock is free.
@@ -276,19 +301,35 @@ pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
 
 /// Where the process of the mount at a directory listens for commands, if one is mounted there.
 pub fn home_of(mountpoint: &Path) -> Option<PathBuf> {
-    home(&mounted_volume(mountpoint)?, mountpoint).ok()
+    home_of_mount(mounted_volume(mountpoint)?, mountpoint)
+}
+
+/// Where the log and the socket of a mount are: in the volume directory, or, when a server has the volume, in one for the mount point.
+fn home_of_mount(volume: PathBuf, mountpoint: &Path) -> Option<PathBuf> {
+    if server_of(&volume).ok()?.is_some() { runtime::find(mountpoint) } else { Some(volume) }
+}
+
+/// Whether a mount whose log and socket are there is in the kernel's list.
+pub fn is_to_be_seen(directory: &Path) -> bool {
+    let Ok(directory) = directory.canonicalize() else { return false };
+    mounts().into_iter().any(|(source, at)| home_of_mount(source, &at).is_some_and(|home| home == directory))
 }
 
 /// The volume directory that is mounted there, as the mount says.
 fn mounted_volume(mountpoint: &Path) -> Option<PathBuf> {
     let mountpoint = mountpoint.canonicalize().ok()?;
-    let mounts = std::fs::read("/proc/self/mounts").ok()?;
-    let found = mounts.split(|&byte| byte == b'\n').rev().find_map(|line| {
+    mounts().into_iter().rev().find_map(|(source, at)| (at == mountpoint).then_some(source))
+}
+
+/// The volumes that are mounted, and where, by the kernel's list: nobody is asked.
+fn mounts() -> Vec<(PathBuf, PathBuf)> {
+    let list = std::fs::read("/proc/self/mounts").unwrap_or_default();
+    let mounts = list.split(|&byte| byte == b'\n').filter_map(|line| {
         let mut words = line.split(|&byte| byte == b' ').map(unescaped);
         let (source, at, kind) = (words.next()?, words.next()?, words.next()?);
-        (Path::new(&at) == mountpoint).then_some((source, kind))
+        (kind == "fuse.weft").then(|| (source.into(), at.into()))
     });
-    found.filter(|(_, kind)| kind == "fuse.weft").map(|(source, _)| source.into())
+    mounts.collect()
 }
 
 /// A word of that list, in which blanks and backslashes are three octal digits.

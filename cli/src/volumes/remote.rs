@@ -12,14 +12,18 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use volume::{Control, Shown};
 
 /// The socket in the volume directory.
-const SOCKET: &str = "mount.sock";
+pub const SOCKET: &str = "mount.sock";
+/// A mount that does not say for so long whether it is there is looked for in the kernel's list.
+const SILENT: Duration = Duration::from_secs(2);
 /// No request is longer.
 const MAX_REQUEST: u64 = 4 << 20;
 
@@ -34,6 +38,8 @@ enum Request {
     },
     /// Answer when the mount has ended, with how it ended.
     End,
+    /// Answer whether it is still to be seen: with status 0, or 1 if it ends.
+    Mounted,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,8 +67,9 @@ struct Clients {
     ending: bool,
 }
 
-#[derive(Default)]
 struct Desk {
+    /// Whether the mount is still to be seen.
+    is_mounted: Box<dyn Fn() -> bool + Send + Sync>,
     clients: Mutex<Clients>,
     idle: Condvar,
 }
@@ -105,7 +112,8 @@ impl Served {
 }
 
 /// Answers requests in the background. Without a socket the mount works all the same.
-pub fn serve(volume: &Path) -> Option<Served> {
+/// `is_mounted` says whether the mount is still to be seen; when it is not, its process ends.
+pub fn serve(volume: &Path, is_mounted: impl Fn() -> bool + Send + Sync + 'static) -> Option<Served> {
     let path = volume.join(SOCKET);
     // One that is there was left by a process that is gone: the volume is locked by this one.
     let _ = std::fs::remove_file(&path);
@@ -116,7 +124,10 @@ pub fn serve(volume: &Path) -> Option<Served> {
             return None;
         }
     };
-    let desk = Arc::<Desk>::default();
+    // Only its owner may ask.
+    let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600));
+    let desk = Desk { is_mounted: Box::new(is_mounted), clients: Mutex::default(), idle: Condvar::new() };
+    let desk = Arc::new(desk);
     let served = Served { path, desk: desk.clone() };
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -135,6 +146,10 @@ fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
         Request::End => {
             desk.clients().waiting.push(stream);
             return Ok(());
+        }
+        Request::Mounted => {
+            let ends = desk.clients().ending || !(desk.is_mounted)();
+            return send(&stream, &Answer { status: ends.into(), output: String::new(), errors: String::new() });
         }
     };
     let control = Arc::<Control>::default();
@@ -216,9 +231,29 @@ fn send(mut stream: &UnixStream, answer: &Answer) -> std::io::Result<()> {
     sent
 }
 
-/// Whether there is a mount of a volume that answers.
-pub fn answers(volume: &Path) -> bool {
-    UnixStream::connect(volume.join(SOCKET)).is_ok()
+/// What is known of the mount of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there, and carries commands out.
+    Mounted,
+    /// It is not to be seen any more, and its process commits what it has.
+    Ending,
+    /// Nobody answers.
+    Gone,
+}
+
+/// Whether there is a mount of a volume, by what is in its directory.
+pub fn presence(directory: &Path) -> Presence {
+    let Some(mut stream) = ask(directory, &Request::Mounted) else { return Presence::Gone };
+    let mut answer = Vec::new();
+    // One that is stopped or very busy says nothing for now.
+    let _ = stream.set_read_timeout(Some(SILENT));
+    match stream.read_to_end(&mut answer).ok().and_then(|_| serde_json::from_slice(&answer).ok()) {
+        Some(Answer { status: 0, .. }) => Presence::Mounted,
+        Some(_) => Presence::Ending,
+        None if super::mount::is_to_be_seen(directory) => Presence::Mounted,
+        None => Presence::Ending,
+    }
 }
 
 /// Sends a request to the mount of a volume; None when there is none that answers.

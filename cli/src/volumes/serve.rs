@@ -325,7 +325,7 @@ fn serve_meta(
         place: format!("served on {address}; give it as weft://{address}/{}", opened.name()),
         to_others: true,
     });
-    let desk = remote::serve(&directory);
+    let desk = remote::serve(&directory, || true);
     let sessions = Sessions::new(opened.clone(), behaviour.lease, cluster::start_of_machine());
     opened.counts().repairs.set_limit(behaviour.repair_limit.0);
     cluster::keep(&opened, behaviour.down_out, |what| show::warning(what));

@@ -12,6 +12,7 @@ mod lab;
 mod locks;
 mod meta;
 mod metrics;
+mod mounts;
 mod names;
 mod network;
 mod partition;

@@ -333,3 +333,77 @@ fn times_room_and_syncs_are_as_on_a_local_file_system() {
     });
     assert_eq!(mounted.unmount(&[]).status, 0);
 }
+
+/// `umount` returns before the process of the mount has committed and let go of the volume: the next mount waits for that.
+#[test]
+fn a_volume_is_mounted_again_right_after_umount() {
+    if !possible("a_volume_is_mounted_again_right_after_umount") {
+        return;
+    }
+    let mut mounted = Mounted::new("rs:2+1", 3);
+    for round in 0..3 {
+        let mut file = File::create(mounted.point.join("file")).unwrap();
+        file.write_all(&noise(100_000 + round)).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        // So busy that it does not even say so.
+        mounted.signal(rustix::process::Signal::STOP);
+        // umount(8) would look at the files first, which waits for it.
+        rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::empty()).unwrap();
+        let mut again = weft();
+        again.args(["mount", "--json"]).args([&mounted.volume.path, &mounted.point]);
+        let mut again = again.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(again.try_wait().unwrap().is_none(), "{:?}", again.wait_with_output());
+        mounted.signal(rustix::process::Signal::CONT);
+        let ended = again.wait_with_output().unwrap();
+        let ended = Ended::new(ended.status, ended.stdout, &ended.stderr);
+        assert_eq!(ended.status, 0, "{}", ended.errors);
+        mounted.process = ended.json()["process"].as_i64().unwrap() as i32;
+        assert_eq!(fs::read(mounted.point.join("file")).unwrap(), noise(100_000 + round));
+    }
+    // And a command: it is not sent to a mount that ends.
+    run(Command::new("umount").arg(&mounted.point)).good();
+    mounted.volume.on(&["status"]).good();
+}
+
+/// In a namespace of mounts of its own, where `mount.weft` is what the documentation says: a link to this program.
+#[test]
+fn lines_of_fstab_are_mounted() {
+    if !possible("lines_of_fstab_are_mounted") {
+        return;
+    }
+    let volume = Volume::new("rs:2+1", 3);
+    let path = &volume.scratch.path;
+    let (point, helpers) = (path.join("point"), path.join("helpers"));
+    [&point, &helpers].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weft"), helpers.join("mount.weft")).unwrap();
+    let options = "defaults,_netdev,nofail,x-systemd.automount,x-systemd.mount-timeout=30,suid";
+    let source = volume.path.display().to_string().replace(' ', r"\040");
+    let line = format!("{source} {} weft {options} 0 0\n", point.display());
+    fs::write(path.join("fstab"), line).unwrap();
+    let script = r#"
+        cd "$0"
+        mount --make-rprivate /
+        mount --bind helpers /usr/sbin
+        test -e /sbin/mount.weft || mount --bind helpers /sbin
+        mount -a -T fstab
+        mount -a -T fstab
+        grep -c "$0/point fuse.weft" /proc/self/mounts
+        echo content > point/file
+        umount point
+        mount -T fstab "$0/point"
+        cat point/file
+        umount point
+        mount -t weft "$0/a volume" "$0/point" -o ro
+        ! touch point/file 2> /dev/null
+        umount point
+        mount -t weft "$0/a volume" "$0/nowhere" 2> errors || echo $?
+        mount -t weft "$0/a volume" "$0/point" -o odd 2> errors || echo $?
+        mount -f -t weft "$0/a volume" "$0/point"
+        ! grep "$0/point fuse.weft" /proc/self/mounts
+    "#;
+    let said = run(Command::new("unshare").args(["-m", "sh", "-ec", script]).arg(path)).good();
+    assert_eq!(String::from_utf8(said).unwrap(), "1\ncontent\n32\n1\n");
+    volume.on(&["status"]).good();
+}

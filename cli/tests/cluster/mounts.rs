@@ -1,0 +1,113 @@
+//! Where mounts of a cluster have their logs and sockets, and what is left of that; and mounting again.
+
+use crate::lab::{Cluster, possible};
+use crate::scratch::{Ended, run, weft};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A mount in the background, as users have them; killed when it is dropped.
+struct Background {
+    point: PathBuf,
+    process: i32,
+}
+
+fn mount(cluster: &Cluster, point: &Path, runtime: &Path) -> Ended {
+    let _ = fs::create_dir(point);
+    run(weft().env("WEFT_RUNTIME_DIR", runtime).args(["mount", "--json"]).arg(cluster.url()).arg(point))
+}
+
+impl Background {
+    #[track_caller]
+    fn new(cluster: &Cluster, point: &Path, runtime: &Path) -> Self {
+        let ended = mount(cluster, point, runtime);
+        assert_eq!(ended.status, 0, "{}", ended.errors);
+        Self { point: point.into(), process: ended.json()["process"].as_i64().unwrap() as i32 }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_raw(self.process).unwrap(), signal);
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        run(Command::new("umount").arg("-l").arg(&self.point));
+    }
+}
+
+fn entries(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+#[track_caller]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn mounts_leave_nothing_and_are_mounted_again_at_once() {
+    if !possible("mounts_leave_nothing_and_are_mounted_again_at_once") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (point, runtime) = (cluster.scratch.path.join("m"), cluster.scratch.path.join("run"));
+    for round in 0..3 {
+        let mounted = Background::new(&cluster, &point, &runtime);
+        let mut file = File::create(point.join("file")).unwrap();
+        file.write_all(format!("{round}").as_bytes()).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        let modes: Vec<u32> = [runtime.clone(), fs::read_dir(&runtime).unwrap().next().unwrap().unwrap().path()]
+            .iter()
+            .map(|path| path.metadata().unwrap().permissions().mode() & 0o7777)
+            .collect();
+        assert_eq!((entries(&runtime), modes), (1, vec![0o700, 0o700]));
+        let again = mount(&cluster, &point, &runtime).failed(1);
+        assert!(again.contains("mounted here already"), "{again}");
+        // The next one comes while this one has not even noticed that it was unmounted.
+        mounted.signal(Signal::STOP);
+        rustix::mount::unmount(&point, rustix::mount::UnmountFlags::empty()).unwrap();
+        let next = std::thread::scope(|scope| {
+            let next = scope.spawn(|| Background::new(&cluster, &point, &runtime));
+            std::thread::sleep(Duration::from_millis(200));
+            mounted.signal(Signal::CONT);
+            next.join().unwrap()
+        });
+        assert_eq!(fs::read_to_string(point.join("file")).unwrap(), format!("{round}"));
+        run(weft().env("WEFT_RUNTIME_DIR", &runtime).arg("unmount").arg(&point)).good();
+        until("something is left", || entries(&runtime) == 0);
+        drop((mounted, next));
+    }
+    // What a killed one leaves goes with the next mount, wherever that is.
+    let killed = Background::new(&cluster, &point, &runtime);
+    drop(killed);
+    assert_eq!(entries(&runtime), 1);
+    let other = Background::new(&cluster, &cluster.scratch.path.join("other"), &runtime);
+    assert_eq!(entries(&runtime), 1);
+    run(weft().env("WEFT_RUNTIME_DIR", &runtime).arg("unmount").arg(&other.point)).good();
+    until("something is left", || entries(&runtime) == 0);
+    // One that cannot be leaves nothing either.
+    let refused = mount(&cluster, &cluster.scratch.file("file", 1), &runtime).failed(1);
+    assert!(refused.contains("not a directory") && entries(&runtime) == 0, "{refused}");
+    // Nothing is written where others may put links.
+    let open = cluster.scratch.path.join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+    let said = mount(&cluster, &point, &open).failed(1);
+    assert!(said.contains("others may write to it") && said.contains("WEFT_RUNTIME_DIR"), "{said}");
+    let link = cluster.scratch.path.join("link");
+    std::os::unix::fs::symlink(&runtime, &link).unwrap();
+    let said = mount(&cluster, &point, &link).failed(1);
+    assert!(said.contains("no directory"), "{said}");
+    assert_eq!((entries(&runtime), entries(&open)), (0, 0));
+}
