@@ -2,21 +2,28 @@
 
 use crate::buffer::Buffer;
 use crate::mutex::lock;
+use meta::ranked::{Guard, Ranked};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Files are found by their number in one of so many tables, each with its own lock.
 const SHARDS: usize = 16;
+
+/// A locked state, for a moment.
+pub(crate) type Locked<'a> = Guard<'a, State, 2>;
 
 /// A file that is open or has uncommitted content.
 #[derive(Debug)]
 pub(crate) struct File {
     pub ino: u64,
-    /// Held by whoever changes the committed content: one at a time. Taken before `state`, and before those of files with higher numbers.
+    /// The turn of whoever changes the committed content: one at a time. Taken before `state`, and before those of files with higher numbers. Readers do not wait
+    /// for it: it may be held while a server is asked, which `state` must not.
     content: Mutex<()>,
-    state: Mutex<State>,
+    /// The turn of whoever gives the file a name or takes one away, and, where the metadata is here, opens or closes it. Taken before `state`.
+    naming: Mutex<()>,
+    state: Ranked<State, 2>,
     /// Signalled when a piece on its way has arrived.
     arrived: Condvar,
 }
@@ -56,12 +63,16 @@ impl State {
 }
 
 impl File {
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    pub fn state(&self) -> Locked<'_> {
+        self.state.lock()
     }
 
     pub fn content(&self) -> MutexGuard<'_, ()> {
         lock(&self.content)
+    }
+
+    pub fn naming(&self) -> MutexGuard<'_, ()> {
+        lock(&self.naming)
     }
 
     /// Says that a piece arrived.
@@ -70,17 +81,15 @@ impl File {
     }
 
     /// Waits until no piece is on its way.
-    pub fn wait_for_arrivals(&self) -> MutexGuard<'_, State> {
-        self.arrived
-            .wait_while(self.state(), |state| state.buffer.in_flight() > 0)
-            .unwrap_or_else(PoisonError::into_inner)
+    pub fn wait_for_arrivals(&self) -> Locked<'_> {
+        self.state().wait_while(&self.arrived, |state| state.buffer.in_flight() > 0)
     }
 }
 
 /// All such files.
 #[derive(Debug)]
 pub(crate) struct Table {
-    shards: [Mutex<HashMap<u64, Arc<File>>>; SHARDS],
+    shards: [Ranked<HashMap<u64, Arc<File>>, 1>; SHARDS],
     /// Files that were taken out.
     departures: AtomicU64,
 }
@@ -111,11 +120,11 @@ impl Drop for Held<'_> {
 
 impl Table {
     pub fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), departures: AtomicU64::new(0) }
+        Self { shards: std::array::from_fn(|_| Ranked::default()), departures: AtomicU64::new(0) }
     }
 
-    fn shard(&self, ino: u64) -> MutexGuard<'_, HashMap<u64, Arc<File>>> {
-        lock(&self.shards[ino as usize % SHARDS])
+    fn shard(&self, ino: u64) -> Guard<'_, HashMap<u64, Arc<File>>, 1> {
+        self.shards[ino as usize % SHARDS].lock()
     }
 
     /// Takes a file in hand that is on its own.
@@ -125,7 +134,10 @@ impl Table {
 
     /// The file of a number, made if it is not there.
     pub fn enter(&self, ino: u64) -> Held<'_> {
-        let new = || Arc::new(File { ino, content: Mutex::new(()), state: Mutex::default(), arrived: Condvar::new() });
+        let new = || {
+            let (content, naming, state, arrived) = Default::default();
+            Arc::new(File { ino, content, naming, state, arrived })
+        };
         let file = self.shard(ino).entry(ino).or_insert_with(new).clone();
         self.hold(file)
     }
@@ -163,7 +175,7 @@ impl Table {
         let mut found = BTreeMap::new();
         for shard in &self.shards {
             // Without handles of their own on the files, so that none is kept from leaving.
-            for file in lock(shard).values() {
+            for file in shard.lock().values() {
                 found.extend(file.state().buffer.stripes().map(|span| (span.stripe(), span.block)));
             }
         }
@@ -180,7 +192,7 @@ impl Table {
     pub fn all(&self) -> Vec<Held<'_>> {
         let mut all: Vec<Held<'_>> = Vec::new();
         for shard in &self.shards {
-            all.extend(lock(shard).values().cloned().map(|file| self.hold(file)));
+            all.extend(shard.lock().values().cloned().map(|file| self.hold(file)));
         }
         all.sort_by_key(|file| file.ino);
         all
@@ -188,7 +200,7 @@ impl Table {
 
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }
 

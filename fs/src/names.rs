@@ -3,7 +3,6 @@
 use crate::file::{File, State};
 use crate::{Error, FileSystem, Result, now, sessions};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// How often attributes are asked for that are overtaken by commits, before the file is held.
@@ -53,9 +52,10 @@ impl FileSystem {
             }
             // Something left the buffer, and may have come into the metadata too late to be seen.
         }
-        let mut state = file.state();
+        // In turn with what could overtake it.
+        let _one_at_a_time = file.content();
         let attributes = self.meta.describe(file.ino)?.0;
-        Ok(with(&mut state, attributes))
+        Ok(with(&mut file.state(), attributes))
     }
 
     /// The size of a file of which the metadata says that it is so long, and nothing was changed here since it was asked.
@@ -177,9 +177,10 @@ impl FileSystem {
         self.room_for_metadata()?;
         let file = self.table.enter(ino);
         let linked = {
-            let mut state = file.state();
-            let linked = if state.gone { Err(meta::Error::NotFound) } else { self.meta.link(ino, parent, name, now()) };
-            state.orphan &= linked.is_err();
+            let _turn = file.naming();
+            let gone = file.state().gone;
+            let linked = if gone { Err(meta::Error::NotFound) } else { self.meta.link(ino, parent, name, now()) };
+            file.state().orphan &= linked.is_err();
             linked
         };
         linked?;
@@ -203,11 +204,12 @@ impl FileSystem {
         loop {
             let ino = self.meta.lookup(parent, name)?.ino;
             let file = self.table.enter(ino);
-            let mut state = file.state();
-            match self.meta.unlink(parent, name, ino, self.is_needed(ino, &state), now()) {
+            let _turn = file.naming();
+            let keep = self.is_needed(ino, &file.state());
+            match self.meta.unlink(parent, name, ino, keep, now()) {
                 // The name has another file by now.
                 Err(meta::Error::NotFound) => {}
-                removed => return Ok(removed.map(|removed| self.after_removal(&mut state, removed))?),
+                removed => return Ok(removed.map(|removed| self.after_removal(&mut file.state(), removed))?),
             }
         }
     }
@@ -222,10 +224,10 @@ impl FileSystem {
             let ino = self.meta.lookup(parent, name)?.ino;
             let file = self.table.enter(ino);
             let removed = {
-                let mut state = file.state();
-                let keep = self.is_needed(ino, &state);
+                let _turn = file.naming();
+                let keep = self.is_needed(ino, &file.state());
                 let removed = self.meta.remove_directory(parent, name, ino, keep, now());
-                removed.map(|removed| self.after_removal(&mut state, removed))
+                removed.map(|removed| self.after_removal(&mut file.state(), removed))
             };
             match removed {
                 // The name has another directory by now.
@@ -241,7 +243,7 @@ impl FileSystem {
     }
 
     /// What a file is after it lost a name.
-    fn after_removal(&self, state: &mut MutexGuard<'_, State>, removed: Removed) {
+    fn after_removal(&self, state: &mut State, removed: Removed) {
         if removed.last {
             state.orphan = removed.orphan;
             if removed.orphan {
@@ -288,13 +290,13 @@ impl FileSystem {
             self.commit_before_replacing(from, replaced, mode)?;
             let file = replaced.map(|ino| self.table.enter(ino));
             let result = {
-                let mut state = file.as_ref().map(|file| file.state());
-                let keep = state.as_ref().zip(replaced).is_some_and(|(state, ino)| self.is_needed(ino, state));
+                let _turn = file.as_ref().map(|file| file.naming());
+                let keep = file.as_ref().is_some_and(|file| self.is_needed(file.ino, &file.state()));
                 let change =
                     Rename { from: (from.0, from.1.to_vec()), to: (to.0, to.1.to_vec()), mode, replaced, keep };
                 let result = self.meta.rename(&change, now());
-                if let (Ok((Some(removed), _)), Some(state)) = (&result, &mut state) {
-                    self.after_removal(state, removed.clone());
+                if let (Ok((Some(removed), _)), Some(file)) = (&result, &file) {
+                    self.after_removal(&mut file.state(), removed.clone());
                 }
                 result
             };
@@ -407,10 +409,11 @@ impl FileSystem {
         }
         let file = self.table.enter(ino);
         let opened = {
-            let mut state = file.state();
-            // Asked under the lock: a removal that comes later sees that it is open.
-            let there = if state.gone { Err(meta::Error::NotFound) } else { self.meta.attributes(ino).map(|_| ()) };
-            state.openers += u32::from(there.is_ok());
+            // In turn: a removal that comes later sees that it is open.
+            let _turn = file.naming();
+            let gone = file.state().gone;
+            let there = if gone { Err(meta::Error::NotFound) } else { self.meta.attributes(ino).map(|_| ()) };
+            file.state().openers += u32::from(there.is_ok());
             there
         };
         opened.map_err(|error| if error == meta::Error::NotFound { Error::Stale } else { error.into() })
@@ -419,10 +422,12 @@ impl FileSystem {
     /// One opener less. The last one takes a file without a name with it.
     pub fn close(&self, ino: u64) {
         let Some(file) = self.table.find(ino) else { return };
+        let turn = self.engine.is_some().then(|| file.naming());
         let mut state = file.state();
         state.openers = state.openers.saturating_sub(1);
         self.let_go(ino, &mut state);
         drop(state);
+        drop(turn);
         drop(file);
         if let Some(client) = &self.client {
             self.close_served(client, ino);

@@ -4,6 +4,7 @@ use crate::mutex::lock;
 use crate::store::{NEW_CHUNK_BYTES, Store};
 use crate::{Error, Result, history};
 use meta::port::Session;
+use meta::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};
 use plan::TargetId;
 use plan::placement::place;
@@ -78,8 +79,8 @@ impl NewSets for Placed {
 pub(crate) struct Leased {
     session: Arc<dyn Session>,
     /// Never held while something is asked of the server: whoever takes the session up needs it.
-    state: Mutex<State>,
-    /// Held by the one that asks for sets: the server gives back what the session has and the asker does not know of.
+    state: Ranked<State, 4>,
+    /// The turn of the one that asks for sets: the server gives back what the session has and the asker does not know of.
     asking: Mutex<()>,
 }
 
@@ -98,11 +99,11 @@ struct State {
 
 impl Leased {
     pub fn new(session: Arc<dyn Session>) -> Self {
-        Self { session, state: Mutex::default(), asking: Mutex::default() }
+        Self { session, state: Ranked::default(), asking: Mutex::default() }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        lock(&self.state)
+    fn state(&self) -> Guard<'_, State, 4> {
+        self.state.lock()
     }
 
     /// The sets that this client may write to, for a server that forgot the session.

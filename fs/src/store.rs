@@ -11,11 +11,12 @@ use crate::{Error, Result};
 use ec::Code;
 use meta::SetRecord;
 use meta::port::Port;
+use meta::ranked::Ranked;
 use plan::coding::Coding;
 use plan::placement::Candidate;
 use plan::{Span, TargetId};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
@@ -92,7 +93,11 @@ pub(crate) struct Store {
     pub options: Options,
     pub pool: Arc<BufferPool>,
     /// The set that is written to.
-    open: Mutex<Option<Arc<SetWriter>>>,
+    open: Ranked<Option<Arc<SetWriter>>, 3>,
+    /// The turn of the one that begins a set, for which the metadata is asked.
+    beginning: Mutex<()>,
+    /// A set is being begun: it may be any.
+    begins: AtomicBool,
     /// Sets that may have stripes that are not durable.
     unsynced: Mutex<Vec<Arc<SetWriter>>>,
     /// Sets that were sealed since the last call of `take_sealed`.
@@ -138,7 +143,9 @@ impl Store {
             sets,
             pool: Arc::new(BufferPool::new(&*options.code, stripe, 16)),
             options,
-            open: Mutex::default(),
+            open: Ranked::default(),
+            beginning: Mutex::default(),
+            begins: AtomicBool::new(false),
             unsynced: Mutex::default(),
             sealed: Mutex::default(),
             pinned: Mutex::default(),
@@ -331,14 +338,33 @@ impl Store {
     /// The open set, or a new one when there is none or it is full. In `distress`, when writing just failed, a new one takes what it can get: a target
     /// may refuse data though it says that there is room.
     fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
-        let mut open = lock(&self.open);
+        if let Some(open) = self.open_writer() {
+            return Ok(open);
+        }
+        // The others wait for the set that one of them begins.
+        let _turn = lock(&self.beginning);
+        if let Some(open) = self.open_writer() {
+            return Ok(open);
+        }
+        let full = self.open.lock().take();
+        full.map_or(Ok(()), |full| self.seal(&full))?;
+        // Nobody may take it for one that is done with before it is open here.
+        self.begins.store(true, Ordering::SeqCst);
+        let begun = self.begin(distress);
+        self.begins.store(false, Ordering::SeqCst);
+        begun
+    }
+
+    /// The open set, unless it is full.
+    fn open_writer(&self) -> Option<(Arc<SetWriter>, Pin<'_>)> {
+        let mut open = self.open.lock();
         open.take_if(|writer| !self.is_ours(writer.layout().set));
-        if let Some(writer) = open.as_ref().filter(|writer| !writer.full()) {
-            return Ok((writer.clone(), self.pin(writer.layout().set)));
-        }
-        if let Some(full) = open.take() {
-            self.seal(&full)?;
-        }
+        let writer = open.as_ref().filter(|writer| !writer.full())?;
+        Some((writer.clone(), self.pin(writer.layout().set)))
+    }
+
+    /// Begins a new set.
+    fn begin(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
         let (set, record) = self.targets.steps().timed(Step::Metadata, || self.sets.next(self))?;
         let mut layout = self.layout_of(set, &record)?;
         self.leave_out_failing(&mut layout)?;
@@ -354,6 +380,7 @@ impl Store {
         ));
         self.begun_sets.fetch_add(1, Ordering::Relaxed);
         lock(&self.unsynced).push(writer.clone());
+        let mut open = self.open.lock();
         *open = Some(writer.clone());
         Ok((writer, self.pin(set)))
     }
@@ -397,12 +424,8 @@ impl Store {
 
     /// Writes no more to a set that failed.
     fn give_up(&self, writer: &Arc<SetWriter>) -> Result<()> {
-        let mut open = lock(&self.open);
-        if open.as_ref().is_some_and(|current| Arc::ptr_eq(current, writer)) {
-            *open = None;
-            self.seal(writer)?;
-        }
-        Ok(())
+        let open = self.open.lock().take_if(|current| Arc::ptr_eq(current, writer));
+        open.map_or(Ok(()), |writer| self.seal(&writer))
     }
 
     fn seal(&self, writer: &SetWriter) -> Result<()> {
@@ -425,7 +448,7 @@ impl Store {
 
     /// Writes no more to the open set.
     pub fn seal_open(&self) -> Result<()> {
-        let open = lock(&self.open).take();
+        let open = self.open.lock().take();
         open.map_or(Ok(()), |writer| self.seal(&writer))
     }
 
@@ -436,12 +459,12 @@ impl Store {
 
     /// The set that is written to, if any.
     pub fn open_set(&self) -> Option<u64> {
-        lock(&self.open).as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
+        self.open.lock().as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
     }
 
     /// Where the open set has every stripe, by position.
     pub fn open_places(&self) -> Option<Vec<Option<TargetId>>> {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         let writer = open.as_ref().filter(|writer| self.is_ours(writer.layout().set))?;
         let mut places = writer.layout().places.clone();
         writer.missing().into_iter().for_each(|position| places[position] = None);
@@ -463,7 +486,7 @@ impl Store {
                 self.give_up(writer)?;
             }
         }
-        let open = lock(&self.open).clone();
+        let open = self.open.lock().clone();
         // Only the open one gets more; but one that was opened after the list was copied stays on it.
         lock(&self.unsynced).retain(|writer| {
             !writers.iter().any(|synced| Arc::ptr_eq(synced, writer))
@@ -480,7 +503,7 @@ impl Store {
 
     /// Whether a set may get more stripes, or one is on its way to it or to a buffer.
     pub fn is_being_written(&self, set: u64) -> bool {
-        self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
+        self.begins.load(Ordering::SeqCst) || self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
     }
 
     /// Whether it is time to look again where the chunks of a set are, of which something could not be read: seldom, unless it is needed.

@@ -2,14 +2,14 @@
 
 use crate::buffer::Buffer;
 use crate::client::Client;
-use crate::file::{File, Held, State};
+use crate::file::{File, Held, Locked, State};
 use crate::{Error, FileSystem, Result, now};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, Kind, Resize};
 use plan::extent::pieces;
 use plan::{Extent, Place};
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 use volume::Step;
 
@@ -35,7 +35,7 @@ fn end_of(offset: u64, length: u64) -> Result<u64> {
 
 impl FileSystem {
     /// A regular file with its size known to its buffer.
-    pub(crate) fn sized<'a>(&self, file: &'a File) -> Result<MutexGuard<'a, State>> {
+    pub(crate) fn sized<'a>(&self, file: &'a File) -> Result<Locked<'a>> {
         let state = file.state();
         if state.gone {
             return Err(Error::Stale);

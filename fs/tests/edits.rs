@@ -2,12 +2,15 @@
 
 mod lab;
 
-use fs::{Allocate, FileSystem, SetAttributes};
+use fs::{Allocate, FileSystem, ROOT, SetAttributes};
 use lab::cluster::Cluster;
 use lab::{content, make, pattern};
 use meta::port::CHANGE_CONTENT;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// See the table of operations.
+const NEW_SETS: u16 = 67;
 
 fn truncate(client: &FileSystem, ino: u64, size: u64) -> fs::Result<()> {
     client.set_attributes(ino, SetAttributes { size: Some(size), ..SetAttributes::default() }).map(drop)
@@ -95,4 +98,61 @@ fn a_file_that_is_made_anew_shows_no_zeroes_to_readers() {
         }
     });
     writer.close(ino);
+}
+
+/// What waits for the server keeps nobody from what needs none, or needs something else of it: not even with the same file.
+#[test]
+fn who_waits_for_the_server_holds_nobody_up() {
+    type Change = fn(&FileSystem, u64) -> fs::Result<()>;
+    // The operation that gets no answer, and who asks for it.
+    let changes: [(u16, Change); 5] = [
+        (13, |client, _| client.unlink(ROOT, b"file")),
+        (15, |client, _| client.rename((ROOT, b"new"), (ROOT, b"file"), fs::RenameMode::Replace)),
+        (12, |client, ino| client.link(ino, ROOT, b"link").map(drop)),
+        (CHANGE_CONTENT, |client, ino| truncate(client, ino, 150_000)),
+        // Data leaves for a new chunk set, as the one before is full.
+        (NEW_SETS, |client, ino| {
+            for _ in 0..10 {
+                client.write(ino, 0, &pattern(5, 9_000_000))?;
+                client.sync(ino)?;
+            }
+            Ok(())
+        }),
+    ];
+    for (operation, change) in changes {
+        let cluster = Cluster::new("rs:2+1", 4);
+        let (client, wire) = cluster.wired_client("a");
+        let [file, other, new] = ["file", "other", "new"].map(|name| make(&client, name));
+        for ino in [file, other, new] {
+            client.open(ino, true).unwrap();
+            client.write(ino, 0, &pattern(ino, 200_000)).unwrap();
+            client.sync(ino).unwrap();
+        }
+        wire.held.store(operation, Ordering::SeqCst);
+        let waits = std::thread::spawn({
+            let client = client.clone();
+            move || change(&client, file)
+        });
+        lab::within(20, {
+            let (client, wire) = (client.clone(), wire.clone());
+            move || {
+                while wire.waiting.load(Ordering::SeqCst) == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert!(content(&client, other).unwrap() == pattern(other, 200_000));
+                client.attributes(file).unwrap();
+                client.read(file, 0, &mut [0; 100]).unwrap();
+                // Little enough for the metadata itself.
+                client.write(other, 0, b"more").unwrap();
+                client.sync(other).unwrap();
+                client.open(other, false).unwrap();
+                client.close(other);
+            }
+        });
+        wire.held.store(0, Ordering::SeqCst);
+        waits.join().unwrap().unwrap();
+        [file, other, new].iter().for_each(|&ino| client.close(ino));
+        client.close_volume().unwrap();
+        lab::assert_sound(&cluster.volume());
+    }
 }

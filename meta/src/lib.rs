@@ -13,6 +13,7 @@ pub mod kv;
 pub mod namespace;
 mod number;
 pub mod port;
+pub mod ranked;
 mod record;
 mod requests;
 mod sets;

@@ -64,11 +64,13 @@ impl Call for Link {
         if self.wire.refused.load(Ordering::SeqCst) == operation {
             return Err(meta::Error::Unavailable("refused".into()));
         }
-        self.wire.waiting.fetch_add(1, Ordering::SeqCst);
-        while self.wire.held.load(Ordering::SeqCst) == operation {
-            std::thread::sleep(Duration::from_millis(1));
+        if self.wire.held.load(Ordering::SeqCst) == operation {
+            self.wire.waiting.fetch_add(1, Ordering::SeqCst);
+            while self.wire.held.load(Ordering::SeqCst) == operation {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.wire.waiting.fetch_sub(1, Ordering::SeqCst);
         }
-        self.wire.waiting.fetch_sub(1, Ordering::SeqCst);
         loop {
             let server = lock(&self.wire.cluster.server).clone().filter(|_| !self.wire.cut.load(Ordering::SeqCst));
             let Some(server) = server else {
