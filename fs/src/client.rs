@@ -49,7 +49,7 @@ pub(crate) struct Client {
     pub session: Arc<dyn Session>,
     /// What is locked here.
     pub locks: OwnLocks,
-    number: u64,
+    number: AtomicU64,
     name: String,
     /// The start of the server's machine.
     start: AtomicU64,
@@ -132,7 +132,7 @@ impl FileSystem {
         let client = Client {
             session,
             locks: OwnLocks::default(),
-            number: welcome.session,
+            number: AtomicU64::new(welcome.session),
             start: AtomicU64::new(welcome.start),
             name: name.into(),
             sets,
@@ -323,17 +323,22 @@ impl FileSystem {
         }
     }
 
-    /// Has the server know who takes up a session that it forgot: which sets it writes to, and what it has open.
+    /// Has the server know who takes up a session that it forgot: which sets it writes to, and what it has open. `have` hears first which session this client has
+    /// from now on: another one if the old one ended.
     ///
     /// # Errors
     /// When the server does not answer.
-    pub fn take_up(&self, session: &dyn Session) -> meta::Result<()> {
+    pub fn take_up(&self, session: &dyn Session, have: &dyn Fn(&Welcome)) -> meta::Result<()> {
         let Some(client) = &self.client else { return Ok(()) };
         let _one_at_a_time = lock(&client.cache.taking_up);
         // No other locks than those of the client itself: whoever waits for the server may have them.
         let told = client.sets.tell();
-        let welcome = session.begin(Some(client.number), client.name.clone(), told.clone())?;
-        if client.sets.keep(&told, &welcome.kept) > 0 {
+        let welcome = session.begin(Some(client.number()), client.name.clone(), told.clone())?;
+        have(&welcome);
+        let any_lost = client.sets.keep(&told, &welcome.kept) > 0;
+        if welcome.lapsed {
+            self.fence(client, welcome.session);
+        } else if any_lost {
             self.volume.warn("this client was silent for too long: what it wrote and did not sync may be lost");
         }
         if !welcome.fresh {
@@ -356,7 +361,7 @@ impl FileSystem {
             session.removed(0, &kept, &[])?;
         }
         if client.lock_again(session)? > 0 {
-            self.volume.warn("another client took a lock while the metadata server was away");
+            self.volume.warn("another client took a lock while the metadata server was away: its holder is told at its next operation");
         }
         // Ranges that appends got, and that nobody else may get. Not from the files themselves: whoever waits for the server has them locked.
         let ends: Vec<(u64, u64)> = lock(&client.ends).iter().map(|(&ino, of)| (ino, of.end)).collect();
@@ -459,6 +464,23 @@ impl Client {
         if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
             reserved.end = end.max(reserved.end);
         }
+    }
+
+    /// The session.
+    pub fn number(&self) -> u64 {
+        self.number.load(Ordering::SeqCst)
+    }
+
+    /// It is this one from now on.
+    pub fn set_number(&self, session: u64) {
+        self.number.store(session, Ordering::SeqCst);
+    }
+
+    /// The ranges that appends got are others' now.
+    pub fn forget_reserved(&self) {
+        let mut ends = lock(&self.ends);
+        ends.retain(|_, reserved| reserved.waiting > 0);
+        ends.values_mut().for_each(|reserved| reserved.end = 0);
     }
 
     /// Notes that a file is opened or closed by a writer; returns the number of that.

@@ -4,7 +4,6 @@
 //! written, so that whatever survives a crash refers only to what survives it too.
 
 use crate::buffer::Taken;
-use crate::client::Client;
 use crate::file::{File, State};
 use crate::manifest::{self, Piece};
 use crate::store::{Pin, Stored};
@@ -211,12 +210,15 @@ impl FileSystem {
     /// Commits files in one transaction: what of them is in stripes and, with `store`, what can be put there.
     fn commit_group(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
-        let done = self.commit_held(files, wait, store);
-        if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
-            // The session ended just now; what did not end with it can be committed.
-            return self.commit_held(files, wait, store);
-        }
-        done
+        // What is taken from buffers now must not be named when it is somebody else's turn.
+        self.in_this_session(|| {
+            let done = self.commit_held(files, wait, store);
+            if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
+                // Sets were given up just now; what was not in these can be committed.
+                return self.commit_held(files, wait, store);
+            }
+            done
+        })
     }
 
     /// As `commit_group`, of files whose content the caller holds.
@@ -308,8 +310,7 @@ impl FileSystem {
     pub(crate) fn forget_lost(&self, state: &mut State) -> bool {
         let lost = self.change_buffer(state, |buffer| buffer.forget_stored(|set| !self.store.is_ours(set)));
         if lost {
-            state.lost = true;
-            self.client.iter().for_each(Client::note_loss);
+            self.note_lost(state);
         }
         lost
     }

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub failed: Option<crate::Error>,
     /// Something that was written is lost; the next sync or close reports it, once.
     pub lost: bool,
+    /// How often something was lost.
+    pub losses: u64,
 }
 
 impl State {

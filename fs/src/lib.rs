@@ -21,6 +21,7 @@ mod commit;
 mod compact;
 mod counts;
 mod error;
+mod fence;
 mod file;
 mod find;
 mod fsck;

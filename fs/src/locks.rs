@@ -10,16 +10,23 @@ use crate::{Error, FileSystem, Result};
 use meta::port::{FileLock, Session};
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a client has locked, to the byte: a server that was restarted is told just that.
 #[derive(Default)]
-pub(crate) struct OwnLocks(Mutex<Own>);
+pub(crate) struct OwnLocks {
+    own: Mutex<Own>,
+    /// Whether `lost` has any.
+    any_lost: AtomicBool,
+}
 
 #[derive(Default)]
 struct Own {
     locks: Locks,
     /// How often a server was told.
     told: u64,
+    /// Files and owners of those that were lost, and that nobody was told of yet.
+    lost: Vec<(u64, u64)>,
 }
 
 /// How often a server was told of the locks, when one more was asked for.
@@ -31,28 +38,56 @@ const OWN: u64 = 0;
 
 impl OwnLocks {
     fn asking(&self) -> Asked {
-        Asked(lock(&self.0).told)
+        Asked(lock(&self.own).told)
     }
 
     /// A server gave a lock that was asked for then. Returns false if a server was told meanwhile what is locked: it does not know of this one.
     fn got(&self, asked: Asked, ino: u64, wanted: &FileLock) -> bool {
         let FileLock { owner, first, last, exclusive, process } = *wanted;
-        let mut own = lock(&self.0);
+        let mut own = lock(&self.own);
         Asked(own.told) == asked
             && own.locks.lock(ino, Lock { owner: (OWN, owner), range: first..=last, exclusive, process })
     }
 
     fn has(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) -> bool {
-        lock(&self.0).locks.has(ino, (OWN, owner), range)
+        lock(&self.own).locks.has(ino, (OWN, owner), range)
     }
 
     fn gave_up(&self, ino: u64, owner: u64, range: &RangeInclusive<u64>) {
-        lock(&self.0).locks.unlock(ino, (OWN, owner), range);
+        lock(&self.own).locks.unlock(ino, (OWN, owner), range);
+    }
+
+    /// All are lost. Returns how many there were.
+    pub fn lose_all(&self) -> usize {
+        let mut own = lock(&self.own);
+        own.told += 1;
+        let lost = std::mem::take(&mut own.locks).all();
+        own.lost.extend(lost.iter().map(|(ino, held)| (*ino, held.owner.1)));
+        self.any_lost.store(!own.lost.is_empty(), Ordering::Release);
+        lost.len()
+    }
+
+    /// One is lost.
+    fn lose(&self, ino: u64, held: &FileLock) {
+        let mut own = lock(&self.own);
+        own.locks.unlock(ino, (OWN, held.owner), &(held.first..=held.last));
+        own.lost.push((ino, held.owner));
+        self.any_lost.store(true, Ordering::Release);
+    }
+
+    pub fn any_is_lost(&self) -> bool {
+        self.any_lost.load(Ordering::Acquire)
+    }
+
+    pub fn take_lost(&self) -> Vec<(u64, u64)> {
+        let mut own = lock(&self.own);
+        self.any_lost.store(false, Ordering::Release);
+        std::mem::take(&mut own.lost)
     }
 
     /// What a server is to be told.
     fn tell(&self) -> Vec<(u64, FileLock)> {
-        let mut own = lock(&self.0);
+        let mut own = lock(&self.own);
         own.told += 1;
         let told = |Lock { owner, range, exclusive, process }: Lock| FileLock {
             owner: owner.1,
@@ -142,7 +177,10 @@ impl Client {
     pub fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
         let mut lost = 0;
         for (ino, held) in self.locks.tell() {
-            lost += usize::from(!session.lock(ino, held, false)?);
+            if !session.lock(ino, held.clone(), false)? {
+                self.locks.lose(ino, &held);
+                lost += 1;
+            }
         }
         Ok(lost)
     }

@@ -61,7 +61,7 @@ impl FileSystem {
     /// # Errors
     /// When there is no room, the file is gone or is no regular one.
     pub fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_at(ino, Some(offset), data)
+        self.write_at(ino, Some(offset), data, None)
     }
 
     /// Writes behind the end of a file.
@@ -73,6 +73,7 @@ impl FileSystem {
             // Others may append, too: the server says where this one goes.
             Some(client) if !data.is_empty() => {
                 self.writable()?;
+                let session = client.number();
                 let begun = Instant::now();
                 client.append(ino, data.len() as u64, |offset, is_last| {
                     self.store.targets.steps().add(Step::Metadata, begun.elapsed());
@@ -83,18 +84,19 @@ impl FileSystem {
                         state.buffer.size = state.buffer.size.min(Some(offset));
                     }
                     drop(state);
-                    self.write_at(ino, Some(offset), data)
+                    self.write_at(ino, Some(offset), data, Some(session))
                 })
             }
-            _ => self.write_at(ino, None, data),
+            _ => self.write_at(ino, None, data, None),
         }
     }
 
-    fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
-        self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data))
+    fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8], session: Option<u64>) -> Result<()> {
+        self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data, session))
     }
 
-    fn take_in(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
+    /// Takes data into a buffer: in this session alone, if one is given, as the place was reserved in it.
+    fn take_in(&self, ino: u64, offset: Option<u64>, data: &[u8], session: Option<u64>) -> Result<()> {
         self.writable()?;
         if data.is_empty() {
             return Ok(());
@@ -104,6 +106,9 @@ impl FileSystem {
         let begun = Instant::now();
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
+        if session.is_some() && session != self.client.as_ref().map(Client::number) {
+            return Err(lost());
+        }
         let size = state.buffer.size.unwrap_or(0);
         let offset = offset.unwrap_or(size);
         let end = end_of(offset, data.len() as u64)?;
@@ -158,6 +163,14 @@ impl FileSystem {
         ino: u64,
         plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<Place>, Resize)>>,
     ) -> Result<()> {
+        self.in_this_session(|| self.edit_in_session(ino, plan))
+    }
+
+    fn edit_in_session(
+        &self,
+        ino: u64,
+        plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<Place>, Resize)>>,
+    ) -> Result<()> {
         self.writable()?;
         let file = self.table.enter(ino);
         // Before the lock: a server has other clients commit first, which may wait for this one.
@@ -190,7 +203,8 @@ impl FileSystem {
         state.changed();
         if done.is_err() {
             // What is dirty stays so: whoever wrote it was told that it is there. Nobody made the file shorter meanwhile.
-            self.change_buffer(&mut state, |buffer| buffer.size = buffer.size.max(before));
+            // Where it is not known any more, it is asked for.
+            self.change_buffer(&mut state, |buffer| buffer.size = buffer.size.map(|now| now.max(before.unwrap_or(0))));
             drop(state);
             self.client.iter().zip(ends).for_each(|(client, end)| client.uncut(ino, end));
         } else {
@@ -227,8 +241,8 @@ impl FileSystem {
                 let resize = if how == Allocate::Zero { Resize::AtLeast(end) } else { Resize::Keep };
                 self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), resize))))
             }
-            Allocate::Grow => self.fill(ino, range, Resize::AtLeast(end)),
-            Allocate::KeepSize => self.fill(ino, range, Resize::Keep),
+            Allocate::Grow => self.in_this_session(|| self.fill(ino, range, Resize::AtLeast(end))),
+            Allocate::KeepSize => self.in_this_session(|| self.fill(ino, range, Resize::Keep)),
         }
     }
 
@@ -266,6 +280,10 @@ impl FileSystem {
     /// # Errors
     /// When one of the files is gone or is no regular one, or the ranges of one file overlap.
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
+        self.in_this_session(|| self.copy_in_session(from, to, length))
+    }
+
+    fn copy_in_session(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
         self.writable()?;
         self.room_for_metadata()?;
         let (source, target) = (self.table.enter(from.0), self.table.enter(to.0));

@@ -126,6 +126,15 @@ impl Files for Memory {
     fn alone(&self) -> Option<u64> {
         None
     }
+    fn losses(&self, _: u64) -> u64 {
+        0
+    }
+    fn has_lost_locks(&self) -> bool {
+        false
+    }
+    fn take_lost_locks(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
     fn valid_for(&self) -> std::time::Duration {
         std::time::Duration::from_secs(1000)
     }

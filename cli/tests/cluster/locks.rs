@@ -7,6 +7,7 @@ use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -142,6 +143,59 @@ fn the_next_holder_of_a_lock_sees_what_the_one_before_wrote() {
     }
     b.unmount();
     a.unmount();
+}
+
+/// The mount of who holds a lock is stopped for longer than its lease, and wakes up when another one has the lock.
+#[test]
+fn who_lost_its_lock_with_its_lease_overwrites_nothing() {
+    if !possible("who_lost_its_lock_with_its_lease_overwrites_nothing") {
+        return;
+    }
+    let cluster = Cluster::with("rs:2+1", 3, &["--lease", "2"]);
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    fs::write(a.at("locked"), "0 nobody's").unwrap();
+    let (ours, more, theirs) = (open(&a), open(&a), open(&b));
+    exclusive(&ours).unwrap();
+    // Not synced.
+    ours.write_all_at(b"1", 0).unwrap();
+    a.signal(Signal::STOP);
+    until_free(&theirs, Duration::from_secs(60));
+    theirs.write_all_at(b"2 is theirs", 0).unwrap();
+    theirs.sync_all().unwrap();
+    a.signal(Signal::CONT);
+    // It may take a moment to hear that its session is over.
+    let refused = |done: io::Result<()>| {
+        done.err().is_some_and(|why| {
+            assert_eq!(why.raw_os_error(), Some(Errno::IO.raw_os_error()));
+            true
+        })
+    };
+    let begun = Instant::now();
+    let written = ours.write_all_at(b"3", 0);
+    let synced = ours.sync_all();
+    assert!(refused(written) | refused(synced), "it was told nothing");
+    while !refused(ours.write_all_at(b"4", 0)) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not hear that its lock is lost");
+        sleep(Duration::from_millis(10));
+    }
+    assert!(refused(ours.read_exact_at(&mut [0], 0)));
+    // Nobody writes through it as long as it does not know that it has no lock.
+    assert_eq!(fs::read(b.at("locked")).unwrap(), b"2 is theirs");
+    // The other opening had no lock. It hears, once, that something that was written is lost.
+    assert!(refused(more.sync_all()));
+    more.sync_all().unwrap();
+    assert_eq!(fs::read(a.at("locked")).unwrap(), b"2 is theirs");
+    flock(&ours, FlockOperation::Unlock).unwrap();
+    assert_eq!(exclusive(&ours), Err(Errno::WOULDBLOCK));
+    flock(&theirs, FlockOperation::Unlock).unwrap();
+    until_free(&ours, Duration::from_secs(10));
+    ours.write_all_at(b"5", 0).unwrap();
+    flock(&ours, FlockOperation::Unlock).unwrap();
+    assert_eq!(fs::read(b.at("locked")).unwrap(), b"5 is theirs");
+    drop((ours, more, theirs));
+    b.unmount();
+    // Whoever unmounts it is told that something was lost.
+    drop(a);
 }
 
 /// Waits until a process ends.

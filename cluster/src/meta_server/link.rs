@@ -6,7 +6,7 @@ use crate::capability::Wallet;
 use crate::places::ClusterPlaces;
 use fs::{FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
-use meta::port::{BEAT, BEGIN, CONTENT, Call, EXTENTS, Port, Remote, Session, Welcome};
+use meta::port::{BEAT, BEGIN, CONTENT, Call, EXTENTS, Port, Remote, Session, Welcome, session_of_work};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,11 +112,13 @@ pub(super) struct Wish<'a> {
     begun: Instant,
     /// It may have been carried out.
     again: bool,
+    /// It is for this session alone, if one is named.
+    session: Option<u64>,
 }
 
 impl<'a> Wish<'a> {
     pub(super) fn new(operation: u16, request: u64, arguments: &'a [u8]) -> Self {
-        Self { operation, request, arguments, begun: Instant::now(), again: false }
+        Self { operation, request, arguments, begun: Instant::now(), again: false, session: None }
     }
 }
 
@@ -172,6 +174,9 @@ impl Link {
         let &mut Wish { operation, request, arguments, begun, .. } = wish;
         loop {
             let session = self.state.session.load(Ordering::SeqCst);
+            if wish.session.is_some_and(|other| other != session) {
+                return failed("the session ended before this was done");
+            }
             let answered = {
                 let requests = lock(&self.state.requests);
                 requests.open.first().copied().unwrap_or(requests.next)
@@ -214,6 +219,8 @@ impl Link {
     /// Asks until there is an answer, and takes the session up where that is needed.
     fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let mut wish = Wish::new(operation, request, arguments);
+        // Who takes the session up does that for whoever waits for it, in whatever session there is then.
+        wish.session = session_of_work().filter(|_| !self.takes_up);
         loop {
             match crate::runtime().block_on(self.ask_until_answered(&mut wish)) {
                 Ok(answer) => return Ok(answer),
@@ -235,7 +242,7 @@ impl Link {
     fn take_up(&self) -> meta::Result<()> {
         let volume = lock(&self.state.volume).upgrade();
         let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
-        volume.take_up(&Remote(Self::taking_up(&self.state)))
+        volume.take_up(&Remote(Self::taking_up(&self.state)), &|welcome| self.state.have(welcome))
     }
 }
 

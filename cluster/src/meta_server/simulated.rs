@@ -267,6 +267,7 @@ impl Mount {
         let _one_at_a_time = self.taking_up.lock().await;
         let session = self.state.session.load(Ordering::SeqCst);
         let welcome = self.ask_once(|port| port.begin(Some(session), "client".into(), Vec::new())).await?;
+        self.state.have(&welcome);
         if welcome.fresh {
             self.lab.record.note("the client takes its session up");
             self.ask_once(Session::told).await?;

@@ -171,6 +171,14 @@ impl Handle {
         change()
     }
 
+    /// Refuses to change content for a session that ended meanwhile. Called while none can end.
+    fn still_lives(&self) -> Result<()> {
+        if self.sessions.fs.leases.table().has(self.session) {
+            return Ok(());
+        }
+        Err(Error::Unavailable("the session ended before this was done".into()))
+    }
+
     /// Refuses to name stripes of sets that are not this client's: those of a session that ended were given up, data and all. What files name already may be
     /// named again.
     fn may_name<'a>(&self, extents: impl IntoIterator<Item = &'a Extent>) -> Result<()> {
@@ -316,6 +324,7 @@ impl Port for Handle {
         }
         let (attributes, dead, seq) = self.changing(&[ino], || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
+            self.still_lives()?;
             self.may_name(extents_of(edit))?;
             self.meta()?.change_content_once(ino, edit, self.once().as_ref())
         })?;
@@ -331,6 +340,7 @@ impl Port for Handle {
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
         let (dead, seq) = self.changing(&inos, || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
+            self.still_lives()?;
             edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
             self.meta()?.change_contents_once(edits, self.once().as_ref())
         })?;
@@ -380,6 +390,7 @@ impl Port for Handle {
 
     fn put_files(&self, files: &[Whole]) -> Result<Put> {
         let _its_sets_stay = self.sessions.fs.leases.naming();
+        self.still_lives()?;
         files.iter().try_for_each(|file| self.may_name(&file.extents))?;
         // Needs no proof of whether it was done: a file that is there under its number is not made again.
         self.meta()?.put_files(files)
@@ -399,16 +410,20 @@ impl Session for Handle {
         }
         // The sets of others were given up.
         let own = session.map_or_else(Vec::new, |session| self.sessions.owned(session, sets));
-        let (session, fresh, kept) = {
+        let (session, fresh, kept, lapsed) = {
             let mut table = fs.leases.table();
-            let begun = table.begin(session, &name, Instant::now());
+            // One that ended is over: what its client began in it is not accepted in another one.
+            let lives =
+                |number: u64| table.has(number) || fs.leases.is_settling() && lock(&fs.leases.before).contains(&number);
+            let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
+            let begun = table.begin(session.filter(|_| !lapsed), &name, Instant::now());
             let (session, fresh) =
                 begun.ok_or_else(|| Error::Unavailable("a session of that number was never given out".into()))?;
             // At once: whatever else the client asks may come before its next word. Not if what was not told by now was given up meanwhile.
-            if fs.leases.is_settling() {
+            if fs.leases.is_settling() && !lapsed {
                 table.hold(session, own);
             }
-            (session, fresh, table.sets(session))
+            (session, fresh, table.sets(session), lapsed)
         };
         self.grant_held(session);
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
@@ -419,6 +434,7 @@ impl Session for Handle {
             session,
             secret: super::caller::secret(&lock(&fs.leases.key), session, &self.peer),
             fresh,
+            lapsed,
             label: fs.volume.label().to_json(),
             first_stripe: crate::open::first_stripe_of(session),
             start: self.sessions.start,
@@ -526,6 +542,8 @@ impl Session for Handle {
         let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
         let mut locks = lock(&leases.locks);
         loop {
+            // Under the lock: what a session has when it ends is taken from it afterwards.
+            self.still_lives()?;
             if locks.lock(ino, self.own_lock(&wanted)) {
                 return Ok(true);
             }

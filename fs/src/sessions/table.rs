@@ -98,7 +98,7 @@ impl Table {
     pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> Option<(u64, bool)> {
         let session = taken_up.unwrap_or(self.next);
         match taken_up {
-            Some(session) => (1..self.next).contains(&session).then_some(())?,
+            Some(session) => self.was_given_out(session).then_some(())?,
             None => self.next = self.next.checked_add(1)?,
         }
         let new = || Client {
@@ -120,6 +120,16 @@ impl Table {
         let client = self.clients.entry(session).or_insert_with(new);
         client.heard = now;
         Some((session, client.joins || !client.told))
+    }
+
+    /// Whether there is a session of that number.
+    pub fn has(&self, session: u64) -> bool {
+        self.clients.contains_key(&session)
+    }
+
+    /// Whether a session of that number was ever begun.
+    pub fn was_given_out(&self, session: u64) -> bool {
+        (1..self.next).contains(&session)
     }
 
     /// Lets a session in.

@@ -3,7 +3,7 @@
 use super::Lab;
 use fs::label::Label;
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
-use meta::port::{Call, Port, Remote, Session};
+use meta::port::{Call, Port, Remote, Session, Welcome, session_of_work};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -86,6 +86,9 @@ impl Call for Link {
                 });
             });
             let session = Some(self.wire.session.load(Ordering::SeqCst)).filter(|&session| session != 0);
+            if !self.takes_up && session_of_work().is_some_and(|other| Some(other) != session) {
+                return Err(meta::Error::Unavailable("the session ended before this was done".into()));
+            }
             match server.answer(session, &recall, operation, arguments) {
                 Answer::Done(answer) => return Ok(answer),
                 Answer::Unknown => panic!("operation {operation} is not known"),
@@ -94,7 +97,8 @@ impl Call for Link {
                         return Err(meta::Error::Unavailable("the session is not known any more".into()));
                     }
                     let client = lock(&self.wire.client).upgrade().expect("only an open client has a session");
-                    let _ = client.take_up(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }));
+                    let have = |welcome: &Welcome| self.wire.session.store(welcome.session, Ordering::SeqCst);
+                    let _ = client.take_up(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }), &have);
                 }
             }
         }

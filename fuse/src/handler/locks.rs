@@ -61,6 +61,14 @@ impl Held {
         });
     }
 
+    /// An owner lost its locks of a file. Returns the openings through which it had got them.
+    pub fn lose(&self, ino: u64, owner: u64) -> Vec<u64> {
+        let got = |(of, owners): &(u64, Vec<u64>)| *of == ino && owners.contains(&owner);
+        let handles = self.owners().iter().filter(|(_, of)| got(of)).map(|(&handle, _)| handle).collect();
+        self.forget(ino, owner);
+        handles
+    }
+
     /// The owners of what ends with an opening.
     pub fn end(&self, handle: FileHandle) -> Vec<u64> {
         self.fresh().remove(&handle.0);

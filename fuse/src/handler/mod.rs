@@ -10,6 +10,7 @@ mod directory;
 mod extended;
 mod init;
 mod locks;
+mod losses;
 mod names;
 mod opens;
 mod seek;
@@ -43,6 +44,7 @@ pub(crate) struct Handler<F: Files> {
     caller: Caller<F>,
     opens: opens::Opens,
     held: Arc<locks::Held>,
+    losses: losses::Losses,
     /// Others change files, too: the kernel keeps little.
     shared: bool,
     /// What the mount says of at its end.
@@ -61,12 +63,34 @@ impl<F: Files> Handler<F> {
         let (seeks, late) = seek::queue(kernel.clone());
         let shared = files.is_shared() && !writeback;
         let caller = Caller::new(files, log);
-        (Self { caller, opens: Opens::default(), held: Arc::default(), shared, refused, seeks, kernel }, late)
+        (
+            Self {
+                caller,
+                opens: Opens::default(),
+                held: Arc::default(),
+                losses: losses::Losses::default(),
+                shared,
+                refused,
+                seeks,
+                kernel,
+            },
+            late,
+        )
     }
 
     /// How long the kernel may believe what it is told.
     fn valid(&self) -> Duration {
         self.caller.files().valid_for()
+    }
+
+    /// The handle of a new opening.
+    fn handle(&self, ino: u64, flags: i32) -> FileHandle {
+        let files = self.caller.files();
+        let handle = self.held.handle(files.alone());
+        if files.is_shared() && opens::may_write(flags) {
+            self.losses.opened(handle, files.losses(ino));
+        }
+        handle
     }
 
     /// What the kernel may keep of a file that is opened. What nobody else changes stays true while nobody has it open, too; for who appends to one that others
@@ -197,7 +221,7 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let created = self.create(parent.0, name.as_bytes(), &new_file(request, Kind::File, mode), flags);
         answer!(reply, created, created =>
-            reply.created(&self.valid(), &file_attributes(&created), GENERATION, self.held.handle(self.caller.files().alone()), self.kept(flags)));
+            reply.created(&self.valid(), &file_attributes(&created), GENERATION, self.handle(created.ino, flags), self.kept(flags)));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -232,20 +256,23 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let opened = self.open(request.uid(), ino.0, flags.0);
-        answer!(reply, opened, () => reply.opened(self.held.handle(self.caller.files().alone()), self.kept(flags.0)));
+        answer!(reply, opened, () => reply.opened(self.handle(ino.0, flags.0), self.kept(flags.0)));
     }
 
     fn read(
         &self,
         _: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        if let Err(error) = self.has_its_locks(handle) {
+            return reply.error(error);
+        }
         self.read(ino.0, offset, size, |data| answer!(reply, data, data => reply.data(data)));
     }
 
@@ -253,7 +280,7 @@ impl<F: Files> Filesystem for Handler<F> {
         &self,
         _: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
@@ -265,7 +292,9 @@ impl<F: Files> Filesystem for Handler<F> {
         let cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         // Where the end is the kernel knows only of files that nobody else changes.
         let offset = if self.shared && open_flags.0 & libc::O_APPEND != 0 { None } else { Some(offset) };
-        answer!(reply, self.write(ino.0, offset, data, cached, take_privileges), written => reply.written(written));
+        let written =
+            self.has_its_locks(handle).and_then(|()| self.write(ino.0, offset, data, cached, take_privileges));
+        answer!(reply, written, written => reply.written(written));
     }
 
     fn getlk(
@@ -296,18 +325,23 @@ impl<F: Files> Filesystem for Handler<F> {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
+        if let Err(error) = self.settle_locks(handle) {
+            return reply.error(error);
+        }
         let waiter = sleep.then(|| request.pid());
         let asked = locks::Asked::new(ino.0, handle, owner.0, (start, end), typ, pid);
         asked.set(&self.caller, &self.held, &self.kernel, waiter, reply);
     }
 
-    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, _: &Request, ino: INodeNo, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         if self.shared {
+            let locked = self.had_its_locks(handle);
             // Closing any descriptor of a file gives up all locks that the process has on it.
             self.held.forget(ino.0, owner.0);
             let done = self.caller.call("unlocking", ino.0, |files| {
                 files.unlock(ino.0, owner.0, 0, u64::MAX).and(files.told_at_close(ino.0))
             });
+            let done = self.or_lost(ino.0, handle, locked.and(done));
             return answer!(reply, done, () => reply.ok());
         }
         // There is nothing to do on close(2): the kernel has written its pages by now. It understands this as "never ask again".
@@ -328,11 +362,13 @@ impl<F: Files> Filesystem for Handler<F> {
         for owner in self.held.end(handle).into_iter().chain(owner.map(|owner| owner.0)) {
             let _ = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner, 0, u64::MAX));
         }
+        self.losses.end(handle);
         self.close(ino.0, flags.0);
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsync(&self, _: &Request, ino: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        let locked = self.has_its_locks(handle);
         let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
         if !self.shared
             && let Some(kernel) = self.kernel.get()
@@ -340,6 +376,7 @@ impl<F: Files> Filesystem for Handler<F> {
             // It keeps size and times itself, but not how much room the file takes: has it ask again. It fails for a file that it does not know any more.
             let _ = kernel.inval_inode(ino, -1, 0);
         }
+        let done = self.or_lost(ino.0, handle, locked.and(done));
         answer!(reply, done, () => reply.ok());
     }
 
@@ -453,13 +490,14 @@ impl<F: Files> Filesystem for Handler<F> {
         &self,
         request: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer!(reply, self.allocate(request.uid(), ino.0, mode, offset, length), () => reply.ok());
+        let done = self.has_its_locks(handle).and_then(|()| self.allocate(request.uid(), ino.0, mode, offset, length));
+        answer!(reply, done, () => reply.ok());
     }
 
     fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
@@ -473,13 +511,15 @@ impl<F: Files> Filesystem for Handler<F> {
         _: FileHandle,
         from_offset: u64,
         to: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         to_offset: u64,
         length: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let copied = self.copy_range(request.uid(), (from.0, from_offset), (to.0, to_offset), length);
+        let copied = self
+            .has_its_locks(handle)
+            .and_then(|()| self.copy_range(request.uid(), (from.0, from_offset), (to.0, to_offset), length));
         answer!(reply, copied, copied => reply.written(copied));
     }
 }

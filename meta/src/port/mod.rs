@@ -4,8 +4,11 @@
 //! carries out what a `Remote` asked. A request is the number of its operation and its arguments, an answer is a `Result`, both in the encoding of the
 //! metadata's own records (postcard).
 
+mod bound;
 #[macro_use]
 mod table;
+
+pub use bound::{session_of_work, within_session};
 
 use crate::record::{decode, encode};
 use crate::{
@@ -85,6 +88,8 @@ pub struct Welcome {
     pub secret: [u8; 16],
     /// The server did not know it before.
     pub fresh: bool,
+    /// The session that was to be taken up had ended. This is another one, in which nothing of the old one is accepted.
+    pub lapsed: bool,
     /// The volume's label, as JSON.
     pub label: String,
     /// The first number that the session gives to its stripes.
@@ -159,7 +164,7 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
     ///
-    /// - `begin` opens a session, or takes the caller's own up, which writes to these sets; then `told` says that a server that was restarted knows everything of it: nothing is
+    /// - `begin` opens a session, also in place of one that ended, or takes the caller's own up, which writes to these sets; then `told` says that a server that was restarted knows everything of it: nothing is
     ///   given to others, or given up, before all have said so or the time of a lease is over. `beat` keeps it alive; `end` closes it.
     /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`. Sets of the session that it does not know of, since an answer was
     ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.

@@ -1,0 +1,142 @@
+//! A client that is silent for longer than its lease, and lives.
+
+mod lab;
+
+use fs::{FileLock, FileSystem};
+use lab::cluster::{Cluster, Wire};
+use lab::{content, make, pattern};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// See the table of operations.
+const CHANGE_CONTENTS_DURABLY: u16 = 29;
+const RESERVE: u16 = 72;
+
+fn whole(owner: u64) -> FileLock {
+    FileLock { owner, first: 0, last: u64::MAX, exclusive: true, process: 1 }
+}
+
+/// Two clients that have a file open, and the way of the first.
+fn two(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, u64) {
+    let (a, wire) = cluster.wired_client("a");
+    let b = cluster.client("b");
+    let ino = make(&a, "file");
+    a.open(ino, true).unwrap();
+    b.open(ino, true).unwrap();
+    a.write(ino, 0, &pattern(1, 30_000)).unwrap();
+    a.sync(ino).unwrap();
+    (a, wire, b, ino)
+}
+
+/// The first client's machine stops until its session is over.
+fn stop(cluster: &Arc<Cluster>, wire: &Wire) {
+    wire.cut.store(true, Ordering::SeqCst);
+    cluster.until_clients(1);
+}
+
+#[test]
+fn what_was_written_before_the_lease_ran_out_is_dropped_and_told() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    assert!(a.lock(ino, &whole(7), None).unwrap());
+    let before = a.losses(ino);
+    a.write(ino, 0, b"this is in memory").unwrap();
+    stop(&cluster, &wire);
+    assert!(b.lock(ino, &whole(7), None).unwrap());
+    b.write(ino, 0, &pattern(2, 30_000)).unwrap();
+    b.sync(ino).unwrap();
+    // It does not know yet.
+    a.write(ino, 500, b"and this too").unwrap();
+    assert!(!a.has_lost_locks());
+    wire.cut.store(false, Ordering::SeqCst);
+    let told = a.sync(ino).unwrap_err().to_string();
+    assert!(told.contains("lost"), "{told}");
+    assert!(a.has_lost_locks());
+    assert_eq!((a.take_lost_locks(), a.has_lost_locks()), (vec![(ino, 7)], false));
+    // Each who has it open can tell.
+    assert_eq!(a.losses(ino), before + 1);
+    a.sync(ino).unwrap();
+    for client in [&a, &b] {
+        assert!(content(client, ino).unwrap() == pattern(2, 30_000));
+    }
+    // It is a client like any other.
+    assert!(!a.lock(ino, &whole(7), None).unwrap());
+    b.unlock(ino, 7, 0, u64::MAX).unwrap();
+    assert!(a.lock(ino, &whole(7), None).unwrap());
+    a.write(ino, 0, &pattern(3, 30_000)).unwrap();
+    a.unlock(ino, 7, 0, u64::MAX).unwrap();
+    assert!(content(&b, ino).unwrap() == pattern(3, 30_000));
+    [&a, &b].iter().for_each(|client| client.close(ino));
+    a.close_volume().unwrap_err();
+    b.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
+}
+
+/// What was on its way to the server when the client was stopped comes too late, in whatever session the client is by then.
+#[test]
+fn no_transaction_of_the_old_session_is_accepted_in_the_new_one() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    // In memory, and in a stripe that no transaction names.
+    for length in [1000, 300_000] {
+        let new = pattern(4, length);
+        a.write(ino, 0, &pattern(5, length)).unwrap();
+        let operation = if length == 1000 { CHANGE_CONTENTS_DURABLY } else { 19 };
+        wire.held.store(operation, Ordering::SeqCst);
+        let late = std::thread::spawn({
+            let a = a.clone();
+            move || a.sync(ino)
+        });
+        lab::within(20, {
+            let wire = wire.clone();
+            move || {
+                while wire.waiting.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        stop(&cluster, &wire);
+        b.write(ino, 0, &new).unwrap();
+        b.sync(ino).unwrap();
+        wire.cut.store(false, Ordering::SeqCst);
+        cluster.until_clients(2);
+        wire.held.store(0, Ordering::SeqCst);
+        late.join().unwrap().unwrap_err();
+        // That was the one time.
+        a.sync(ino).unwrap();
+        for client in [&a, &b] {
+            assert!(content(client, ino).unwrap()[..length] == new[..], "{length}");
+        }
+    }
+    [&a, &b].iter().for_each(|client| client.close(ino));
+    a.close_volume().unwrap_err();
+    b.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
+}
+
+/// A place that was reserved in the old session is somebody else's in the new one.
+#[test]
+fn an_append_that_reserved_its_place_too_early_fails() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    a.append(ino, &[7; 1000]).unwrap();
+    wire.held.store(RESERVE, Ordering::SeqCst);
+    let late = std::thread::spawn({
+        let a = a.clone();
+        move || a.append(ino, &[8; 1000])
+    });
+    stop(&cluster, &wire);
+    b.append(ino, &[9; 500]).unwrap();
+    b.sync(ino).unwrap();
+    wire.cut.store(false, Ordering::SeqCst);
+    cluster.until_clients(2);
+    wire.held.store(0, Ordering::SeqCst);
+    late.join().unwrap().unwrap_err();
+    a.append(ino, &[6; 10]).unwrap();
+    a.sync(ino).unwrap_err();
+    a.sync(ino).unwrap();
+    // What was dropped leaves gaps, as others may have got places behind it.
+    let found = content(&b, ino).unwrap();
+    let written: Vec<u8> = found[30_000..].iter().copied().filter(|&byte| byte != 0).collect();
+    assert!(found.starts_with(&pattern(1, 30_000)) && written == [&[9; 500][..], &[6; 10]].concat());
+}

@@ -1,0 +1,139 @@
+//! What each opening of a file is to be told, once: that something that was written is lost, and that its locks are. Who lost its locks reads and writes nothing
+//! through that opening before it unlocks or locks anew: others may hold them.
+
+use super::Handler;
+use crate::files::Files;
+use fuser::{Errno, FileHandle};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What openings were told.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// How often something of its file was lost when an opening was told last, or began.
+    heard: Mutex<HashMap<u64, u64>>,
+    /// Openings whose locks are lost, and whether they were told so.
+    lockless: Mutex<HashMap<u64, bool>>,
+    /// Whether there are such.
+    any_lockless: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Losses {
+    /// A file was opened to be written to, of which something was lost so often before.
+    pub fn opened(&self, handle: FileHandle, losses: u64) {
+        lock(&self.heard).insert(handle.0, losses);
+    }
+
+    /// Whether an opening was not told yet of the last of so many losses. From then on it was.
+    fn are_news(&self, handle: FileHandle, losses: u64) -> bool {
+        lock(&self.heard).get_mut(&handle.0).is_some_and(|heard| std::mem::replace(heard, losses) < losses)
+    }
+
+    /// The locks are lost that were got through these openings.
+    fn lose_locks(&self, handles: Vec<u64>) {
+        let mut lockless = lock(&self.lockless);
+        handles.into_iter().for_each(|handle| _ = lockless.insert(handle, false));
+        self.any_lockless.store(!lockless.is_empty(), Ordering::Release);
+    }
+
+    /// Whether locks are lost that were got through an opening. It is told so.
+    fn is_lockless(&self, handle: FileHandle) -> bool {
+        self.any_lockless.load(Ordering::Acquire)
+            && lock(&self.lockless).get_mut(&handle.0).is_some_and(|told| {
+                *told = true;
+                true
+            })
+    }
+
+    /// The same, if it was not told so before.
+    fn is_lockless_unaware(&self, handle: FileHandle) -> bool {
+        self.any_lockless.load(Ordering::Acquire)
+            && lock(&self.lockless).get_mut(&handle.0).is_some_and(|told| !std::mem::replace(told, true))
+    }
+
+    /// Locks are taken anew through an opening, or given up. Returns whether it was not told yet that it had lost some.
+    fn settle(&self, handle: FileHandle) -> bool {
+        let mut lockless = lock(&self.lockless);
+        let told = lockless.remove(&handle.0);
+        self.any_lockless.store(!lockless.is_empty(), Ordering::Release);
+        told == Some(false)
+    }
+
+    /// It is closed.
+    pub fn end(&self, handle: FileHandle) {
+        lock(&self.heard).remove(&handle.0);
+        self.settle(handle);
+    }
+}
+
+impl<F: Files> Handler<F> {
+    fn hear_of_lost_locks(&self) {
+        let files = self.caller.files();
+        if files.has_lost_locks() {
+            for (ino, owner) in files.take_lost_locks() {
+                self.losses.lose_locks(self.held.lose(ino, owner));
+            }
+        }
+    }
+
+    /// Refuses to read and write for who lost its locks.
+    pub(super) fn has_its_locks(&self, handle: FileHandle) -> Result<(), Errno> {
+        self.hear_of_lost_locks();
+        if self.losses.is_lockless(handle) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// The same at a request for a lock, which is told once.
+    pub(super) fn settle_locks(&self, handle: FileHandle) -> Result<(), Errno> {
+        self.hear_of_lost_locks();
+        if self.losses.settle(handle) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// The same when a descriptor is closed: told once, if it was not before.
+    pub(super) fn had_its_locks(&self, handle: FileHandle) -> Result<(), Errno> {
+        self.hear_of_lost_locks();
+        if self.losses.is_lockless_unaware(handle) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// What is answered to a sync or at the end of an opening: an error also when somebody else heard before that something is lost.
+    pub(super) fn or_lost(&self, ino: u64, handle: FileHandle, done: Result<(), Errno>) -> Result<(), Errno> {
+        let files = self.caller.files();
+        let news = files.is_shared() && self.losses.are_news(handle, files.losses(ino));
+        if news { done.and(Err(Errno::EIO)) } else { done }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_opening_is_told_once() {
+        let losses = Losses::default();
+        let [old, new, reader] = [1, 2, 3].map(FileHandle);
+        losses.opened(old, 0);
+        losses.opened(new, 1);
+        assert_eq!([old, new, reader, old].map(|handle| losses.are_news(handle, 1)), [true, false, false, false]);
+        assert!(losses.are_news(new, 2) && losses.are_news(old, 3));
+        losses.end(old);
+        assert!(!losses.are_news(old, 9));
+    }
+
+    #[test]
+    fn who_lost_its_locks_does_nothing_before_it_unlocks() {
+        let losses = Losses::default();
+        let [a, b, other] = [1, 2, 3].map(FileHandle);
+        assert!(!losses.is_lockless(a) && !losses.settle(a));
+        losses.lose_locks(vec![1, 2]);
+        assert!(losses.is_lockless(a) && losses.is_lockless(a) && !losses.is_lockless(other));
+        assert!(!losses.is_lockless_unaware(a) && losses.is_lockless_unaware(b) && !losses.is_lockless_unaware(b));
+        assert!(!losses.settle(a), "it knows");
+        assert!(!losses.is_lockless(a));
+        losses.lose_locks(vec![2]);
+        assert!(losses.settle(b) && !losses.settle(b) && !losses.is_lockless(b));
+    }
+}
