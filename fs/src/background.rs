@@ -4,7 +4,9 @@ use crate::buffer::Taken;
 use crate::commit::Packer;
 use crate::file::File;
 use crate::mutex::lock;
-use crate::{FileSystem, Result};
+use crate::{Error, FileSystem, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -113,7 +115,9 @@ fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
             continue;
         };
         let file = fs.table.hold(file);
-        if let Err(error) = fs.store_pieces(&file, taken) {
+        let done = fs.beside("storing a stripe", || fs.store_pieces(&file, taken));
+        let defect = || Err(Error::Invalid("a defect, see the log".into()));
+        if let Err(error) = done.unwrap_or_else(defect) {
             file.state().failed = Some(error);
         }
     }
@@ -124,15 +128,29 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     loop {
         let tick = ticks.recv_timeout(TICK);
         let Some(fs) = fs.upgrade().filter(|_| tick != Err(RecvTimeoutError::Disconnected)) else { return };
-        // Clients look when they say that they live, and the server of clients with its sessions.
-        if fs.client.is_none() {
-            fs.look_for_returns();
-        }
-        fs.tick(tick.is_ok());
+        fs.beside("looking after the volume", || {
+            // Clients look when they say that they live, and the server of clients with its sessions.
+            if fs.client.is_none() {
+                fs.look_for_returns();
+            }
+            fs.tick(tick.is_ok());
+        });
     }
 }
 
 impl FileSystem {
+    /// Does what goes on beside the callers. A panic in it is logged and counted, and the thread goes on: None then.
+    pub fn beside<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
+        // What a panic leaves behind is as after an error: locks are used again, and what was not done is done the next time.
+        let done = catch_unwind(AssertUnwindSafe(work)).ok();
+        if done.is_none() {
+            self.counts.defects.fetch_add(1, Ordering::Relaxed);
+            let line = format!("a defect in {what}, see the message about a panic; please report it");
+            let _ = catch_unwind(AssertUnwindSafe(|| self.volume.warn(&line)));
+        }
+        done
+    }
+
     fn store_pieces(&self, file: &Arc<File>, taken: Vec<Taken>) -> Result<()> {
         let mut packer = Packer::new(self);
         let mut taken = taken.into_iter();

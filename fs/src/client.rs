@@ -94,11 +94,13 @@ fn beats(fs: &Weak<FileSystem>, pause: Duration) {
         if fs.client.as_ref().is_none_or(|client| *lock(&client.ended)) {
             return;
         }
-        let noted = fs.beat().and_then(|()| fs.client.as_ref().map_or(Ok(()), |client| fs.note_removals(client)));
-        if let Err(error) = noted {
-            fs.volume.warn(&error.to_string());
-        }
-        fs.look_for_returns();
+        fs.beside("telling the metadata server that this client lives", || {
+            let noted = fs.beat().and_then(|()| fs.client.as_ref().map_or(Ok(()), |client| fs.note_removals(client)));
+            if let Err(error) = noted {
+                fs.volume.warn(&error.to_string());
+            }
+            fs.look_for_returns();
+        });
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn collect(fs: &Weak<FileSystem>) {
         if fs.is_closed() {
             return;
         }
-        if let Err(error) = fs.collect(false)
+        if let Some(Err(error)) = fs.beside("giving room back", || fs.collect(false))
             && !fs.is_closed()
         {
             fs.volume.warn(&format!("cannot give room back: {error}"));

@@ -20,6 +20,15 @@ pub struct Counts {
     pub syncs: Operation,
     /// Repairs.
     pub repairs: Repairs,
+    /// Panics in what goes on beside the callers.
+    pub(crate) defects: AtomicU64,
+}
+
+impl Counts {
+    /// How often something panicked that goes on beside the callers. It went on the next time.
+    pub fn defects(&self) -> u64 {
+        self.defects.load(Ordering::Relaxed)
+    }
 }
 
 /// The repairs of a volume: what they have done, and those that go on.

@@ -51,21 +51,23 @@ pub(crate) fn probe(fs: &Weak<FileSystem>) {
         if fs.is_closed() {
             return;
         }
-        let targets = &fs.store.targets;
-        // One that still does what was given up is not asked for more.
-        let failing = targets.ids().into_iter().filter(|&id| targets.error(id).is_some() && !targets.hangs(id));
-        let failing: Vec<TargetId> = failing.collect();
-        for id in probes.due(&failing, Instant::now()) {
-            if fs.works(id) {
-                // It may have missed something.
-                fs.strays.suspect(id);
-                targets.forgive(id);
-                if let Some(engine) = &fs.engine {
-                    engine.journal.retry();
+        fs.beside("trying targets", || {
+            let targets = &fs.store.targets;
+            // One that still does what was given up is not asked for more.
+            let failing = targets.ids().into_iter().filter(|&id| targets.error(id).is_some() && !targets.hangs(id));
+            let failing: Vec<TargetId> = failing.collect();
+            for id in probes.due(&failing, Instant::now()) {
+                if fs.works(id) {
+                    // It may have missed something.
+                    fs.strays.suspect(id);
+                    targets.forgive(id);
+                    if let Some(engine) = &fs.engine {
+                        engine.journal.retry();
+                    }
                 }
+                probes.tried(id, Instant::now());
             }
-            probes.tried(id, Instant::now());
-        }
+        });
     }
 }
 

@@ -45,7 +45,7 @@ impl FileSystem {
             let (fs, member) = (self.clone(), member.clone());
             std::thread::spawn(move || {
                 // Whoever asks for the status hears that it is missing.
-                let _ = fs.look_for_return(&member);
+                let _ = fs.beside("looking for a target", || fs.look_for_return(&member));
                 fs.returns.looked(member.id, Instant::now());
             });
         }

@@ -108,7 +108,7 @@ pub(crate) fn watch(fs: &Weak<FileSystem>) {
         if Instant::now() < next {
             continue;
         }
-        if let Err(error) = fs.remove_strays(true)
+        if let Some(Err(error)) = fs.beside("looking for stray chunks", || fs.remove_strays(true))
             && !fs.is_closed()
         {
             fs.volume.warn(&format!("cannot look for stray chunks: {error}"));

@@ -2,10 +2,16 @@
 
 mod lab;
 
-use fs::{Answer, Caller, Recall, Request, Secret, Sessions};
+use bytes::Bytes;
+use fastrand::Rng;
+use fs::{Answer, Caller, ROOT, Recall, Request, Secret, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, Port, Remote, Session, Welcome};
+use meta::port::{Call, FileLock, Port, Remote, Session, Welcome};
+use meta::{Change, ContentEdit, Kind, New, Rename, RenameMode, Resize, SetTime, Time, Whole};
+use plan::{Extent, Place, Span, TargetId};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,7 +24,9 @@ struct Member {
 impl Call for Member {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let recall: Recall = Arc::new(|_: &[fs::Question]| ());
-        match self.server.answer_request(&self.caller, &recall, operation, arguments, Request::default()).0 {
+        let ask = || self.server.answer_request(&self.caller, &recall, operation, arguments, Request::default()).0;
+        let answer = catch_unwind(AssertUnwindSafe(ask));
+        match answer.unwrap_or_else(|_| panic!("operation {operation} with {arguments:?} panics")) {
             Answer::Done(answer) => Ok(answer),
             other => Err(meta::Error::Unavailable(format!("{other:?}"))),
         }
@@ -96,4 +104,238 @@ fn nobody_takes_up_the_sets_of_another() {
     assert!(content(&victim, ino).unwrap() == [pattern(1, 300_000), pattern(2, 300_000)].concat());
     victim.close(ino);
     victim.close_volume().unwrap();
+}
+
+/// Arguments that are well-formed, and that no honest client would think of.
+struct Hostile(Rng);
+
+impl Hostile {
+    fn number(&mut self) -> u64 {
+        const ODD: [u64; 20] = [
+            0,
+            1,
+            2,
+            5,
+            16,
+            17,
+            18,
+            255,
+            4096,
+            65_535,
+            1 << 20,
+            3 << 20,
+            u32::MAX as u64,
+            1 << 32,
+            1 << 62,
+            i64::MAX as u64,
+            1 << 63,
+            u64::MAX - 4096,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        match self.0.u32(..4) {
+            0 => self.0.u64(..),
+            1 => self.0.u64(..64),
+            _ => ODD[self.0.usize(..ODD.len())],
+        }
+    }
+
+    fn short(&mut self) -> u32 {
+        self.number() as u32
+    }
+
+    /// A number of a file, mostly one that there is.
+    fn ino(&mut self) -> u64 {
+        if self.0.u32(..3) > 0 { *self.0.choice(&[1, 16, 17, 18, 19, 20]).unwrap() } else { self.number() }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        let names: [&[u8]; 10] = [b"", b".", b"..", b"a", b"b", b"honest", b"a/b", &[0], &[255; 255], &[7; 300]];
+        names[self.0.usize(..names.len())].to_vec()
+    }
+
+    fn many<T>(&mut self, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.0.u32(..4)).map(|_| one(self)).collect()
+    }
+
+    fn maybe<T>(&mut self, one: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.0.bool().then(|| one(self))
+    }
+
+    fn range(&mut self) -> Range<u64> {
+        let (a, b) = (self.number(), self.number());
+        if self.0.u32(..4) > 0 { a.min(b)..a.max(b) } else { a..b }
+    }
+
+    fn time(&mut self) -> Time {
+        Time { seconds: self.number() as i64, nanoseconds: self.short() }
+    }
+
+    fn extent(&mut self) -> Extent {
+        let bytes = Bytes::from(vec![1; self.0.usize(..3000)]);
+        let (set, record) = (1 + self.0.u64(..6), *self.0.choice(&[0, 4096, 8192, 1 << 20, u32::MAX]).unwrap());
+        let span = Span { set, record, block: self.short(), start: self.short() };
+        let (place, length) = match self.0.u32(..4) {
+            0 => (Place::Bytes(bytes.clone()), bytes.len() as u64),
+            1 => (Place::Bytes(bytes), self.number()),
+            2 => (Place::Stripe(span), self.number()),
+            _ => (Place::Zero, self.number()),
+        };
+        Extent { offset: self.number(), length, place }
+    }
+
+    fn edit(&mut self) -> ContentEdit {
+        let resize = *self.0.choice(&[Resize::Keep, Resize::AtLeast(1), Resize::To(1)]).unwrap();
+        let resize = match resize {
+            Resize::Keep => resize,
+            Resize::AtLeast(_) => Resize::AtLeast(self.number()),
+            Resize::To(_) => Resize::To(self.number()),
+        };
+        let ranges = self.many(|own| match own.0.bool() {
+            true => (own.range(), own.many(Self::extent)),
+            false => {
+                let extent = own.extent();
+                (extent.offset..extent.offset.saturating_add(extent.length), vec![extent])
+            }
+        });
+        ContentEdit { ranges, resize, modified: self.maybe(Self::time) }
+    }
+
+    fn new_file(&mut self) -> New {
+        let kind = *self.0.choice(&[Kind::File, Kind::File, Kind::Directory, Kind::Symlink]).unwrap();
+        New { kind, mode: self.short(), uid: self.short(), gid: 0, device: self.short(), link: self.name() }
+    }
+
+    fn whole(&mut self) -> Whole {
+        Whole {
+            ino: self.ino(),
+            parent: self.ino(),
+            name: self.name(),
+            new: self.new_file(),
+            size: self.number(),
+            accessed: self.time(),
+            modified: self.time(),
+            changed: self.time(),
+            extents: self.many(Self::extent),
+            attributes: self.many(|own| (own.name(), own.name())),
+        }
+    }
+
+    fn lock(&mut self) -> FileLock {
+        let Range { start, end } = self.range();
+        FileLock { owner: self.0.u64(..3), first: start, last: end, exclusive: self.0.bool(), process: 1 }
+    }
+
+    /// Asks for something.
+    fn ask(&mut self, at: &Remote<Member>) -> meta::Result<()> {
+        let now = Time { seconds: 1, nanoseconds: 0 };
+        match self.0.u32(..42) {
+            0 => at.attributes(self.ino()).map(drop),
+            1 => at.lookup(self.ino(), &self.name()).map(drop),
+            2 => at.parent(self.ino()).map(drop),
+            3 => at.describe(self.ino()).map(drop),
+            4 => {
+                let change = Change {
+                    mode: self.maybe(Self::short),
+                    accessed: self.maybe(|own| SetTime::To(own.time())),
+                    changed: self.maybe(Self::time),
+                    ..Change::default()
+                };
+                at.set_attributes(self.ino(), change, self.time()).map(drop)
+            }
+            5 => at.read_link(self.ino()).map(drop),
+            6 => at.attribute(self.ino(), &self.name()).map(drop),
+            7 => at.attribute_names(self.ino()).map(drop),
+            8 => {
+                at.set_attribute(self.ino(), &self.name(), &self.name(), self.maybe(|own| own.0.bool()), now).map(drop)
+            }
+            9 => at.remove_attribute(self.ino(), &self.name(), now).map(drop),
+            10 | 11 => at.make(self.ino(), &self.name(), &self.new_file(), now).map(drop),
+            12 => at.link(self.ino(), self.ino(), &self.name(), now).map(drop),
+            13 => at.unlink(self.ino(), &self.name(), self.ino(), self.0.bool(), now).map(drop),
+            14 => at.remove_directory(self.ino(), &self.name(), self.ino(), self.0.bool(), now).map(drop),
+            15 => {
+                let mode = *self.0.choice(&[RenameMode::Replace, RenameMode::Exchange]).unwrap();
+                let (from, to) = ((self.ino(), self.name()), (self.ino(), self.name()));
+                let rename = Rename { from, to, mode, replaced: self.maybe(Self::ino), keep: self.0.bool() };
+                at.rename(&rename, now).map(drop)
+            }
+            16 => at.list(self.ino(), self.number(), self.number() as usize).map(drop),
+            17 => at.extents(self.ino(), self.range()).map(drop),
+            18..=21 => at.change_content(self.ino(), &self.edit()).map(drop),
+            22 => at.change_contents(&self.many(|own| (own.ino(), own.edit()))).map(drop),
+            23 => at.share(&self.many(|own| (own.0.u64(..6), own.short())), self.ino()).map(drop),
+            24 => at.set(self.number()).map(drop),
+            25 => at.seal_set(self.0.u64(..6), self.short()).map(drop),
+            26 => at.queue_repair(self.0.u64(..6), &self.many(|own| own.short() as u16)).map(drop),
+            27 => at.totals().map(drop),
+            28 => at.new_inos(self.short()).map(drop),
+            29 => at.put_files(&self.many(Self::whole)).map(drop),
+            30 => at.lookups(&self.many(|own| (own.ino(), own.name()))).map(drop),
+            31 => at.new_sets(self.short().min(3), &self.many(|own| TargetId(own.short() as u16)), &[]).map(drop),
+            32 => at.release_sets(&self.many(Self::number)),
+            33 => Session::open(at, self.ino(), self.number()).map(drop),
+            34 => Session::close(at, self.ino(), self.number()),
+            35 => at.clean(&self.many(|own| (own.ino(), own.number()))),
+            36 => at.reserve(self.ino(), self.number()).map(drop),
+            37 => at.lock(self.ino(), self.lock(), self.0.u32(..50) == 0).map(drop),
+            38 => at.unlock(self.ino(), self.0.u64(..3), self.number(), self.number()),
+            39 => at.conflicting_lock(self.ino(), self.lock()).map(drop),
+            40 => at
+                .recalled(self.ino(), self.number(), self.number())
+                .and_then(|()| at.opened(self.ino(), self.number())),
+            _ => at.reserved(self.ino(), self.number()),
+        }
+    }
+}
+
+/// Whatever a client asks, the server answers it, and others.
+#[test]
+fn no_well_formed_request_makes_the_server_panic() {
+    let seed = std::env::var("WEFT_HOSTILE_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in seed.map_or(1..4, |seed: u64| seed..seed + 1) {
+        let cluster = Cluster::new("rs:2+1", 3);
+        let honest = cluster.client("honest");
+        let ino = make(&honest, "honest");
+        honest.open(ino, true).unwrap();
+        honest.write(ino, 0, &pattern(1, 100_000)).unwrap();
+        honest.sync(ino).unwrap();
+        honest.close(ino);
+        let (mallory, _) = join(&cluster);
+        let mut hostile = Hostile(Rng::with_seed(seed));
+        let mut done = 0;
+        for _ in 0..2000 {
+            done += u32::from(hostile.ask(&mallory).is_ok());
+        }
+        assert!(done > 100, "seed {seed}: only {done} requests were carried out");
+        mallory.end().unwrap();
+        // What is in the background goes on, too.
+        let ino = make(&honest, "after");
+        honest.open(ino, true).unwrap();
+        honest.write(ino, 0, &pattern(2, 300_000)).unwrap();
+        honest.sync(ino).unwrap();
+        assert!(content(&honest, ino).unwrap() == pattern(2, 300_000), "seed {seed}");
+        honest.close(ino);
+        assert!(honest.lookup(ROOT, b"after").is_ok());
+        let server = cluster.volume();
+        assert_eq!(server.counts().defects(), 0, "seed {seed}");
+        honest.close_volume().unwrap();
+    }
+}
+
+/// What is in the background goes on after a panic, which is counted.
+#[test]
+fn a_panic_in_the_background_is_counted() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let volume = cluster.volume();
+    assert_eq!(volume.beside("a test", || 5), Some(5));
+    assert_eq!(volume.beside("a test", || -> i32 { panic!("a test wants this") }), None);
+    assert_eq!(volume.counts().defects(), 1);
+    let client = cluster.client("client");
+    let ino = make(&client, "file");
+    client.open(ino, true).unwrap();
+    client.write(ino, 0, b"it goes on").unwrap();
+    client.sync(ino).unwrap();
+    client.close(ino);
+    client.close_volume().unwrap();
 }

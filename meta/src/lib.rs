@@ -22,8 +22,8 @@ mod transaction;
 pub use error::Error;
 pub use kv::Seq;
 pub use namespace::{
-    Attributes, Change, ContentEdit, FILE_CAPABILITIES, Listed, MOST_EXTENTS, New, Put, ROOT, Removed, Rename,
-    RenameMode, Resize, SetTime, Whole, check_name, unprivileged,
+    Attributes, Change, ContentEdit, FILE_CAPABILITIES, Listed, MAX_SIZE, MOST_EXTENTS, New, Put, ROOT, Removed,
+    Rename, RenameMode, Resize, SetTime, Whole, check_name, unprivileged,
 };
 pub use record::{Kind, SetRecord, StripeRecord, Time, Totals};
 pub use requests::Once;

@@ -56,6 +56,19 @@ impl Meta {
         Ok(())
     }
 
+    /// Whether a number of a file was given out, or may have been before a crash.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn gave_out(&self, ino: u64) -> Result<bool> {
+        let lease = self.inos.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = match lease.end {
+            0 => self.setting(lease.setting)?.unwrap_or(lease.first),
+            _ => lease.next,
+        };
+        Ok((lease.first..next).contains(&ino))
+    }
+
     fn next(&self, lease: &Mutex<Lease>) -> Result<u64> {
         self.next_of(lease, 1)
     }

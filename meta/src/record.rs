@@ -174,20 +174,20 @@ pub(crate) fn merge(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Option<Ve
             let delta: DirectoryDelta = decode(operand).unwrap_or_default();
             state.modified = delta.modified.unwrap_or(state.modified);
             state.changed = delta.changed.unwrap_or(state.changed);
-            state.entries += delta.entries;
-            state.directories += delta.directories;
+            state.entries = state.entries.saturating_add(delta.entries);
+            state.directories = state.directories.saturating_add(delta.directories);
             Some(encode(&state))
         }
         Some(&crate::keys::STRIPE) => {
             let delta: StripeRecord = decode(operand).ok()?;
             let live = old.and_then(|old| decode::<StripeRecord>(old).ok()).map_or(0, |old| old.live);
-            Some(encode(&StripeRecord { live: live + delta.live, ..delta }))
+            Some(encode(&StripeRecord { live: live.saturating_add(delta.live), ..delta }))
         }
         _ => {
             let mut totals: Totals = old.and_then(|old| decode(old).ok()).unwrap_or_default();
             let delta: Totals = decode(operand).unwrap_or_default();
-            totals.files += delta.files;
-            totals.bytes += delta.bytes;
+            totals.files = totals.files.saturating_add(delta.files);
+            totals.bytes = totals.bytes.saturating_add(delta.bytes);
             Some(encode(&totals))
         }
     }

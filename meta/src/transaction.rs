@@ -121,13 +121,14 @@ impl Transaction<'_> {
 
     /// Counts that files refer to so many more bytes of a stripe.
     pub fn refer(&mut self, stripe: (u64, u32), block: u32, bytes: i64) {
-        self.stripes.entry(stripe).or_insert(StripeRecord { block, live: 0 }).live += bytes;
+        let record = self.stripes.entry(stripe).or_insert(StripeRecord { block, live: 0 });
+        record.live = record.live.saturating_add(bytes);
     }
 
     /// Counts files and bytes.
     pub fn count(&mut self, files: i64, bytes: i64) {
-        self.totals.files += files;
-        self.totals.bytes += bytes;
+        self.totals.files = self.totals.files.saturating_add(files);
+        self.totals.bytes = self.totals.bytes.saturating_add(bytes);
     }
 
     /// Nothing may be in the range at the commit.

@@ -49,15 +49,21 @@ fn work(volume: &Weak<FileSystem>, say: fn(&str)) {
     let mut waiting = Waiting::default();
     loop {
         let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) else { return };
-        let seen = volume.look_at_members();
-        seen.changes.iter().filter_map(told).for_each(|line| say(&line));
-        let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
-        if !seen.to_repair.is_empty() || gathered {
-            let whole = repair(&volume, &seen.to_repair, say);
-            waiting.tried(whole, Instant::now());
-        }
+        volume.beside("looking after targets", || look(&volume, &mut waiting, say));
         drop(volume);
         std::thread::sleep(LOOK);
+    }
+}
+
+fn look(volume: &FileSystem, waiting: &mut Waiting, say: fn(&str)) {
+    let seen = volume.look_at_members();
+    seen.changes.iter().filter_map(told).for_each(|line| say(&line));
+    let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
+    if !seen.to_repair.is_empty() || gathered {
+        // Before it: one that panics is not tried again at once.
+        waiting.tried(false, Instant::now());
+        let whole = repair(volume, &seen.to_repair, say);
+        waiting.tried(whole, Instant::now());
     }
 }
 

@@ -34,6 +34,7 @@ impl Subject for MetaMetrics {
         volume::write_cost(page, &open.write_cost());
         volume::targets(page, open);
         volume::repairs(page, open);
+        volume::defects(page, open);
         stores(page, &self.stores.reports.all().into_iter().collect::<Vec<_>>());
     }
 

@@ -21,6 +21,7 @@ impl Subject for MountMetrics {
         reads(page, &self.0);
         targets(page, &self.0);
         repairs(page, &self.0);
+        defects(page, &self.0);
     }
 
     /// The volume is open and its server, if it has one, was heard of not long ago.
@@ -101,6 +102,11 @@ pub(super) fn targets(page: &mut Page, volume: &FileSystem) {
     known().for_each(|(id, space)| _ = size.count(&[("target", id)], space.total));
     let mut free = page.gauge("weft_target_free_bytes", "Free room on the file system of a target.");
     known().for_each(|(id, space)| _ = free.count(&[("target", id)], space.free));
+}
+
+pub(super) fn defects(page: &mut Page, volume: &FileSystem) {
+    let what = "Panics in what goes on in the background, which went on. Each is a defect: please report it.";
+    page.counter("weft_background_panics_total", what).count(&[], volume.counts().defects());
 }
 
 pub(super) fn repairs(page: &mut Page, volume: &FileSystem) {

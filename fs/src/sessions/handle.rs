@@ -9,7 +9,7 @@ use meta::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Once, Put, Removed, Rename, Resize,
     Result, Seq, SetRecord, Time, Totals, Whole,
 };
-use plan::{Extent, Place, TargetId};
+use plan::{Extent, Place, Span, TargetId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +34,11 @@ pub(super) struct Handle {
     /// What the client may do with chunk sets, by this answer.
     pub granted: Mutex<BTreeSet<Grant>>,
 }
+
+/// No client calls itself longer names.
+const LONGEST_NAME: usize = 255;
+/// No append is longer.
+const LONGEST_APPEND: u64 = 4 << 30;
 
 /// What is granted with one answer at most. A client reads no more sets at a time.
 const MOST_GRANTS: usize = 256;
@@ -184,14 +189,44 @@ impl Handle {
     fn may_name<'a>(&self, extents: impl IntoIterator<Item = &'a Extent>) -> Result<()> {
         for extent in extents {
             let Place::Stripe(span) = extent.place else { continue };
-            let held = self.sessions.fs.leases.table().holds(self.session, span.set);
-            if !held && self.meta()?.stripe(span.set, span.record)?.is_none_or(|stripe| stripe.live <= 0) {
+            if self.sessions.fs.leases.table().holds(self.session, span.set) {
+                self.fits(&span, extent.length)?;
+                continue;
+            }
+            let named = self.meta()?.stripe(span.set, span.record)?.filter(|stripe| stripe.live > 0);
+            if named.as_ref().is_some_and(|stripe| stripe.block != span.block) {
+                return Err(Error::Invalid("a stripe with blocks of another length".into()));
+            }
+            if named.is_none() {
                 return Err(Error::Unavailable(
                     "the session ended before this was committed: what was written and not synced then is lost".into(),
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Refuses to give a file a number that was not given out, or is another one's.
+    fn may_make(&self, file: &Whole) -> Result<()> {
+        let meta = self.meta()?;
+        let is_free = match meta.attributes(file.ino) {
+            Err(Error::NotFound) => meta.gave_out(file.ino)?,
+            // It was made before, and the answer was lost.
+            _ => meta.lookup(file.parent, &file.name).is_ok_and(|found| found.ino == file.ino),
+        };
+        if is_free { Ok(()) } else { Err(Error::Invalid("the number of another file".into())) }
+    }
+
+    /// Refuses a stripe that cannot be in a chunk set, and bytes that cannot be in the stripe.
+    fn fits(&self, span: &Span, length: u64) -> Result<()> {
+        let options = &self.sessions.fs.store.options;
+        let data = u64::from(span.block).saturating_mul(options.code.shape().k as u64);
+        let end = volume::record_range(span.record, span.block).end;
+        let starts = u64::from(span.record) >= volume::format::CHUNK_HEADER_BYTES as u64;
+        if starts && end <= u64::from(options.chunk_bytes) && u64::from(span.start).saturating_add(length) <= data {
+            return Ok(());
+        }
+        Err(Error::Invalid("a stripe that is in no chunk set, or bytes that are not in it".into()))
     }
 
     /// Notes what follows from a change of content.
@@ -356,6 +391,12 @@ impl Port for Handle {
     }
 
     fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+        for &(set, record) in stripes {
+            let held = self.sessions.fs.leases.table().holds(self.session, set);
+            if !held && self.meta()?.stripe(set, record)?.is_none() {
+                return Err(Error::NotFound);
+            }
+        }
         self.meta()?.share(stripes, ino)
     }
 
@@ -369,10 +410,17 @@ impl Port for Handle {
                 "the session with the metadata server ended: the chunk set was given up".into(),
             ));
         }
+        if length > self.sessions.fs.store.options.chunk_bytes {
+            return Err(Error::Invalid("a chunk set does not get so long".into()));
+        }
         self.meta()?.seal_set(set, length)
     }
 
     fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+        let blocks = self.sessions.fs.store.options.code.shape().blocks();
+        if positions.iter().any(|&position| usize::from(position) >= blocks) {
+            return Err(Error::Invalid("a chunk set has no such position".into()));
+        }
         self.meta()?.queue_repair(set, positions)
     }
 
@@ -391,7 +439,7 @@ impl Port for Handle {
     fn put_files(&self, files: &[Whole]) -> Result<Put> {
         let _its_sets_stay = self.sessions.fs.leases.naming();
         self.still_lives()?;
-        files.iter().try_for_each(|file| self.may_name(&file.extents))?;
+        files.iter().try_for_each(|file| self.may_name(&file.extents).and_then(|()| self.may_make(file)))?;
         // Needs no proof of whether it was done: a file that is there under its number is not made again.
         self.meta()?.put_files(files)
     }
@@ -405,6 +453,9 @@ impl Port for Handle {
 impl Session for Handle {
     fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
         let fs = &self.sessions.fs;
+        if name.len() > LONGEST_NAME {
+            return Err(Error::NameTooLong);
+        }
         if session.is_some_and(|session| session != self.session) {
             return Err(Error::Unavailable("the session belongs to another client".into()));
         }
@@ -522,11 +573,13 @@ impl Session for Handle {
     }
 
     fn reserved(&self, ino: u64, end: u64) -> Result<()> {
-        self.sessions.fs.leases.table().reserve(ino, end, 0);
-        Ok(())
+        self.sessions.fs.leases.table().reserve(ino, end, 0).map(drop).ok_or(Error::TooLarge)
     }
 
     fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
+        if length > LONGEST_APPEND {
+            return Err(Error::TooLarge);
+        }
         // Clients of before a restart may have got ranges that this server does not know of yet.
         self.wait_until_settled();
         let size = self.meta()?.attributes(ino)?.size;
@@ -556,6 +609,9 @@ impl Session for Handle {
     }
 
     fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
+        if first > last {
+            return Err(Error::Invalid("a range that ends before it begins".into()));
+        }
         lock(&self.sessions.fs.leases.locks).unlock(ino, (self.session, owner), &(first..=last));
         self.sessions.fs.leases.unlocked.notify_all();
         Ok(())

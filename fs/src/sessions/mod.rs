@@ -283,6 +283,10 @@ impl Sessions {
 
     /// To be called every second or so.
     pub fn tick(&self) {
+        self.fs.beside("looking after clients", || self.look_after());
+    }
+
+    fn look_after(&self) {
         let now = Instant::now();
         let settled = {
             let mut ticks = lock(&self.ticks);

@@ -11,6 +11,8 @@ const MOST_REMOVED: usize = 1 << 17;
 const REMOVED_AT_A_TIME: usize = 4096;
 /// Files without a name that are kept for the kernel of one client.
 const MOST_KEPT: usize = 1 << 16;
+/// Files that a client has open, or something uncommitted of. More are not believed.
+const MOST_FILES: usize = 1 << 20;
 
 /// A client.
 #[derive(Debug)]
@@ -50,6 +52,9 @@ struct Asked {
 impl Client {
     /// It writes to a file, or did until now.
     fn write(&mut self, ino: u64, number: u64) {
+        if self.dirty.len() >= MOST_FILES && !self.dirty.contains_key(&ino) {
+            return;
+        }
         let last = self.dirty.entry(ino).or_default();
         *last = number.max(*last);
     }
@@ -246,10 +251,13 @@ impl Table {
     /// A session opened a file, to write if it has a number for that.
     pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
         let Some(client) = self.clients.get_mut(&session) else { return };
+        if client.open.len() >= MOST_FILES && !client.open.contains_key(&ino) {
+            return;
+        }
         let (all, writers) = client.open.entry(ino).or_default();
-        *all += 1;
+        *all = all.saturating_add(1);
         if writes > 0 {
-            *writers += 1;
+            *writers = writers.saturating_add(1);
             client.write(ino, writes);
         }
     }
@@ -373,9 +381,10 @@ impl Table {
 
     /// Gives `length` bytes behind the end of a file, which is at `size` at least, to somebody; returns where they begin.
     pub fn reserve(&mut self, ino: u64, size: u64, length: u64) -> Option<u64> {
-        let end = self.ends.entry(ino).or_default();
-        let from = size.max(*end);
-        *end = from.checked_add(length)?;
+        let before = self.ends.get(&ino).copied().unwrap_or(0);
+        let from = size.max(before);
+        let end = from.checked_add(length).filter(|&end| end <= meta::MAX_SIZE)?;
+        self.ends.insert(ino, end);
         Some(from)
     }
 

@@ -5,6 +5,7 @@
 //! metadata's own records (postcard).
 
 mod bound;
+mod sound;
 #[macro_use]
 mod table;
 
@@ -17,6 +18,7 @@ use crate::{
 };
 use plan::{Extent, TargetId};
 use serde::{Deserialize, Serialize};
+use sound::Sound;
 use std::ops::Range;
 
 /// Sends a request and waits for its answer.

@@ -39,10 +39,10 @@ macro_rules! operations {
         }
 
         /// Carries out a request that a [`Remote`] made; returns the answer, or None when there is no such operation here. Arguments that
-        /// cannot be read are answered with an error.
+        /// cannot be read, or that no honest client sends, are answered with an error.
         pub fn $answer(port: &dyn $trait, operation: u16, arguments: &[u8]) -> Option<Vec<u8>> {
             Some(match operation {
-                $($number => match decode::<($($owned,)*)>(arguments) {
+                $($number => match decode::<($($owned,)*)>(arguments).and_then(|all| Sound::check(&all).map(|()| all)) {
                     Ok(($($argument,)*)) => encode(&port.$name($(given!($argument $(, $borrowed)?)),*)),
                     Err(error) => encode(&Err::<(), Error>(error)),
                 },)*
