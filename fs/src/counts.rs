@@ -1,7 +1,7 @@
 //! What is counted of a volume that is open, beside what [`volume::Targets`] counts of its targets.
 
-use crate::FileSystem;
 use crate::mutex::lock;
+use crate::{FileSystem, Status};
 use plan::repair::time_left;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,8 @@ pub struct Counts {
     pub syncs: Operation,
     /// Repairs.
     pub repairs: Repairs,
+    /// What the last look at the volume found, and when.
+    pub(crate) census: Mutex<Option<(i64, Arc<Status>)>>,
     /// Panics in what goes on beside the callers.
     pub(crate) defects: AtomicU64,
 }

@@ -13,6 +13,7 @@
 mod background;
 mod buffer;
 mod cache;
+mod census;
 mod claims;
 mod client;
 mod coding;
@@ -56,6 +57,7 @@ mod verify;
 mod warnings;
 mod write;
 
+pub use census::KnownTarget;
 pub use client::{Find, Server};
 pub use counts::{Counts, RepairProgress, Repairs};
 pub use error::Error;

@@ -4,6 +4,7 @@ mod asan;
 mod conformance;
 mod fuzz;
 mod mir;
+mod monitoring;
 mod mpi;
 mod peers;
 mod torture;
@@ -131,6 +132,7 @@ fn test() -> Result<(), String> {
         let minute = [&[folder, "--minutes", "1"], kind].concat();
         skipped.extend(optional("torture", torture::run(&root(), &minute))?);
     }
+    skipped.extend(optional("tests of the alert rules", monitoring::check(&root()))?);
     skipped.extend(optional("coverage-guided fuzzing", fuzz::run(&root(), 10, true, "none"))?);
     skipped.iter().for_each(|what| println!("skipped: {what}"));
     Ok(())

@@ -338,7 +338,10 @@ fn serve_meta(
     });
     let service = Server::new(meta.service(), options);
     let load = service.clone();
-    let subject = || MetaMetrics { meta: meta.clone(), server: Box::new(move || load.load()), stores };
+    let subject = || {
+        opened.watch_status();
+        MetaMetrics { meta: meta.clone(), server: Box::new(move || load.load()), stores }
+    };
     let metrics = tell(behaviour.metrics, || Arc::new(subject()))?;
     ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()), metrics)?;
     runtime().block_on(service.serve(listener, signals.wait()));

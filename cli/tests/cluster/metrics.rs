@@ -59,7 +59,9 @@ fn a_store_tells_before_it_has_a_volume() {
     wait_until(port, true);
     let (status, metrics) = get(port, "/metrics");
     assert_eq!((status, sample(&metrics, "weft_store_requests_total{operation=\"write\"}")), (200, 0.0));
-    assert_eq!(sample(&metrics, "weft_store_target_up{target=\"disk\"}"), 0.0);
+    let disk = scratch.path.join("disk");
+    let up = format!("weft_store_target_up{{target=\"disk\",path=\"{}\",domain=\"\"}}", disk.display());
+    assert_eq!(sample(&metrics, &up), 0.0);
     assert!(sample(&metrics, "process_resident_memory_bytes") > 0.0);
     assert_eq!(get(port, "/nothing").0, 404);
 }
@@ -116,6 +118,24 @@ fn a_mount_and_its_servers_tell_what_they_do() {
     let metrics = get(meta, "/metrics").1;
     assert!(sample(&metrics, "weft_meta_requests_total{operation=\"change_contents\"}") >= 1.0);
     assert_eq!(sample(&metrics, "weft_meta_clients"), 1.0);
+    let up = metrics.lines().find(|line| line.starts_with("weft_target_up{target=\"0\",")).unwrap();
+    let (_, address) = up.split_once("path=\"store://").unwrap();
+    let (address, _) = address.split_once('/').unwrap();
+    assert!(up.contains(&format!("address=\"{address}\",")) && up.ends_with(" 1"), "{up}");
+    // How the volume is, is found in the background.
+    let begun = Instant::now();
+    loop {
+        let text = get(meta, "/metrics").1;
+        if text.contains("\nweft_volume_healthy ")
+            && sample(&text, "weft_volume_chunk_sets{losses_survived=\"1\"}") >= 1.0
+        {
+            assert_eq!(sample(&text, "weft_volume_chunk_sets_lost"), 0.0);
+            assert!(sample(&text, "weft_volume_free_bytes") <= sample(&text, "weft_volume_size_bytes"));
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
     // With two of three stores away nothing can be read.
     cluster.stores[..2].iter().for_each(Process::kill);
     wait_until(meta, false);

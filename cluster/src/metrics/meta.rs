@@ -35,6 +35,7 @@ impl Subject for MetaMetrics {
         volume::targets(page, open);
         volume::repairs(page, open);
         volume::defects(page, open);
+        volume::census(page, open);
         stores(page, &self.stores.reports.all().into_iter().collect::<Vec<_>>());
     }
 

@@ -12,3 +12,71 @@ pub use meta::MetaMetrics;
 pub use store::StoreMetrics;
 pub use text::Page;
 pub use volume::MountMetrics;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MetaServer;
+    use crate::store::{Store, Stores};
+    use std::collections::BTreeSet;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// The names of all metrics that a store, a metadata server and a mount tell.
+    fn exported() -> BTreeSet<String> {
+        let place = std::env::temp_dir().join(format!("weft-metrics-{}", std::process::id()));
+        let targets = [0, 1, 2].map(|number| place.join(format!("d{number}")));
+        let create = fs::Create {
+            name: "test".into(),
+            code: "rs:2+1".into(),
+            chunk_bytes: 8 << 20,
+            durability: None,
+            coding: fs::Coding::Client,
+            targets: targets.to_vec(),
+            domains: Vec::new(),
+            placement: fs::Placement::default(),
+            places: Arc::new(fs::Directories),
+        };
+        create.run(&place.join("volume")).unwrap();
+        let volume = fs::FileSystem::open_volume(&place.join("volume"), fs::OpenOptions::default()).unwrap();
+        let store = place.join("store");
+        std::fs::create_dir(&store).unwrap();
+        let sessions = fs::Sessions::new(volume.clone(), Duration::from_secs(30), 1);
+        let meta = MetaMetrics {
+            meta: Arc::new(MetaServer::new(sessions, |_, _, _| Vec::new())),
+            server: Box::new(wire::ServerLoad::default),
+            stores: Arc::new(Stores::new(None, None)),
+        };
+        let mut page = Page::default();
+        meta.write(&mut page);
+        MountMetrics::new(volume.clone()).write(&mut page);
+        StoreMetrics(Arc::new(Store::open(&[store]).unwrap())).write(&mut page);
+        volume.close_volume().unwrap();
+        std::fs::remove_dir_all(place).unwrap();
+        let text = page.finish();
+        let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let names = kinds.flat_map(|(name, kind)| match kind {
+            "histogram" => ["_bucket", "_sum", "_count"].map(|ending| format!("{name}{ending}")).to_vec(),
+            _ => vec![name.to_owned()],
+        });
+        names.collect()
+    }
+
+    /// A panel or an alert over a metric that nobody tells would be silent for ever.
+    #[test]
+    fn dashboards_and_alerts_name_what_is_told() {
+        let all = exported();
+        let monitoring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/monitoring");
+        for file in ["weft.rules.yml", "weft.rules.test.yml", "grafana.json"] {
+            let text = std::fs::read_to_string(monitoring.join(file)).unwrap();
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            let names: BTreeSet<&str> = words.filter(|word| word.starts_with("weft_")).collect();
+            assert!(names.len() > 5, "{file}: {names:?}");
+            let unknown: Vec<&&str> = names.iter().filter(|name| !all.contains(**name)).collect();
+            assert!(unknown.is_empty(), "{file} names what nobody tells: {unknown:?}");
+        }
+        let grafana = std::fs::read_to_string(monitoring.join("grafana.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&grafana).unwrap();
+    }
+}

@@ -33,7 +33,12 @@ impl Subject for StoreMetrics {
             page.gauge("weft_store_queue_operations", "Operations that a target does, and that wait for it.");
         targets.iter().for_each(|t| _ = queue.count(&[("target", &t.name)], t.queued.into()));
         let mut up = page.gauge("weft_store_target_up", "Whether a target says what room it has.");
-        targets.iter().for_each(|t| _ = up.count(&[("target", &t.name)], t.space.is_some().into()));
+        let domain = store.domain().map_or_else(String::new, ToString::to_string);
+        for target in &targets {
+            let path = store.path_of(&target.name).map_or_else(String::new, |path| path.to_string_lossy().into_owned());
+            let labels = [("target", &*target.name), ("path", &*path), ("domain", &*domain)];
+            up.count(&labels, target.space.is_some().into());
+        }
         let mut size = page.gauge("weft_store_target_size_bytes", "Room on the file system of a target.");
         for (t, space) in targets.iter().filter_map(|t| Some((t, t.space?))) {
             size.count(&[("target", &t.name)], space.0);

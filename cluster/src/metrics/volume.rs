@@ -3,14 +3,25 @@
 use super::http::Subject;
 use super::process;
 use super::text::Page;
+use crate::address::StoreAddress;
 use ::volume::counts::Operation;
 use ::volume::steps::{Step, StepTotals};
 use ::volume::{Health, TargetHealth};
-use fs::FileSystem;
+use fs::{FileSystem, Status};
 use std::sync::Arc;
 
 /// Tells of a mount.
-pub struct MountMetrics(pub Arc<FileSystem>);
+pub struct MountMetrics(Arc<FileSystem>);
+
+impl MountMetrics {
+    /// Has the volume looked at from time to time, if its metadata is here.
+    pub fn new(volume: Arc<FileSystem>) -> Self {
+        if !volume.is_client() {
+            volume.watch_status();
+        }
+        Self(volume)
+    }
+}
 
 impl Subject for MountMetrics {
     fn write(&self, page: &mut Page) {
@@ -22,6 +33,7 @@ impl Subject for MountMetrics {
         targets(page, &self.0);
         repairs(page, &self.0);
         defects(page, &self.0);
+        census(page, &self.0);
     }
 
     /// The volume is open and its server, if it has one, was heard of not long ago.
@@ -84,11 +96,57 @@ pub(super) fn reads(page: &mut Page, volume: &FileSystem) {
     page.counter("weft_blocks_refused_total", refused).count(&[], reads.refused());
 }
 
+/// What is on a volume, how it is, and what room it has, as it was found a while ago. A mount of a served volume has none of it.
+pub(super) fn census(page: &mut Page, volume: &FileSystem) {
+    let last = volume.last_status();
+    let all = last.as_ref().map(|(_, status)| &**status);
+    let mut gauge = |name: &str, help: &str, value: &dyn Fn(&Status) -> u64| {
+        let mut family = page.gauge(name, help);
+        all.into_iter().for_each(|status| _ = family.count(&[], value(status)));
+    };
+    gauge("weft_volume_healthy", "Whether nothing needs attention.", &|status| status.is_healthy().into());
+    gauge("weft_volume_size_bytes", "Room for data in all.", &|status| status.usage.total);
+    gauge("weft_volume_free_bytes", "Room for data that is free.", &|status| status.usage.free);
+    gauge("weft_volume_files", "Files of any kind.", &|status| status.usage.files);
+    gauge("weft_volume_bytes", "Bytes that files refer to.", &|status| status.bytes);
+    let waiting = "Chunk sets that wait for repair.";
+    gauge("weft_volume_repair_waiting_sets", waiting, &|status| status.to_repair as u64);
+    let waiting = "Bytes of chunks that they lack, about.";
+    gauge("weft_volume_repair_waiting_bytes", waiting, &|status| status.to_repair_bytes);
+    let lost = "Chunk sets of which too little is left.";
+    gauge("weft_volume_chunk_sets_lost", lost, &|status| status.lost as u64);
+    let new = "Targets that a chunk set which is begun now has its blocks on.";
+    gauge("weft_volume_new_data_targets", new, &|status| status.new_blocks.0 as u64);
+    let new = "Targets that it should have them on.";
+    gauge("weft_volume_new_data_targets_wanted", new, &|status| status.new_blocks.1 as u64);
+    let copies = "Targets that have all of the metadata.";
+    gauge("weft_volume_metadata_copies", copies, &|status| status.mirrors.0 as u64);
+    let copies = "Targets that should have it.";
+    gauge("weft_volume_metadata_copies_wanted", copies, &|status| status.mirrors.1 as u64);
+    let scrub = "When a verification of everything ended last; 0 when none did.";
+    let when = |status: &Status| status.scrub.map_or(0, |scrub| u64::try_from(scrub.when).unwrap_or(0));
+    gauge("weft_volume_last_scrub_timestamp_seconds", scrub, &when);
+    let scrub = "What was wrong then.";
+    gauge("weft_volume_last_scrub_problems", scrub, &|status| status.scrub.map_or(0, |scrub| scrub.problems));
+    let mut sets = page.gauge("weft_volume_chunk_sets", "Chunk sets by how many more losses they survive.");
+    for (more, count) in all.into_iter().flat_map(|status| status.survive.iter().enumerate()) {
+        sets.count(&[("losses_survived", &more.to_string())], *count as u64);
+    }
+    let mut when = page.gauge("weft_volume_status_timestamp_seconds", "When all of this was found.");
+    last.into_iter().for_each(|(found, _)| _ = when.count(&[], u64::try_from(found).unwrap_or(0)));
+}
+
 pub(super) fn targets(page: &mut Page, volume: &FileSystem) {
+    let mut up = page.gauge("weft_target_up", "Whether a target answers and nothing fails on it.");
+    for known in volume.known_targets() {
+        let (id, path) = (known.id.0.to_string(), known.path.to_string_lossy());
+        let address = StoreAddress::of(&known.path).and_then(Result::ok).map_or_else(String::new, |it| it.server);
+        let domain = known.domain.map_or_else(String::new, |domain| domain.to_string());
+        let labels = [("target", &*id), ("address", &*address), ("path", &*path), ("domain", &*domain)];
+        up.count(&labels, known.health.is_some_and(|target| target.health == Health::Healthy).into());
+    }
     let targets: Vec<(String, TargetHealth)> =
         volume.known_health().into_iter().map(|target| (target.id.0.to_string(), target)).collect();
-    let mut up = page.gauge("weft_target_up", "Whether a target answers and nothing fails on it.");
-    targets.iter().for_each(|(id, t)| _ = up.count(&[("target", id)], (t.health == Health::Healthy).into()));
     let mut queue = page.gauge("weft_target_queue_operations", "Operations that a target does, and that wait for it.");
     targets.iter().for_each(|(id, t)| _ = queue.count(&[("target", id)], t.queued as u64));
     let mut failures = page.counter("weft_target_failures_total", "Operations on a target that failed.");

@@ -120,6 +120,16 @@ impl Store {
         self.places.values().all(|place| place.target().is_err())
     }
 
+    /// What all of its targets fail together with, if that is known.
+    pub fn domain(&self) -> Option<&Domain> {
+        self.domain.as_ref()
+    }
+
+    /// The directory of a target.
+    pub fn path_of(&self, target: &str) -> Option<&Path> {
+        Some(&self.places.get(target)?.path)
+    }
+
     /// What the targets are called.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.places.keys().map(String::as_str)
