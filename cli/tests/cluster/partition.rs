@@ -184,6 +184,8 @@ fn a_client_is_cut_off_for_longer_than_its_lease() {
     write_file(&a.at("more"), 9_000_000).unwrap();
     assert!(fs::read(b.at("more")).unwrap() == noise(9_000_000));
     assert!(fs::read(a.at("synced")).unwrap() == noise(100));
+    // Who had the lock hears that it is lost.
+    assert_eq!(fcntl_lock(&ours, FlockOperation::NonBlockingLockExclusive), Err(Errno::IO));
     assert_eq!(fcntl_lock(&ours, FlockOperation::NonBlockingLockExclusive), Err(Errno::AGAIN));
     fcntl_lock(&theirs, FlockOperation::Unlock).unwrap();
     fcntl_lock(&ours, FlockOperation::NonBlockingLockExclusive).unwrap();
