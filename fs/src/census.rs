@@ -61,7 +61,7 @@ fn watch(fs: &Weak<FileSystem>) {
         if Instant::now() >= next {
             let begun = Instant::now();
             // While the metadata cannot be read, what was known is told, with its age.
-            if let Ok(status) = open.status() {
+            if let Some(Ok(status)) = open.beside("looking at the volume", || open.status()) {
                 *lock(&open.counts.census) = Some((now().seconds, Arc::new(status)));
             }
             next = Instant::now() + LOOK.max(begun.elapsed() * SHARE);

@@ -104,7 +104,7 @@ fn busy(directory: &Path, seed: u64, errors: &Errors) {
             2 => ("rename", fs::rename(&one, &other), &[Errno::NOENT]),
             3 => ("link", fs::hard_link(&one, &other), &[Errno::NOENT, Errno::EXIST]),
             4 => ("unlink", fs::remove_file(&one), &[Errno::NOENT]),
-            5 => ("list", fs::read_dir(directory).and_then(|all| all.map(|entry| entry.map(drop)).collect()), &[]),
+            5 => ("list", fs::read_dir(directory).and_then(|mut all| all.try_for_each(|entry| entry.map(drop))), &[]),
             6 => ("stat", fs::metadata(&one).map(drop), &[Errno::NOENT]),
             7 => ("new", OpenOptions::new().write(true).create_new(true).open(&one).map(drop), &[Errno::EXIST]),
             _ => ("append", OpenOptions::new().append(true).create(true).open(&one).map(drop), &[]),
