@@ -18,7 +18,7 @@ const TABLES: [(&str, &[&str]); 4] =
     [("store", &["serve", "store"]), ("meta", &["serve", "meta"]), ("cluster", &["cluster"]), ("mount", &["mount"])];
 
 /// Options that a file cannot give.
-const NOT_IN_FILE: [&str; 5] = ["config", "help", "version", "json", "tell"];
+const NOT_IN_FILE: [&str; 7] = ["config", "help", "version", "json", "tell", "held", "quiet"];
 
 /// Gives a command the defaults that a file has, if the arguments or the environment name one.
 ///

@@ -1,6 +1,7 @@
 //! A volume whose metadata a server has: data goes straight to the targets, what names it goes to the server.
 
 use crate::cache::{Cache, Sole};
+use crate::ending::Ending;
 use crate::history::History;
 use crate::label::{Label, Member, Role};
 use crate::locks::OwnLocks;
@@ -33,6 +34,8 @@ pub struct Server {
     pub welcome: Welcome,
     /// Opens targets.
     pub find: Find,
+    /// What the way to the server hears of this client's end.
+    pub ending: Arc<Ending>,
 }
 
 /// Ranges behind the end of a file that are this client's alone.
@@ -73,6 +76,7 @@ pub(crate) struct Client {
     heard: Mutex<Instant>,
     /// Whether the session ended. Held by who says that it lives.
     ended: Mutex<bool>,
+    ending: Arc<Ending>,
     /// Something that was written is lost, which was not said to who syncs everything.
     loss: AtomicBool,
 }
@@ -110,7 +114,7 @@ impl FileSystem {
     /// # Errors
     /// When the label that the server gave is none that this version understands.
     pub fn connect(server: Server, name: &str, options: OpenOptions) -> Result<Arc<Self>> {
-        let Server { port, session, welcome, find } = server;
+        let Server { port, session, welcome, find, ending } = server;
         let label = Label::from_json(&welcome.label)?;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let store_options = Options {
@@ -150,6 +154,7 @@ impl FileSystem {
             cache: cache.clone(),
             heard: Mutex::new(Instant::now()),
             ended: Mutex::new(false),
+            ending,
             loss: AtomicBool::new(false),
         };
         let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(BEAT);
@@ -212,6 +217,19 @@ impl FileSystem {
             self.look_at_targets()?;
         }
         Ok(())
+    }
+
+    /// The client is about to end. All that waits for a metadata server that is gone ends together from now on, and what comes later does not wait again.
+    pub fn begin_end(&self) {
+        if let Some(client) = &self.client {
+            client.ending.begin();
+        }
+    }
+
+    /// How many files have data that is in no transaction, and how much that is.
+    pub fn uncommitted(&self) -> (usize, u64) {
+        let bytes = self.table.all().into_iter().map(|file| file.state().buffer.uncommitted_bytes());
+        bytes.filter(|bytes| *bytes > 0).fold((0, 0), |(files, sum), bytes| (files + 1, sum + bytes))
     }
 
     /// Whether the metadata can be asked: it is here, or its server answered not long ago.

@@ -54,6 +54,7 @@ files! {
     fn lock(&self, ino: u64, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool>;
     fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()>;
     fn conflicting_lock(&self, ino: u64, wanted: &FileLock) -> Result<Option<FileLock>>;
+    fn begin_end(&self) -> ();
     fn is_shared(&self) -> bool;
     fn valid_for(&self) -> Duration;
     fn alone(&self) -> Option<u64>;

@@ -120,6 +120,7 @@ impl Files for Memory {
     fn conflicting_lock(&self, _: u64, _: &fs::FileLock) -> Result<Option<fs::FileLock>> {
         Ok(None)
     }
+    fn begin_end(&self) {}
     fn is_shared(&self) -> bool {
         false
     }

@@ -6,8 +6,10 @@ use crate::unmount::detach;
 use crate::{Error, Options, device, mounts};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests of 1 MiB at a time.
 const READ_AHEAD_KIB: u32 = 4096;
@@ -15,6 +17,9 @@ const READ_AHEAD_KIB: u32 = 4096;
 /// How much of the memory for unwritten pages they may take, in percent. The kernel gives FUSE 1, at which writers wait for each request;
 /// the rest stays for the disks that the volume is on, so that this process can always write.
 const DIRTY_PERCENT: u32 = 20;
+
+/// How often it is looked whether a mount is over.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// A mount that this process serves. It goes on when this is dropped.
 #[derive(Debug)]
@@ -55,19 +60,41 @@ pub(crate) fn mount_files<F: Files>(files: Arc<F>, mountpoint: &Path, options: &
 fn serve<F: Files>(
     files: Arc<F>,
     options: &Options,
-    device: std::os::fd::OwnedFd,
+    device: OwnedFd,
     refused: Arc<Refused>,
 ) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.n_threads = Some(options.threads);
     // Each thread has its own queue to the kernel.
     config.clone_fd = true;
+    if files.is_shared() {
+        watch(&files, device.try_clone()?)?;
+    }
     let (handler, late) = Handler::new(files, options.log.clone(), options.writeback, refused);
     // The kernel itself keeps other users out where it should. That also requests of the kernel's own threads come from others is what
     // fuser does not know.
     let session = Session::from_fd(handler, device, SessionACL::All, config)?;
     late.start(session.notifier())?;
     session.spawn()
+}
+
+/// Has a file system whose server may be gone hear of the end as soon as the kernel needs the mount no more: requests that are still being answered then may wait long.
+fn watch<F: Files>(files: &Arc<F>, device: OwnedFd) -> io::Result<()> {
+    let files = Arc::downgrade(files);
+    let work = move || {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        loop {
+            std::thread::sleep(LOOK);
+            let Some(files) = files.upgrade() else { return };
+            let mut looked = [PollFd::new(&device, PollFlags::empty())];
+            // Without waiting: each request would wake this thread, too.
+            let done = poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+            if done.is_ok() && looked[0].revents().contains(PollFlags::ERR) {
+                return files.begin_end();
+            }
+        }
+    };
+    std::thread::Builder::new().name("weft-end".into()).spawn(work).map(drop)
 }
 
 /// The mount point's plain path, if it can be one.

@@ -130,7 +130,7 @@ pub fn connect(
             noted.lock().unwrap_or_else(PoisonError::into_inner).push((member.id, why.to_string()));
         })
     });
-    let volume = FileSystem::connect(Server { port, session, welcome, find }, name, options)?;
+    let volume = FileSystem::connect(Server { port, session, welcome, find, ending: Arc::default() }, name, options)?;
     let missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
     match missing.iter().find(|(target, _)| !absent.contains(target)) {
         None => Ok(volume),

@@ -17,6 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 use volume::Shown;
 
 /// Mount a volume: its files appear under a directory
@@ -49,6 +50,9 @@ pub struct MountArguments {
     /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
+    /// How long a metadata server that does not answer is waited for: then programs get an error, and a mount that was unmounted ends without it
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400), env = "WEFT_PATIENCE")]
+    patience: u64,
     /// Stay in the foreground
     #[arg(long, env = "WEFT_FOREGROUND")]
     foreground: bool,
@@ -103,6 +107,7 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     if options.fs_name == fuse::Options::default().fs_name {
         options.fs_name = volume.to_string_lossy().into_owned();
     }
+    cluster::set_patience(Duration::from_secs(arguments.patience));
     let opened = open_with(&volume, options.read_only, options.coding)?;
     let mountpoint = absolute(&arguments.mountpoint)?;
     // Of a cluster: what a server has, others have too, so that nothing in it is this mount's own.
@@ -160,7 +165,14 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
     if let Some(desk) = &desk {
         desk.stop();
     }
-    let outcome = fs.close_volume().map_err(Failure::from).and(waited);
+    let closed = fs.close_volume().map_err(|why| match fs.uncommitted() {
+        (0, _) => why.into(),
+        (files, bytes) => {
+            let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
+            Failure::Other(format!("{bytes} bytes of {files} that nobody synced are lost: {why}"))
+        }
+    });
+    let outcome = closed.and(waited);
     if let Some(desk) = &desk {
         desk.ended(&outcome);
     }
@@ -228,6 +240,7 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
         .args(arguments.options.iter().flat_map(|o| ["-o", o]))
         .args(arguments.metrics.iter().flat_map(|address| ["--metrics".into(), address.to_string()]))
         .args(arguments.coding.iter().flat_map(|coding| ["--coding".into(), coding.to_string()]))
+        .args(["--patience".into(), arguments.patience.to_string()])
         .args(home.iter().map(|_| "--held"));
     command.arg("--").arg(volume).arg(mountpoint);
     let errors = log.file.try_clone().map_err(|why| failed("write a log", &why))?;

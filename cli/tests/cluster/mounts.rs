@@ -111,3 +111,39 @@ fn mounts_leave_nothing_and_are_mounted_again_at_once() {
     assert!(said.contains("no directory"), "{said}");
     assert_eq!((entries(&runtime), entries(&open)), (0, 0));
 }
+
+/// Its metadata server is gone, files are open for writing and have what nobody synced: all that waits for the server ends together.
+#[test]
+fn a_mount_whose_server_is_gone_ends_within_one_patience() {
+    if !possible("a_mount_whose_server_is_gone_ends_within_one_patience") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (point, runtime) = (cluster.scratch.path.join("m"), cluster.scratch.path.join("run"));
+    fs::create_dir(&point).unwrap();
+    let mut command = weft();
+    command.env("WEFT_RUNTIME_DIR", &runtime).args(["mount", "--json", "--patience", "5"]);
+    let ended = run(command.arg(cluster.url()).arg(&point));
+    assert_eq!(ended.status, 0, "{}", ended.errors);
+    let mounted = Background { point: point.clone(), process: ended.json()["process"].as_i64().unwrap() as i32 };
+    let mut files: Vec<File> = (0..4).map(|number| File::create(point.join(format!("f{number}"))).unwrap()).collect();
+    files.iter_mut().for_each(|file| file.write_all(&[7; 10_000]).unwrap());
+    cluster.meta.kill();
+    let files = files.into_iter().map(|file| std::thread::spawn(move || drop(file))).collect::<Vec<_>>();
+    rustix::mount::unmount(&point, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let log = || {
+        let directories = fs::read_dir(&runtime).unwrap().flatten();
+        directories
+            .map(|entry| fs::read_to_string(entry.path().join("mount.log")).unwrap_or_default())
+            .collect::<String>()
+    };
+    let stat = format!("/proc/{}/stat", mounted.process);
+    // Until then programs use it, each of which waits for its own.
+    files.into_iter().for_each(|closed| closed.join().unwrap());
+    let begun = Instant::now();
+    // A process without a parent that asks for its end stays in the list.
+    until("the mount does not end", || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}: {}", log());
+    assert_eq!(log().matches("40000 bytes of 4 files that nobody synced are lost").count(), 1, "{}", log());
+}

@@ -4,13 +4,13 @@ use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::Wallet;
 use crate::places::ClusterPlaces;
-use fs::{FileSystem, OpenOptions, Places, Question, Server};
+use fs::{Ending, FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
 use meta::port::{BEAT, BEGIN, CONTENT, Call, EXTENTS, Port, Remote, Session, Welcome, session_of_work};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use wire::{Client, ClientOptions, OnPush, Push};
@@ -19,6 +19,7 @@ use wire::{Client, ClientOptions, OnPush, Push};
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long a server that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(300);
+static OWN_PATIENCE: OnceLock<Duration> = OnceLock::new();
 /// How long, when there has been no answer ever.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// Repairs take long.
@@ -41,6 +42,12 @@ pub(super) struct State {
     volume: Mutex<Weak<FileSystem>>,
     wallet: Arc<Wallet>,
     requests: Mutex<Requests>,
+    ending: Arc<Ending>,
+}
+
+/// Says how long this process waits for a metadata server that does not answer. The first one counts.
+pub fn set_patience(patience: Duration) {
+    let _ = OWN_PATIENCE.set(patience);
 }
 
 /// How the metadata server is talked to.
@@ -62,6 +69,7 @@ impl State {
             volume: Mutex::default(),
             wallet: Arc::default(),
             requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
+            ending: Arc::default(),
         }
     }
 
@@ -147,6 +155,11 @@ impl Link {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
         let client = &self.state.client;
         let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
+        let deadline = match self.state.ending.silent_since() {
+            // Not so long that the end of the client waits for an attempt that began before.
+            Some(silent) => deadline.min(self.patience().saturating_sub(silent.elapsed()) + PAUSE),
+            None => deadline,
+        };
         let beside = [IoSlice::new(arguments)];
         let parts = if arguments.len() > LONG { &beside[..] } else { &[] };
         if parts.is_empty() {
@@ -164,8 +177,23 @@ impl Link {
         match self.state.session.load(Ordering::SeqCst) {
             0 => FIRST_PATIENCE,
             _ if self.hurries => RENEWAL_PATIENCE,
-            _ => PATIENCE,
+            _ => OWN_PATIENCE.get().copied().unwrap_or(PATIENCE),
         }
+    }
+
+    /// How long an answer is still waited for. All waits of a client that ends are over together.
+    fn left(&self, begun: Instant) -> Duration {
+        let patience = self.patience();
+        let own = patience.saturating_sub(begun.elapsed());
+        match self.state.ending.silent_since() {
+            Some(silent) => own.min(patience.saturating_sub(silent.elapsed())),
+            None => own,
+        }
+    }
+
+    /// Whether the server has been waited for to the end of a client: it is not asked again.
+    fn is_given_up(&self) -> bool {
+        self.state.ending.silent_since().is_some_and(|silent| silent.elapsed() >= self.patience())
     }
 
     /// Asks until there is an answer, or a server that does not know the session.
@@ -173,6 +201,9 @@ impl Link {
         let failed = |why: &str| Err(Unanswered::Failed(unavailable(why)));
         let &mut Wish { operation, request, arguments, begun, .. } = wish;
         loop {
+            if self.is_given_up() {
+                return failed("it was waited for, and is gone");
+            }
             let session = self.state.session.load(Ordering::SeqCst);
             if wish.session.is_some_and(|other| other != session) {
                 return failed("the session ended before this was done");
@@ -185,6 +216,7 @@ impl Link {
             let ticket = Ticket { session, secret, request, answered, again: wish.again };
             match self.ask(operation, ticket, arguments).await {
                 Ok(answer) => {
+                    self.state.ending.hear();
                     let reads = matches!(operation, EXTENTS | CONTENT);
                     self.state.wallet.put(&answer.body, reads.then_some(arguments));
                     return Ok(answer.payload.to_vec());
@@ -207,7 +239,7 @@ impl Link {
                 // Who was never understood will not be later.
                 Err(wire::Error::Protocol(why)) if session == 0 => return failed(&why),
                 Err(wire::Error::Refused(why)) => return failed(&why),
-                Err(error) if begun.elapsed() < self.patience() => {
+                Err(error) if !self.left(begun).is_zero() => {
                     wish.again |= !matches!(error, wire::Error::Unavailable { sent: false, .. });
                     sleep(PAUSE).await;
                 }
@@ -227,7 +259,7 @@ impl Link {
                 Err(Unanswered::Failed(error)) => return Err(error),
                 Err(Unanswered::NoSession) => match self.take_up() {
                     // It may have been started once more meanwhile.
-                    Err(_) if wish.begun.elapsed() < self.patience() && self.has_volume() => std::thread::sleep(PAUSE),
+                    Err(_) if !self.left(wish.begun).is_zero() && self.has_volume() => std::thread::sleep(PAUSE),
                     taken_up => taken_up?,
                 },
             }
@@ -306,7 +338,8 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
     }
     let places = ClusterPlaces::of_client(state.wallet.clone());
     let find = Box::new(move |member: &fs::label::Member| places.open(&member.path));
-    let volume = FileSystem::connect(Server { port, session, welcome, find }, name, options)?;
+    let volume =
+        FileSystem::connect(Server { port, session, welcome, find, ending: state.ending.clone() }, name, options)?;
     *lock(&state.volume) = Arc::downgrade(&volume);
     Ok(volume)
 }

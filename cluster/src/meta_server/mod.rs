@@ -9,7 +9,7 @@ mod service;
 mod simulated;
 
 pub use keeper::keep;
-pub use link::{command, connect};
+pub use link::{command, connect, set_patience};
 pub use service::{Commands, MetaServer};
 
 use serde::{Deserialize, Serialize};

@@ -174,7 +174,12 @@ impl Cluster {
             Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn volume::target::Target>)
         });
         assert!(Label::from_json(&welcome.label).is_ok());
-        let fs = FileSystem::connect(Server { port, session, welcome, find }, name, OpenOptions::default()).unwrap();
+        let fs = FileSystem::connect(
+            Server { port, session, welcome, find, ending: Arc::default() },
+            name,
+            OpenOptions::default(),
+        )
+        .unwrap();
         *lock(&wire.client) = Arc::downgrade(&fs);
         (fs, wire)
     }

@@ -122,6 +122,7 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn destroy(&mut self) {
+        self.caller.files().begin_end();
         // The kernel does not always tell of the last files that were closed.
         for ino in self.opens.take() {
             self.close(ino, libc::O_RDONLY);
