@@ -9,10 +9,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -100,7 +100,11 @@ impl Disk {
     /// # Errors
     /// When it is a target already, has other things in it, or cannot be written.
     pub fn format(path: &Path) -> Result<Self> {
-        std::fs::create_dir_all(path).map_err(Error::io("make the directory", path))?;
+        // What is made is for this user alone, whatever the umask: others could read chunks past the permissions of files, or remove them.
+        let mut private = DirBuilder::new();
+        private.mode(0o700);
+        private.recursive(true).create(path).map_err(Error::io("make the directory", path))?;
+        private.recursive(false);
         let mut entries = std::fs::read_dir(path).map_err(Error::io("list", path))?;
         let foreign = |entry: &std::fs::DirEntry| entry.file_name() != "lost+found";
         if entries.any(|entry| entry.as_ref().map_or(true, foreign)) {
@@ -113,11 +117,11 @@ impl Disk {
         }
         for directory in [CHUNKS, JOURNAL, SNAPSHOTS] {
             let below = path.join(directory);
-            std::fs::create_dir(&below).map_err(Error::io("make the directory", &below))?;
+            private.create(&below).map_err(Error::io("make the directory", &below))?;
         }
         for number in 0..=u8::MAX {
             let below = path.join(CHUNKS).join(format!("{number:02x}"));
-            std::fs::create_dir(&below).map_err(Error::io("make the directory", &below))?;
+            private.create(&below).map_err(Error::io("make the directory", &below))?;
         }
         for directory in [&path.join(CHUNKS), path] {
             let sync = File::open(directory).and_then(|directory| directory.sync_all());
@@ -416,6 +420,25 @@ impl Target for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_made_is_for_its_user_alone() {
+        let place = std::env::temp_dir().join(format!("weft-private-{}", std::process::id()));
+        let disk = Disk::format(&place).unwrap();
+        let chunk = TargetFile::Chunk { set: 7, position: 0 };
+        disk.write(chunk, 0, &[IoSlice::new(b"secret")]).unwrap();
+        for path in [
+            place.clone(),
+            place.join(CHUNKS),
+            place.join("chunks/00"),
+            place.join(JOURNAL),
+            place.join(name_of(chunk)),
+        ] {
+            assert_eq!(path.metadata().unwrap().mode() & 0o077, 0, "{}", path.display());
+        }
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
     /// What is removed or replaced by hand stays readable, and is told by a fresh look and by the next sync.
     #[test]
     fn what_is_removed_while_it_is_open_is_noticed() {
