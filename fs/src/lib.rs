@@ -16,6 +16,7 @@ mod cache;
 mod census;
 mod claims;
 mod client;
+mod clock;
 mod coding;
 mod collect;
 mod commit;
@@ -86,6 +87,7 @@ pub use targets::{reopen, wait_until_closed};
 pub use verify::{Away, Problem, Scrub, Verified};
 pub use write::Allocate;
 
+pub(crate) use clock::now;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -169,10 +171,4 @@ impl FileSystem {
         let (total, free) = self.room.now();
         Ok(Usage { total, free: free.saturating_sub(self.memory.used()), files })
     }
-}
-
-/// The time now, by the clock that the kernel stamps files with: it stands still for milliseconds, and a finer one would be ahead of it.
-pub(crate) fn now() -> Time {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    Time { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }

@@ -1,7 +1,7 @@
 //! Names and attributes: the metadata, with what buffers know better.
 
 use crate::file::{File, State};
-use crate::{Error, FileSystem, Result, now, sessions};
+use crate::{Error, FileSystem, Result, sessions};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,7 @@ impl FileSystem {
             if let Some(file) = &file {
                 file.state().buffer.modified = None;
             }
-            let set = self.meta.set_attributes(ino, change, now())?;
+            let set = self.meta.set_attributes(ino, change, self.stamp())?;
             if let Some(file) = &file {
                 file.state().changed();
             }
@@ -150,9 +150,9 @@ impl FileSystem {
         let mode = self.meta.describe(ino)?.0.mode;
         if mode != meta::unprivileged(mode) {
             let mode = Some(meta::unprivileged(mode));
-            self.meta.set_attributes(ino, Change { mode, ..Change::default() }, now())?;
+            self.meta.set_attributes(ino, Change { mode, ..Change::default() }, self.stamp())?;
         }
-        match self.meta.remove_attribute(ino, meta::FILE_CAPABILITIES, now()) {
+        match self.meta.remove_attribute(ino, meta::FILE_CAPABILITIES, self.stamp()) {
             Ok(_) | Err(meta::Error::NoAttribute) => Ok(true),
             Err(error) => Err(error.into()),
         }
@@ -165,7 +165,7 @@ impl FileSystem {
     pub fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
         self.writable()?;
         self.room_for_metadata()?;
-        Ok(self.meta.make(parent, name, new, now())?.0)
+        Ok(self.meta.make(parent, name, new, self.stamp())?.0)
     }
 
     /// Gives a file one more name.
@@ -179,7 +179,8 @@ impl FileSystem {
         let linked = {
             let _turn = file.naming();
             let gone = file.state().gone;
-            let linked = if gone { Err(meta::Error::NotFound) } else { self.meta.link(ino, parent, name, now()) };
+            let linked =
+                if gone { Err(meta::Error::NotFound) } else { self.meta.link(ino, parent, name, self.stamp()) };
             file.state().orphan &= linked.is_err();
             linked
         };
@@ -206,7 +207,7 @@ impl FileSystem {
             let file = self.table.enter(ino);
             let _turn = file.naming();
             let keep = self.is_needed(ino, &file.state());
-            match self.meta.unlink(parent, name, ino, keep, now()) {
+            match self.meta.unlink(parent, name, ino, keep, self.stamp()) {
                 // The name has another file by now.
                 Err(meta::Error::NotFound) => {}
                 removed => return Ok(removed.map(|removed| self.after_removal(&mut file.state(), removed))?),
@@ -226,7 +227,7 @@ impl FileSystem {
             let removed = {
                 let _turn = file.naming();
                 let keep = self.is_needed(ino, &file.state());
-                let removed = self.meta.remove_directory(parent, name, ino, keep, now());
+                let removed = self.meta.remove_directory(parent, name, ino, keep, self.stamp());
                 removed.map(|removed| self.after_removal(&mut file.state(), removed))
             };
             match removed {
@@ -294,7 +295,7 @@ impl FileSystem {
                 let keep = file.as_ref().is_some_and(|file| self.is_needed(file.ino, &file.state()));
                 let change =
                     Rename { from: (from.0, from.1.to_vec()), to: (to.0, to.1.to_vec()), mode, replaced, keep };
-                let result = self.meta.rename(&change, now());
+                let result = self.meta.rename(&change, self.stamp());
                 if let (Ok((Some(removed), _)), Some(file)) = (&result, &file) {
                     self.after_removal(&mut file.state(), removed.clone());
                 }
@@ -385,7 +386,7 @@ impl FileSystem {
     pub fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
         self.writable()?;
         self.room_for_metadata()?;
-        self.meta.set_attribute(ino, name, value, must_exist, now())?;
+        self.meta.set_attribute(ino, name, value, must_exist, self.stamp())?;
         Ok(())
     }
 
@@ -395,7 +396,7 @@ impl FileSystem {
     /// When it is not there.
     pub fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()> {
         self.writable()?;
-        self.meta.remove_attribute(ino, name, now())?;
+        self.meta.remove_attribute(ino, name, self.stamp())?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::client::Client;
 use crate::file::{File, Held, Locked, State};
-use crate::{Error, FileSystem, Result, now};
+use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, Kind, Resize};
 use plan::extent::pieces;
@@ -113,10 +113,11 @@ impl FileSystem {
         let offset = offset.unwrap_or(size);
         let end = end_of(offset, data.len() as u64)?;
         let stripe = self.store.stripe_bytes() as u64;
+        let modified = self.stamp_of_write();
         let taken = self.change_buffer(&mut state, |buffer| {
             buffer.write(offset, data);
             buffer.size = Some(size.max(end));
-            buffer.modified = Some(now());
+            buffer.modified = Some(modified);
             if buffer.dirty_bytes() >= stripe { buffer.take(stripe, false) } else { Vec::new() }
         });
         state.dirty_since.get_or_insert_with(Instant::now);
@@ -197,7 +198,7 @@ impl FileSystem {
         // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
         let cuts = matches!(resize, Resize::To(_));
         let ranges = if cuts { Vec::new() } else { vec![(range.clone(), Vec::from_iter(new))] };
-        let edit = ContentEdit { ranges, resize, modified: Some(now()) };
+        let edit = ContentEdit { ranges, resize, modified: Some(self.stamp()) };
         let done = self.meta.change_content(ino, &edit);
         let mut state = file.state();
         state.changed();
@@ -263,7 +264,7 @@ impl FileSystem {
                 (hole.range.clone(), vec![Extent { offset: hole.range.start, length, place: Place::Zero }])
             });
             let resize = if rest.is_empty() { resize } else { Resize::Keep };
-            let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(now()) };
+            let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(self.stamp()) };
             let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
             self.collector.add(dead, seq);
         }
@@ -313,8 +314,11 @@ impl FileSystem {
         self.meta.share(&stripes, to.0)?;
         extents.iter_mut().for_each(|extent| extent.offset = extent.offset - from.1 + to.1);
         self.sized(&target)?.changing = true;
-        let edit =
-            ContentEdit { ranges: vec![(to.1..end, extents)], resize: Resize::AtLeast(end), modified: Some(now()) };
+        let edit = ContentEdit {
+            ranges: vec![(to.1..end, extents)],
+            resize: Resize::AtLeast(end),
+            modified: Some(self.stamp()),
+        };
         let done = self.meta.change_content(to.0, &edit);
         let mut state = target.state();
         state.changed();

@@ -1,0 +1,51 @@
+//! The time of changes, by the clock that the kernel stamps files with: where it stamps some and Weft others, later ones are never earlier.
+
+use crate::FileSystem;
+use meta::Time;
+use rustix::fs::{MemfdFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, memfd_create};
+use rustix::time::{ClockId, clock_gettime};
+use std::os::fd::OwnedFd;
+use std::sync::{LazyLock, Mutex};
+
+/// A file that is stamped to see what the kernel's clock says, and what it said last.
+static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("weft-clock", MemfdFlags::CLOEXEC).ok());
+static LAST: Mutex<Time> = Mutex::new(Time { seconds: 0, nanoseconds: 0 });
+
+/// The clock that stands still for milliseconds. The kernel stamps nothing before it, and since Linux 6.13 nothing before any finer stamp that it gave.
+pub(crate) fn now() -> Time {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    Time { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
+}
+
+impl FileSystem {
+    /// The time of a change of names or attributes. Where the kernel keeps times of writes itself, it is one that the kernel would give; among the clients of a
+    /// server, one that all of them on this machine give.
+    pub(crate) fn stamp(&self) -> Time {
+        if self.client.is_some() { now() } else { stamp() }
+    }
+
+    /// The time of a write.
+    pub(crate) fn stamp_of_write(&self) -> Time {
+        if self.client.is_some() { now() } else { now_after_stamps() }
+    }
+}
+
+/// The time that the kernel would stamp a file with now. It takes two system calls.
+fn stamp() -> Time {
+    let mut last = crate::mutex::lock(&LAST);
+    *last = ask_kernel().unwrap_or_default().max(now());
+    *last
+}
+
+/// As [`now`], and no earlier than the last [`stamp`].
+fn now_after_stamps() -> Time {
+    now().max(*crate::mutex::lock(&LAST))
+}
+
+fn ask_kernel() -> Option<Time> {
+    let file = STAMPED.as_ref()?;
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    futimens(file, &Timestamps { last_access: now, last_modification: now }).ok()?;
+    let found = fstat(file).ok()?;
+    Some(Time { seconds: found.st_mtime, nanoseconds: u32::try_from(found.st_mtime_nsec).ok()? })
+}
