@@ -160,4 +160,31 @@ mod tests {
         let chunks = chunks.filter(|(file, _)| matches!(file, volume::target::TargetFile::Chunk { .. }));
         assert_eq!(chunks.count(), 0);
     }
+
+    /// A check reads files first and stripes then: what is moved between is no fault of the volume.
+    #[test]
+    fn a_check_beside_moves_and_removals_finds_nothing() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let files: Vec<u64> = (0..40).map(|number| make(&fs, &format!("f{number}"))).collect();
+        files.iter().for_each(|&ino| _ = fs.write(ino, 0, &[7; 5000]).unwrap());
+        fs.sync_all().unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0.. {
+                    files.iter().for_each(|&ino| fs.restripe(ino, |_| true).unwrap());
+                    let name = format!("short-lived{round}");
+                    fs.write(make(&fs, &name), 0, &[1; 100]).unwrap();
+                    fs.unlink(ROOT, name.as_bytes()).unwrap();
+                    if done.load(std::sync::atomic::Ordering::SeqCst) {
+                        return;
+                    }
+                }
+            });
+            let problems: Vec<String> = (0..20).flat_map(|_| fs.check().unwrap().problems).collect();
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+            assert!(problems.is_empty(), "{problems:#?}");
+        });
+    }
 }

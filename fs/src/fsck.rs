@@ -16,6 +16,9 @@ use std::path::Path;
 use std::sync::Arc;
 use volume::target::TargetFile;
 
+/// What a comparison finds is compared again so often at most.
+const COMPARED_AGAIN: usize = 2;
+
 /// What a check found.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
@@ -35,11 +38,40 @@ impl FileSystem {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn check(&self) -> Result<Checked> {
+        let mut found = self.compare()?;
+        // The comparison is no snapshot: what was written or moved meanwhile looks wrong once, and what is wrong stays so.
+        for _ in 0..COMPARED_AGAIN {
+            if found.problems.is_empty() {
+                break;
+            }
+            let mut again = self.compare()?;
+            again.problems.retain(|problem| found.problems.contains(problem));
+            found = again;
+        }
+        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let mut sets = Vec::new();
+        self.each_set(|set, record| {
+            sets.push((set, record.clone()));
+            if sets.len() < presence::AT_A_TIME {
+                return Ok(());
+            }
+            self.check_chunks(&std::mem::take(&mut sets), &queue, &mut found)
+        })?;
+        self.check_chunks(&sets, &queue, &mut found)?;
+        Ok(found)
+    }
+
+    /// What files refer to against what the records of stripes say.
+    fn compare(&self) -> Result<Checked> {
         let mut found = Checked::default();
         let mut live: BTreeMap<(u64, u32), (u32, i64)> = BTreeMap::new();
         self.engine()?.meta.each_file(|ino| -> Result<()> {
+            let attributes = match self.meta.attributes(ino) {
+                // It was removed meanwhile.
+                Err(meta::Error::NotFound) => return Ok(()),
+                attributes => attributes?,
+            };
             found.files += 1;
-            let attributes = self.meta.attributes(ino)?;
             let (mut end, mut allocated) = (0, 0);
             let mut rest = 0..u64::MAX;
             while !rest.is_empty() {
@@ -70,9 +102,7 @@ impl FileSystem {
             }
             Ok(())
         })?;
-        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
-        let mut sets = Vec::new();
-        self.each_set(|set, record| {
+        self.each_set(|set, _| {
             for (at, stripe) in self.engine()?.meta.stripes(set)? {
                 found.stripes += 1;
                 let referred = live.remove(&(set, at)).map_or(0, |(_, bytes)| bytes);
@@ -83,13 +113,8 @@ impl FileSystem {
                     ));
                 }
             }
-            sets.push((set, record.clone()));
-            if sets.len() < presence::AT_A_TIME {
-                return Ok(());
-            }
-            self.check_chunks(&std::mem::take(&mut sets), &queue, &mut found)
+            Ok(())
         })?;
-        self.check_chunks(&sets, &queue, &mut found)?;
         for ((set, at), (_, bytes)) in live {
             found.problems.push(format!(
                 "chunk set {set}, stripe at {at}: {bytes} bytes are referred to, and there is no such stripe"

@@ -128,8 +128,10 @@ fn test() -> Result<(), String> {
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
     let folder = root().join("target/torture");
     let folder = folder.to_str().ok_or("the project's path is not UTF-8")?;
+    let weft = root().join("target/release/weft");
+    let weft = weft.to_str().ok_or("the project's path is not UTF-8")?;
     for kind in [&[][..], &["--cluster"]] {
-        let minute = [&[folder, "--minutes", "1"], kind].concat();
+        let minute = [&[folder, "--minutes", "1", "--weft", weft], kind].concat();
         skipped.extend(optional("torture", torture::run(&root(), &minute))?);
     }
     skipped.extend(optional("tests of the alert rules", monitoring::check(&root()))?);
