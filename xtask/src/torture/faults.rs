@@ -91,6 +91,7 @@ impl Faults {
         run.event("the volume heals".into());
         run.world.heal(Duration::from_secs(240))?;
         self.behind.clear();
+        run.writers.tell("full 0");
         run.event("the volume is healthy".into());
         Ok(())
     }
@@ -116,6 +117,8 @@ impl Faults {
             Trouble::Frozen => disk.freeze()?,
             Trouble::Full => {
                 run.writers.tell("full 1");
+                // What was written before has left the kernel when the disk is full.
+                std::thread::sleep(Duration::from_secs(1));
                 disk.fill()?;
             }
             Trouble::Gone => disk.remove()?,

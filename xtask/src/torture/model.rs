@@ -71,14 +71,14 @@ pub struct Model {
     /// What was there when a sync was last acknowledged.
     synced: Option<Versions>,
     changes: Vec<Change>,
-    /// A replacement or removal that was begun, and not acknowledged as durable.
-    replacing: Option<Option<Versions>>,
+    /// Replacements and removals that were begun, and not acknowledged as durable.
+    replacing: Vec<Option<Versions>>,
     version: u32,
 }
 
 impl Model {
     pub fn new(file: u64) -> Self {
-        Self { file, now: None, synced: None, changes: Vec::new(), replacing: None, version: 0 }
+        Self { file, now: None, synced: None, changes: Vec::new(), replacing: Vec::new(), version: 0 }
     }
 
     pub fn next_version(&mut self) -> u32 {
@@ -103,12 +103,12 @@ impl Model {
 
     /// The file is about to be replaced as a whole, or removed.
     pub fn replace(&mut self, by: Option<Versions>) {
-        self.replacing = Some(by);
+        self.replacing.push(by);
     }
 
     /// The replacement is done and durable.
     pub fn replaced(&mut self) {
-        let by = self.replacing.take().expect("a replacement began");
+        let by = self.replacing.pop().expect("a replacement began");
         self.settle(by);
     }
 
@@ -123,7 +123,7 @@ impl Model {
         self.now.clone_from(&read);
         self.synced = read;
         self.changes.clear();
-        self.replacing = None;
+        self.replacing.clear();
     }
 
     /// Whether this may be read while nothing failed.
@@ -139,7 +139,7 @@ impl Model {
     /// # Errors
     /// Which acknowledged change is missing.
     pub fn is_possible(&self, read: Option<&Versions>) -> Result<(), String> {
-        if self.replacing.as_ref().is_some_and(|by| differ(by.as_ref(), read).is_ok()) {
+        if self.replacing.iter().any(|by| differ(by.as_ref(), read).is_ok()) {
             return Ok(());
         }
         let (Some(synced), Some(read)) = (&self.synced, read) else { return differ(self.synced.as_ref(), read) };

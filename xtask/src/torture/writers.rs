@@ -253,7 +253,7 @@ impl<'a> Writer<'a> {
         let begun = Instant::now();
         if why.kind() == ErrorKind::StorageFull && self.world.full.load(SeqCst) {
             self.world.no_room.fetch_add(1, SeqCst);
-            return self.settle(slot);
+            return self.write_anew(slot);
         }
         while begun.elapsed() < TOLD_WITHIN {
             if self.world.epoch(self.mount) != self.epoch {
@@ -262,6 +262,22 @@ impl<'a> Writer<'a> {
             sleep(Duration::from_millis(5));
         }
         Err(format!("{what} of f{slot}: {why}"))
+    }
+
+    /// Replaces a file of which something could not be written, when there is room. What the kernel shows of it until then may be what was never stored: a
+    /// sync that failed leaves its pages as they are.
+    fn write_anew(&mut self, slot: usize) -> Result<(), String> {
+        let (begun, epoch) = (Instant::now(), self.epoch);
+        while self.world.epoch(self.mount) == epoch && self.world.phase() != END {
+            match self.replace(slot) {
+                Ok(()) => return Ok(()),
+                Err(Fault::Failed(why)) if begun.elapsed() > TOLD_WITHIN * 24 => {
+                    return Err(format!("f{slot} cannot be written anew: {why}"));
+                }
+                Err(_) => sleep(Duration::from_millis(50)),
+            }
+        }
+        Ok(())
     }
 
     /// The mount lost what was not synced. Every file must be as it was synced, or later.
@@ -351,7 +367,16 @@ impl<'a> Writer<'a> {
         let model = &mut self.files[slot];
         let version = model.next_version();
         model.write(first, count, version);
-        Ok(file.write_all_at(&bytes(model.file, first, count, version), (first * CELL) as u64)?)
+        file.write_all_at(&bytes(model.file, first, count, version), (first * CELL) as u64)?;
+        self.told_of_room(&file)
+    }
+
+    /// A kernel that keeps pages back says at close that there was no room for them, and `File` does not tell: so what may have none is synced before.
+    fn told_of_room(&self, file: &File) -> Done {
+        if self.world.full.load(SeqCst) {
+            file.sync_data()?;
+        }
+        Ok(())
     }
 
     fn sync(&mut self, slot: usize) -> Done {
@@ -375,7 +400,8 @@ impl<'a> Writer<'a> {
         self.doing(&format!("truncating f{slot} to {length}"));
         let file = self.open(slot)?;
         self.files[slot].set_length(length);
-        Ok(file.set_len((length * CELL) as u64)?)
+        file.set_len((length * CELL) as u64)?;
+        self.told_of_room(&file)
     }
 
     /// Writes a new file, syncs it, and renames it over the old one: readers see one or the other.
