@@ -129,7 +129,8 @@ impl<F: Files> Filesystem for Handler<F> {
         }
         // What the last files wrote is durable when the mount is gone, as with any file system. Failing is logged by the call.
         let _ = self.caller.call("unmounting", fs::ROOT, F::sync_all);
-        self.refused.retain(|ino| self.caller.files().attributes(ino).is_ok());
+        // The kernel may end before it has forgotten a file that was removed.
+        self.refused.retain(|ino| self.caller.files().attributes(ino).is_ok_and(|found| found.links > 0));
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
