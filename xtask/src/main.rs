@@ -7,6 +7,7 @@ mod mir;
 mod monitoring;
 mod mpi;
 mod peers;
+mod suite;
 mod torture;
 
 use std::path::{Path, PathBuf};
@@ -94,48 +95,47 @@ fn check() -> Result<(), String> {
     cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Crates whose faults lose data: their tests run in exactly what users run, too.
+/// Crates whose faults lose data: their tests run in exactly what users run, too. What the command line's tests run is the program
+/// alone, so they need no second profile.
 const AS_USERS_RUN: [&str; 9] = ["--release", "-p", "volume", "-p", "fs", "-p", "cluster", "-p", "cli"];
+const WITH_ASSERTIONS: [&str; 5] = ["--workspace", "--exclude", "cli", "--profile", "release-test"];
+const WITH_MPI: [&str; 4] = ["-p", "weft-mpi", "--features", "weft-mpi/mpi"];
 /// Most tests wait for others, so there are more of them at a time than processors.
 const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
 
 /// Every test. What is optional (peers, MPI, fuzzing, mounts) is used where it can be had and named where it cannot.
 fn test() -> Result<(), String> {
+    let root = root();
     let mut skipped: Vec<String> =
         build_peers()?.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
-    // All failures at once: a run takes many minutes. What the command line's tests run is the program alone, so they need no second profile.
-    let all = ["test", "--workspace", "--exclude", "cli", "--profile", "release-test", "--no-fail-fast"];
-    let checked = cargo(&all, &[THREADS]);
-    let safe = match mir::not_needed() {
+    let checked = suite::run(&root, suite::build(&root, &WITH_ASSERTIONS, &[])?, &[THREADS]);
+    let documented = cargo(&["test", "--doc", "--workspace", "--profile", "release-test"], &[]);
+    let look = match mir::not_needed() {
         None => [("RUSTFLAGS", mir::FLAGS)].as_slice(),
         Some(why) => {
             skipped.push(format!("looking for values that are freed twice ({why})"));
             &[]
         }
     };
-    let as_run = cargo(&[&["test", "--no-fail-fast"], &AS_USERS_RUN[..]].concat(), &[safe, &[THREADS]].concat());
-    checked.and(as_run)?;
-    if !safe.is_empty() {
-        look_at_mir(&root().join("target/release/deps"))?;
-    }
     let mpi = mpi::ready();
-    if mpi.is_ok() {
-        // Its tests use `weft`, which must lie beside it.
-        let profile = ["--profile", "release-test"];
-        cargo(&[&["build", "-p", "cli", "-p", "weft-mpi", "--features", "weft-mpi/mpi"], &profile[..]].concat(), &[])?;
-        cargo(&[&["test", "-p", "weft-mpi", "--features", "mpi"], &profile[..]].concat(), &[])?;
-    }
+    let with_mpi = if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] };
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
-    let folder = root().join("target/torture");
+    let programs = suite::build(&root, &[&AS_USERS_RUN, with_mpi].concat(), look)?;
+    // All failures at once: a run takes many minutes.
+    checked.and(suite::run(&root, programs, &[THREADS])).and(documented)?;
+    if !look.is_empty() {
+        look_at_mir(&root.join("target/release/deps"))?;
+    }
+    let folder = root.join("target/torture");
     let folder = folder.to_str().ok_or("the project's path is not UTF-8")?;
-    let weft = root().join("target/release/weft");
+    let weft = root.join("target/release/weft");
     let weft = weft.to_str().ok_or("the project's path is not UTF-8")?;
     for kind in [&[][..], &["--cluster"]] {
         let minute = [&[folder, "--minutes", "1", "--weft", weft], kind].concat();
-        skipped.extend(optional("torture", torture::run(&root(), &minute))?);
+        skipped.extend(optional("torture", torture::run(&root, &minute))?);
     }
-    skipped.extend(optional("tests of the alert rules", monitoring::check(&root()))?);
-    skipped.extend(optional("coverage-guided fuzzing", fuzz::run(&root(), 10, true, "none"))?);
+    skipped.extend(optional("tests of the alert rules", monitoring::check(&root))?);
+    skipped.extend(optional("coverage-guided fuzzing", fuzz::run(&root, 10, true, "none"))?);
     skipped.iter().for_each(|what| println!("skipped: {what}"));
     Ok(())
 }
