@@ -12,7 +12,8 @@ mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 cargo xtask TASK
@@ -126,18 +127,31 @@ fn test() -> Result<(), String> {
     if !look.is_empty() {
         look_at_mir(&root.join("target/release/deps"))?;
     }
-    let folder = root.join("target/torture");
-    let folder = folder.to_str().ok_or("the project's path is not UTF-8")?;
-    let weft = root.join("target/release/weft");
-    let weft = weft.to_str().ok_or("the project's path is not UTF-8")?;
-    for kind in [&[][..], &["--cluster"]] {
-        let minute = [&[folder, "--minutes", "1", "--weft", weft], kind].concat();
-        skipped.extend(optional("torture", torture::run(&root, &minute))?);
+    for kind in [None, Some("--cluster")] {
+        let root = root.clone();
+        let tortured = within(Duration::from_secs(900), "torture", move || {
+            let (folder, weft) = (root.join("target/torture"), root.join("target/release/weft"));
+            let path = |path: &Path| path.to_str().map(str::to_owned).ok_or("the project's path is not UTF-8");
+            let arguments = [&path(&folder)?, "--minutes", "1", "--weft", &path(&weft)?];
+            torture::run(&root, &[arguments.as_slice(), kind.as_slice()].concat())
+        });
+        skipped.extend(optional("torture", tortured)?);
     }
     skipped.extend(optional("tests of the alert rules", monitoring::check(&root))?);
     skipped.extend(optional("coverage-guided fuzzing", fuzz::run(&root, 10, true, "none"))?);
     skipped.iter().for_each(|what| println!("skipped: {what}"));
     Ok(())
+}
+
+/// What is done, unless it takes longer than it may: then it hangs, and its thread is left behind.
+fn within(
+    limit: Duration,
+    what: &str,
+    work: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Result<(), String> {
+    let (sender, done) = channel();
+    std::thread::spawn(move || sender.send(work()));
+    done.recv_timeout(limit).unwrap_or_else(|_| Err(format!("{what} did not end within {} s", limit.as_secs())))
 }
 
 /// What was skipped, and why, if that is why something failed.
