@@ -45,6 +45,7 @@ impl Error {
             Self::Meta(M::Invalid(_)) | Self::Invalid(_) | Self::Volume(V::Invalid(_)) => Errno::INVAL,
             Self::Meta(M::NameTooLong) => Errno::NAMETOOLONG,
             Self::Meta(M::TooManyLinks) => Errno::MLINK,
+            Self::Meta(M::TooManyLocks) => Errno::NOLCK,
             Self::Meta(M::TooLarge) => Errno::FBIG,
             Self::Meta(M::NoAttribute) => Errno::NODATA,
             Self::Meta(M::NotPermitted) => Errno::PERM,

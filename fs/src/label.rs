@@ -6,7 +6,9 @@ use plan::coding::Coding;
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use serde::{Deserialize, Serialize};
-use std::io::{ErrorKind, IoSlice};
+use std::fs::File;
+use std::io::{ErrorKind, IoSlice, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use volume::target::{Target, TargetFile};
 
@@ -181,10 +183,11 @@ impl Label {
     /// When it cannot be written.
     pub fn write_pointer(&self, volume: &Path) -> std::io::Result<()> {
         let (new, path) = (volume.join(format!("{POINTER}.new")), volume.join(POINTER));
-        std::fs::write(&new, Self { target: None, ..self.clone() }.to_bytes())?;
-        std::fs::File::open(&new)?.sync_all()?;
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&Self { target: None, ..self.clone() }.to_bytes())?;
+        file.sync_all()?;
         std::fs::rename(&new, &path)?;
-        std::fs::File::open(volume)?.sync_all()
+        File::open(volume)?.sync_all()
     }
 }
 

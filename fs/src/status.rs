@@ -11,7 +11,7 @@ use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::StepTotals;
 use volume::target::Presence;
 
@@ -208,6 +208,24 @@ impl FileSystem {
                 each(*set, record)?;
             }
         }
+    }
+
+    /// Waits until the mirrors of the metadata that were away have caught up, as they do when a volume was just opened: as many as there are
+    /// targets that answer, and not longer than this.
+    ///
+    /// # Errors
+    /// When this process does not have the metadata.
+    pub fn wait_for_mirrors(&self, patience: Duration) -> Result<()> {
+        let (journal, begun) = (&self.engine()?.journal, Instant::now());
+        let answer = self.store.targets.ids().into_iter().filter(|id| self.problem(*id).is_none()).count();
+        let behind = |status: &meta::journal::Status| status.whole < status.wanted.min(answer);
+        if behind(&journal.status()) {
+            journal.retry();
+        }
+        while behind(&journal.status()) && begun.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Looks at the volume; reads no data.

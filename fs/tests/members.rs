@@ -67,6 +67,29 @@ fn a_session_is_its_clients_alone() {
     assert!(next > b.session && next < u64::MAX / 2, "the counter goes on: {next}");
 }
 
+/// The server's memory for locks is bounded, and what is locked can be unlocked.
+#[test]
+fn a_session_has_so_many_locks_and_no_more() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (mine, _) = join(&cluster);
+    let at = |first, last| FileLock { owner: 1, first, last, exclusive: true, process: 1 };
+    let mut count = 0u64;
+    while mine.lock(1, at(count * 4, count * 4 + 2), false).unwrap_or(false) {
+        count += 1;
+        assert!(count <= 1 << 16);
+    }
+    assert!(count >= 1000, "{count}");
+    assert_eq!(mine.lock(2, at(0, 9), false), Err(meta::Error::TooManyLocks));
+    // One more would be left in the middle of the first.
+    assert_eq!(mine.unlock(1, 1, 1, 1), Err(meta::Error::TooManyLocks));
+    mine.unlock(1, 1, 0, 2).unwrap();
+    assert!(mine.lock(2, at(0, 9), false).unwrap());
+    mine.unlock(1, 1, 0, u64::MAX).unwrap();
+    assert!(mine.lock(1, at(0, 9), false).unwrap());
+    // Others have their own.
+    assert!(join(&cluster).0.lock(3, at(0, 9), false).unwrap());
+}
+
 /// After a restart the server hears from its clients which sets they have.
 #[test]
 fn nobody_takes_up_the_sets_of_another() {

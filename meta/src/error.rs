@@ -36,6 +36,8 @@ pub enum Error {
     Unavailable(String),
     /// The metadata is not what it should be.
     Corrupt(String),
+    /// More locks than a client can have.
+    TooManyLocks,
 }
 
 impl From<KvError> for Error {
@@ -58,6 +60,7 @@ impl fmt::Display for Error {
             Self::NotEmpty => "the directory is not empty",
             Self::NameTooLong => "the name is too long",
             Self::TooManyLinks => "the file has too many names",
+            Self::TooManyLocks => "this client has too many locks",
             Self::TooLarge => "the file would be too large",
             Self::NoAttribute => "no such attribute",
             Self::NotPermitted => "not permitted for this kind of file",

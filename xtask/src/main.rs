@@ -110,7 +110,7 @@ fn test() -> Result<(), String> {
     let mut skipped: Vec<String> =
         build_peers()?.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
     let checked = suite::run(&root, suite::build(&root, &WITH_ASSERTIONS, &[])?, &[THREADS]);
-    let documented = cargo(&["test", "--doc", "--workspace", "--profile", "release-test"], &[]);
+    let documented = cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &[]);
     let look = match mir::not_needed() {
         None => [("RUSTFLAGS", mir::FLAGS)].as_slice(),
         Some(why) => {

@@ -22,6 +22,8 @@ const MOST_SETS: u32 = 16;
 const SETTLES: Duration = Duration::from_millis(50);
 /// How long a lock is waited for before the client asks again, if whoever wants it was not interrupted.
 const LOCK_WAITS: Duration = Duration::from_millis(500);
+/// The most locks that a session has.
+const MAX_LOCKS: usize = 1 << 16;
 
 /// A client's session, and the way to it.
 pub(super) struct Handle {
@@ -597,6 +599,9 @@ impl Session for Handle {
         loop {
             // Under the lock: what a session has when it ends is taken from it afterwards.
             self.still_lives()?;
+            if locks.held(self.session) >= MAX_LOCKS {
+                return Err(Error::TooManyLocks);
+            }
             if locks.lock(ino, self.own_lock(&wanted)) {
                 return Ok(true);
             }
@@ -612,7 +617,13 @@ impl Session for Handle {
         if first > last {
             return Err(Error::Invalid("a range that ends before it begins".into()));
         }
-        lock(&self.sessions.fs.leases.locks).unlock(ino, (self.session, owner), &(first..=last));
+        let mut locks = lock(&self.sessions.fs.leases.locks);
+        let (owner, range) = ((self.session, owner), first..=last);
+        if locks.held(self.session) >= MAX_LOCKS && locks.splits(ino, owner, &range) {
+            return Err(Error::TooManyLocks);
+        }
+        locks.unlock(ino, owner, &range);
+        drop(locks);
         self.sessions.fs.leases.unlocked.notify_all();
         Ok(())
     }

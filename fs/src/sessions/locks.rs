@@ -18,9 +18,12 @@ pub(crate) struct Lock {
     pub process: u32,
 }
 
-/// All locks, by file.
+/// All locks, by file, and how many each session has.
 #[derive(Debug, Default)]
-pub(crate) struct Locks(BTreeMap<u64, Vec<Lock>>);
+pub(crate) struct Locks {
+    files: BTreeMap<u64, Vec<Lock>>,
+    held: BTreeMap<u64, usize>,
+}
 
 fn meet(a: &RangeInclusive<u64>, b: &RangeInclusive<u64>) -> bool {
     a.start() <= b.end() && b.start() <= a.end()
@@ -32,7 +35,7 @@ impl Locks {
         let stands = |lock: &&Lock| {
             lock.owner != wanted.owner && (lock.exclusive || wanted.exclusive) && meet(&lock.range, &wanted.range)
         };
-        self.0.get(&ino)?.iter().find(stands)
+        self.files.get(&ino)?.iter().find(stands)
     }
 
     /// Gives a lock if nothing keeps it from being given. Replaces what its owner had of the range.
@@ -41,13 +44,15 @@ impl Locks {
             return false;
         }
         self.unlock(ino, wanted.owner, &wanted.range);
-        self.0.entry(ino).or_default().push(wanted);
+        *self.held.entry(wanted.owner.0).or_default() += 1;
+        self.files.entry(ino).or_default().push(wanted);
         true
     }
 
     /// Takes a range from what an owner has locked.
     pub fn unlock(&mut self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) {
-        let Some(locks) = self.0.get_mut(&ino) else { return };
+        let Some(locks) = self.files.get_mut(&ino) else { return };
+        let before = locks.len();
         let mut left = Vec::with_capacity(locks.len() + 1);
         for lock in locks.drain(..) {
             if lock.owner != owner || !meet(&lock.range, range) {
@@ -62,25 +67,44 @@ impl Locks {
                 left.push(Lock { range: begin..=last, ..lock });
             }
         }
+        let held = self.held.entry(owner.0).or_default();
+        *held = (*held + left.len()).saturating_sub(before);
+        if *held == 0 {
+            self.held.remove(&owner.0);
+        }
         *locks = left;
         if locks.is_empty() {
-            self.0.remove(&ino);
+            self.files.remove(&ino);
         }
+    }
+
+    /// Whether to unlock a range would leave two locks of one.
+    pub fn splits(&self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) -> bool {
+        let within = |lock: &Lock| lock.range.start() < range.start() && range.end() < lock.range.end();
+        self.files.get(&ino).is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && within(lock)))
+    }
+
+    /// How many locks a session has. A range that was unlocked in the middle is two.
+    pub fn held(&self, session: u64) -> usize {
+        self.held.get(&session).copied().unwrap_or(0)
     }
 
     /// Whether an owner has any part of a range.
     pub fn has(&self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) -> bool {
-        self.0.get(&ino).is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && meet(&lock.range, range)))
+        self.files
+            .get(&ino)
+            .is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && meet(&lock.range, range)))
     }
 
     /// All locks, each with its file.
     pub fn all(&self) -> Vec<(u64, Lock)> {
-        self.0.iter().flat_map(|(&ino, locks)| locks.iter().map(move |lock| (ino, lock.clone()))).collect()
+        self.files.iter().flat_map(|(&ino, locks)| locks.iter().map(move |lock| (ino, lock.clone()))).collect()
     }
 
     /// Takes everything from a session.
     pub fn end(&mut self, session: u64) {
-        self.0.retain(|_, locks| {
+        self.held.remove(&session);
+        self.files.retain(|_, locks| {
             locks.retain(|lock| lock.owner.0 != session);
             !locks.is_empty()
         });
@@ -135,7 +159,10 @@ mod tests {
                     range.for_each(|at| _ = bytes[at as usize].insert(owner, exclusive));
                 }
             }
-            let held: usize = locks.0.get(&1).map_or(0, |all| all.iter().map(|l| (l.range.end() - l.range.start() + 1) as usize).sum());
+            let each = [0, 1, 2].map(|owner| locks.held(owner));
+            let counted = |owner: u64| locks.files.get(&1).map_or(0, |all| all.iter().filter(|lock| lock.owner.0 == owner).count());
+            proptest::prop_assert_eq!(each, [counted(0), counted(1), counted(2)]);
+            let held: usize = locks.files.get(&1).map_or(0, |all| all.iter().map(|l| (l.range.end() - l.range.start() + 1) as usize).sum());
             proptest::prop_assert_eq!(held, bytes.iter().map(BTreeMap::len).sum::<usize>());
         }
     }

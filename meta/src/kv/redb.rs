@@ -2,10 +2,13 @@
 
 use super::index::{End, can_hold};
 use super::{Edit, Index, IndexState, KvError, Order, View, Visit};
+use redb::backends::FileBackend;
 use redb::{
     Database, DatabaseError, Durability, ReadOnlyTable, ReadableDatabase, StorageBackend, StorageError, Table,
     TableDefinition,
 };
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -42,7 +45,11 @@ impl RedbIndex {
     /// Likewise.
     pub fn open_with(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
         let place = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let database = Database::builder().set_cache_size(cache_bytes).create(path);
+        // Names and attributes are nobody else's, whatever the umask.
+        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let file = file.map_err(|why| KvError::Unavailable(place(&why)))?;
+        let database = FileBackend::new(file)
+            .and_then(|backend| Database::builder().set_cache_size(cache_bytes).create_with_backend(backend));
         let database = database.map_err(|error| match error {
             DatabaseError::Storage(StorageError::Io(io)) if io.kind() != std::io::ErrorKind::InvalidData => {
                 KvError::Unavailable(place(&io))

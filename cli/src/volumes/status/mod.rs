@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use volume::Shown;
 
+/// Mirrors of the metadata that were away catch up when a volume is opened. Longer than this is worth a warning.
+const MIRRORS_CATCH_UP: Duration = Duration::from_secs(10);
+
 /// Show how a volume is: room, targets, what it survives; exit status 1 when it needs attention
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -53,6 +56,9 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         volume.at_risk(|file| files.push(file))?;
         files.sort_by(|a, b| (a.survives, &a.path).cmp(&(b.survives, &b.path)));
         return list(&files, as_json);
+    }
+    if served().is_none() {
+        volume.wait_for_mirrors(MIRRORS_CATCH_UP)?;
     }
     let status = volume.status()?;
     let reports = places().stores().reports.all();
