@@ -17,8 +17,7 @@ fn at_once() -> usize {
 /// A program hangs when it says nothing for this long. The longest test takes half a minute on an idle machine.
 const SILENCE: Duration = Duration::from_secs(900);
 /// The programs that take longest begin first, so that none is left to run alone at the end.
-const LONGEST: [&str; 6] =
-    ["cli::cluster", "cli::commands", "fs::returning", "fs::full", "fs::soak", "weft-mpi::mpirun"];
+const LONGEST: [&str; 6] = ["cli::cluster", "cli::commands", "fs::returning", "fs::full", "fs::soak", "mpi::mpirun"];
 
 /// A test program: `fs::soak`, where it lies, and the folder of its package, which it runs in.
 pub struct Program {
