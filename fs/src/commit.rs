@@ -7,7 +7,7 @@ use crate::buffer::Taken;
 use crate::file::{File, State};
 use crate::manifest::{self, Piece};
 use crate::store::{Pin, Stored};
-use crate::{Error, FileSystem, Result, now};
+use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize, Seq};
 use plan::{Extent, Place, Span};
 use std::collections::HashMap;
@@ -327,7 +327,7 @@ impl FileSystem {
             // Not before: until now nobody else knew of it. A later write has another time.
             if state.buffer.modified == edit.modified {
                 // What is dirty still is another change, by which others see that there is something new.
-                state.buffer.modified = (state.buffer.dirty_bytes() > 0).then(now);
+                state.buffer.modified = (state.buffer.dirty_bytes() > 0).then(|| self.stamp_of_write());
             }
             if bytes > 0 {
                 self.inline.add(file.ino, bytes);
