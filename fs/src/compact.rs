@@ -167,7 +167,7 @@ mod tests {
         let lab = Lab::new("rs:2+1", 3);
         let fs = lab.open();
         let files: Vec<u64> = (0..40).map(|number| make(&fs, &format!("f{number}"))).collect();
-        files.iter().for_each(|&ino| _ = fs.write(ino, 0, &[7; 5000]).unwrap());
+        files.iter().for_each(|&ino| fs.write(ino, 0, &[7; 5000]).unwrap());
         fs.sync_all().unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
