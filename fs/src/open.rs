@@ -224,7 +224,8 @@ impl Create {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
         let probe = directory.join(format!("{POINTER}.new"));
-        std::fs::write(&probe, []).map_err(|why| cannot_write(directory, &why))?;
+        let probed = std::fs::write(&probe, []).and_then(|()| std::fs::remove_file(&probe));
+        probed.map_err(|why| cannot_write(directory, &why))?;
         let disks: Vec<Arc<dyn Target>> = targets.iter().map(|path| self.places.format(path)).collect::<Result<_>>()?;
         for (disk, member) in disks.iter().zip(&label.targets) {
             label.write(&**disk, member.id).map_err(|why| cannot_write(&member.path, &why))?;

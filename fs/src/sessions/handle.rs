@@ -22,8 +22,8 @@ const MOST_SETS: u32 = 16;
 const SETTLES: Duration = Duration::from_millis(50);
 /// How long a lock is waited for before the client asks again, if whoever wants it was not interrupted.
 const LOCK_WAITS: Duration = Duration::from_millis(500);
-/// The most locks that a session has.
-const MAX_LOCKS: usize = 1 << 16;
+/// The most locks that a session has. Each request looks at all locks of its file.
+const MAX_LOCKS: usize = 1 << 14;
 
 /// A client's session, and the way to it.
 pub(super) struct Handle {

@@ -52,6 +52,9 @@ impl Locks {
     /// Takes a range from what an owner has locked.
     pub fn unlock(&mut self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) {
         let Some(locks) = self.files.get_mut(&ino) else { return };
+        if !locks.iter().any(|lock| lock.owner == owner && meet(&lock.range, range)) {
+            return;
+        }
         let before = locks.len();
         let mut left = Vec::with_capacity(locks.len() + 1);
         for lock in locks.drain(..) {
