@@ -10,6 +10,9 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// The most pairs that are looked through at a time for one that the transaction leaves.
+const MOST_AT_ONCE: usize = 1024;
+
 /// A transaction that is being put together.
 pub(crate) struct Transaction<'a> {
     kv: &'a dyn Kv,
@@ -91,12 +94,22 @@ impl Transaction<'_> {
 
     /// The last key and value of a range. Not guarded.
     pub fn last(&self, range: &Range<Vec<u8>>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let own = self.written.range(range.clone());
-        let deleted = own.clone().filter(|(_, value)| value.is_none()).count();
-        let found = self.kv.scan_back(&range.start..&range.end, 1 + deleted)?;
-        let theirs = found.into_iter().find(|(key, _)| !self.written.contains_key(key));
-        let ours = own.rev().find_map(|(key, value)| value.as_ref().map(|value| (key.clone(), value.clone())));
-        Ok(theirs.max(ours))
+        let own = self.written.range(range.clone()).rev();
+        let ours = own.filter_map(|(key, value)| Some((key.clone(), value.clone()?))).next();
+        // Nothing before that is the last one.
+        let floor = ours.as_ref().map_or(&range.start, |(key, _)| key);
+        let (mut end, mut limit) = (range.end.clone(), 1);
+        loop {
+            let found = self.kv.scan_back(floor..&end, limit)?;
+            if let Some(theirs) = found.iter().find(|(key, _)| !self.written.contains_key(key)) {
+                return Ok(Some(theirs.clone()));
+            }
+            match found.last() {
+                Some((key, _)) if found.len() == limit => end.clone_from(key),
+                _ => return Ok(ours),
+            }
+            limit = (limit * 4).min(MOST_AT_ONCE);
+        }
     }
 
     /// Sets a value.

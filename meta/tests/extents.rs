@@ -22,6 +22,15 @@ struct Watched {
     inner: Memory,
     longest: AtomicUsize,
     left: AtomicU64,
+    /// Pairs that were read.
+    read: AtomicUsize,
+}
+
+impl Watched {
+    fn count(&self, found: Vec<Pair>) -> Vec<Pair> {
+        self.read.fetch_add(found.len(), Ordering::SeqCst);
+        found
+    }
 }
 
 impl Kv for Watched {
@@ -31,10 +40,13 @@ impl Kv for Watched {
     fn scan(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
         let found = self.inner.scan(range, limit)?;
         assert!(found.len() <= MOST_EXTENTS, "{} at once", found.len());
-        Ok(found)
+        Ok(self.count(found))
     }
     fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
-        self.inner.scan_back(range, limit)
+        Ok(self.count(self.inner.scan_back(range, limit)?))
+    }
+    fn scan_with_previous(&self, floor: &[u8], range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
+        Ok(self.count(self.inner.scan_with_previous(floor, range, limit)?))
     }
     fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {
         self.inner.snapshot(visit)
@@ -64,7 +76,12 @@ fn extent(number: u64) -> Extent {
 /// A file with many extents.
 fn file() -> (Arc<Watched>, Meta, u64) {
     let inner = Memory::new(meta::MERGE);
-    let kv = Arc::new(Watched { inner, longest: AtomicUsize::new(0), left: AtomicU64::new(u64::MAX) });
+    let kv = Arc::new(Watched {
+        inner,
+        longest: AtomicUsize::new(0),
+        left: AtomicU64::new(u64::MAX),
+        read: AtomicUsize::new(0),
+    });
     let meta = Meta::open(kv.clone(), (0, 0), Time::default()).unwrap();
     let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let ino = meta.make(ROOT, b"file", &new, Time::default()).unwrap().0.ino;
@@ -186,4 +203,63 @@ fn what_is_behind_the_end_is_cut_off_piece_by_piece() {
         assert_eq!(all(&meta, ino).len() as u64, size.div_ceil(STEP));
         is_consistent(&kv, &meta, ino);
     }
+}
+
+/// Many small extents that become parts of a large one, and many that are written here and there.
+#[test]
+fn an_edit_of_many_ranges_reads_each_extent_once() {
+    const RANGES: u64 = 8000;
+    let within = |number: u64, start: u64, length: u64| Extent {
+        offset: number * STEP + start,
+        length,
+        place: Place::Stripe(Span { set: 9, record: 0, block: 1 << 20, start: (number * STEP + start) as u32 }),
+    };
+    for (start, length, left) in [(0, STEP, 1), (2, 3, 2 * RANGES as usize)] {
+        let (kv, meta, ino) = file();
+        let new = (0..RANGES).map(|number| within(number, start, length));
+        let ranges = new.map(|extent| (extent.range(), vec![extent])).collect();
+        kv.read.store(0, Ordering::SeqCst);
+        meta.change_content(ino, &ContentEdit { ranges, ..ContentEdit::default() }).unwrap();
+        let read = kv.read.load(Ordering::SeqCst);
+        assert!(read <= 3 * RANGES as usize, "{read} pairs were read");
+        assert_eq!(meta.extents(ino, 0..RANGES * STEP).unwrap().len(), left);
+    }
+}
+
+/// Who reads while extents are joined sees them as they were or as they are.
+#[test]
+fn extents_are_those_of_one_moment() {
+    const PARTS: u64 = 8;
+    let kv = Arc::new(Memory::new(meta::MERGE));
+    let meta = Meta::open(kv, (0, 0), Time::default()).unwrap();
+    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let ino = meta.make(ROOT, b"file", &new, Time::default()).unwrap().0.ino;
+    let whole = 0..PARTS * 512;
+    let stripe = |record: u32, offset: u64, length: u64| Extent {
+        offset,
+        length,
+        place: Place::Stripe(Span { set: 1, record, block: 4096, start: offset as u32 }),
+    };
+    let one = vec![stripe(0, 0, whole.end)];
+    let several: Vec<Extent> = (0..PARTS).map(|part| stripe(part as u32 + 1, part * 512, 512)).collect();
+    let change = |extents: &[Extent]| {
+        let edit = ContentEdit { ranges: vec![(whole.clone(), extents.to_vec())], ..ContentEdit::default() };
+        meta.change_content(ino, &edit).unwrap();
+    };
+    change(&several);
+    let ended = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..3000).for_each(|_| [&one, &several].iter().for_each(|extents| change(extents)));
+            ended.store(1, Ordering::SeqCst);
+        });
+        while ended.load(Ordering::SeqCst) == 0 {
+            let found = meta.extents(ino, 512..1024).unwrap();
+            let bytes: u64 = found.iter().map(|extent| extent.length).sum();
+            if bytes != 512 {
+                ended.store(1, Ordering::SeqCst);
+                panic!("{found:?}");
+            }
+        }
+    });
 }

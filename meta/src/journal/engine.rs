@@ -13,6 +13,7 @@ use super::tail::{self, Tail};
 use super::writer::Writer;
 use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
+    scan_with_previous,
 };
 use std::ops::{Bound, Range};
 use std::path::Path;
@@ -234,6 +235,11 @@ impl Kv for Journaled {
     fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
         let layers = self.layers();
         scan(&self.layered(&layers), range, limit, Order::Descending)
+    }
+
+    fn scan_with_previous(&self, floor: &[u8], range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
+        let layers = self.layers();
+        scan_with_previous(&self.layered(&layers), floor, range, limit)
     }
 
     fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {

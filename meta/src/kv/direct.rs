@@ -1,7 +1,7 @@
 //! An engine right on an index: every commit changes it at once.
 
 use super::index::Index;
-use super::transaction::scan;
+use super::transaction::{scan, scan_with_previous};
 use super::{
     Batch, Committed, IndexState, Kv, KvError, MemoryIndex, MergeFn, Order, Pair, RedbIndex, Seq, Visit, resolve,
 };
@@ -52,6 +52,10 @@ impl<I: Index> Kv for Direct<I> {
 
     fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
         scan(&self.index, range, limit, Order::Descending)
+    }
+
+    fn scan_with_previous(&self, floor: &[u8], range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
+        scan_with_previous(&*self.index.view()?, floor, range, limit)
     }
 
     fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {

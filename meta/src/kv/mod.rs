@@ -17,7 +17,7 @@ pub(crate) use layers::{Layer, Layered};
 pub use memory::MemoryIndex;
 pub use redb::RedbIndex;
 pub use scratch::ScratchIndex;
-pub(crate) use transaction::{resolve, scan};
+pub(crate) use transaction::{resolve, scan, scan_with_previous};
 
 use std::fmt;
 use std::ops::Range;
@@ -122,6 +122,12 @@ pub trait Kv: Send + Sync {
     /// # Errors
     /// When the engine cannot read.
     fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError>;
+
+    /// The last pair from `floor` to the range, if there is one, and the first `limit` of the range, in ascending order. All are of one state.
+    ///
+    /// # Errors
+    /// When the engine cannot read.
+    fn scan_with_previous(&self, floor: &[u8], range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError>;
 
     /// Shows all pairs of one single state in ascending order, however long it takes; commits go on meanwhile. Returns the number
     /// of the last transaction in that state.

@@ -59,6 +59,18 @@ pub(crate) fn resolve(batch: Batch, view: &dyn View, merge: MergeFn) -> Result<R
     Ok(resolved)
 }
 
+/// The last pair before a range, if there is one above `floor`, and the first pairs of the range.
+pub(crate) fn scan_with_previous(
+    view: &dyn View,
+    floor: &[u8],
+    range: Range<&[u8]>,
+    limit: usize,
+) -> Result<Vec<Pair>, KvError> {
+    let mut pairs = scan(view, floor..range.start, 1, Order::Descending)?;
+    pairs.extend(scan(view, range, limit, Order::Ascending)?);
+    Ok(pairs)
+}
+
 /// The first pairs of a range.
 pub(crate) fn scan(view: &dyn View, range: Range<&[u8]>, limit: usize, order: Order) -> Result<Vec<Pair>, KvError> {
     let mut pairs = Vec::new();

@@ -9,6 +9,7 @@ use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Once, Result, Seq, keys};
 use plan::extent::{Edit, edit};
 use plan::{Extent, Place};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A file with more extents than this keeps them under keys of their own.
@@ -55,31 +56,70 @@ impl TooMany {
     }
 }
 
+/// The extents of a file that a transaction has met, as it leaves them. The ranges of an edit come in order: then each extent is read once.
+#[derive(Default)]
+struct Met {
+    extents: BTreeMap<u64, Extent>,
+    /// They are all that begin in here, and the last one before.
+    known: Range<u64>,
+}
+
 /// Extents of one file that are being changed, wherever they are.
 struct Extents<'t, 'kv> {
     t: &'t mut Transaction<'kv>,
     ino: u64,
     here: Option<Vec<Extent>>,
+    met: Met,
 }
 
-impl Extents<'_, '_> {
+impl<'t, 'kv> Extents<'t, 'kv> {
+    fn new(t: &'t mut Transaction<'kv>, ino: u64, here: Option<Vec<Extent>>) -> Self {
+        Self { t, ino, here, met: Met::default() }
+    }
+
+    /// Reads what a range meets or touches, as far as that was not met yet.
+    fn meet(&mut self, range: &Range<u64>, too_many: &mut TooMany) -> Result<()> {
+        if range.start < self.met.known.start {
+            self.met = Met::default();
+        }
+        let known = self.met.known.end;
+        if range.start > known {
+            let between = keys::extent(self.ino, known)..keys::extent(self.ino, range.start);
+            if let Some((key, value)) = self.t.last(&between)? {
+                let last = decode_extent(&key, &value)?;
+                self.met.extents.insert(last.offset, last);
+            }
+        }
+        let (from, end) = (known.max(range.start), range.end.saturating_add(1));
+        if end > from {
+            let rest = keys::extent(self.ino, from)..keys::extent(self.ino, end);
+            let rest = self.t.scan(&rest, DEAD_ENOUGH + 2)?;
+            if rest.len() > DEAD_ENOUGH + 1 {
+                return Err(too_many.note());
+            }
+            for (key, value) in rest {
+                let extent = decode_extent(&key, &value)?;
+                self.met.extents.insert(extent.offset, extent);
+            }
+        }
+        self.met.known = range.start..end.max(from);
+        Ok(())
+    }
+
     /// The extents that meet or touch a range, ordered.
-    fn touching(&self, range: &Range<u64>, too_many: &mut TooMany) -> Result<Vec<Extent>> {
+    fn touching(&mut self, range: &Range<u64>, too_many: &mut TooMany) -> Result<Vec<Extent>> {
         match &self.here {
             Some(extents) => {
                 Ok(extents.iter().filter(|e| e.end() >= range.start && e.offset <= range.end).cloned().collect())
             }
             None => {
-                let first = self.t.last(&(keys::extent(self.ino, 0)..keys::extent(self.ino, range.start)))?;
-                let mut found: Vec<Extent> = first.iter().map(|(k, v)| decode_extent(k, v)).collect::<Result<_>>()?;
-                found.retain(|extent| extent.end() >= range.start);
-                let rest = keys::extent(self.ino, range.start)..keys::extent(self.ino, range.end.saturating_add(1));
-                let rest = self.t.scan(&rest, DEAD_ENOUGH + 2)?;
-                if rest.len() > DEAD_ENOUGH + 1 {
+                self.meet(range, too_many)?;
+                let before = self.met.extents.range(..range.start).next_back().map(|(_, extent)| extent);
+                let before = before.filter(|extent| extent.end() >= range.start);
+                let inside = self.met.extents.range(range.start..=range.end).map(|(_, extent)| extent);
+                let found: Vec<Extent> = before.into_iter().chain(inside).cloned().collect();
+                if found.len() > DEAD_ENOUGH + 2 {
                     return Err(too_many.note());
-                }
-                for (key, value) in rest {
-                    found.push(decode_extent(&key, &value)?);
                 }
                 Ok(found)
             }
@@ -95,8 +135,14 @@ impl Extents<'_, '_> {
                 extents.sort_by_key(|extent| extent.offset);
             }
             None => {
-                edit.remove.iter().for_each(|&offset| self.t.delete(keys::extent(self.ino, offset)));
-                edit.put.iter().for_each(|extent| put_extent(self.t, self.ino, extent));
+                for offset in &edit.remove {
+                    self.t.delete(keys::extent(self.ino, *offset));
+                    self.met.extents.remove(offset);
+                }
+                for extent in edit.put {
+                    put_extent(self.t, self.ino, &extent);
+                    self.met.extents.insert(extent.offset, extent);
+                }
             }
         }
     }
@@ -128,7 +174,7 @@ impl Extents<'_, '_> {
 /// The content of a file that is new.
 pub(super) fn put_new(t: &mut Transaction, ino: u64, extents: &[Extent]) -> Content {
     refer(t, extents);
-    Extents { t, ino, here: Some(extents.to_vec()) }.into_content()
+    Extents::new(t, ino, Some(extents.to_vec())).into_content()
 }
 
 fn put_extent(t: &mut Transaction, ino: u64, extent: &Extent) {
@@ -173,7 +219,7 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, too_many: &mut To
         Content::Here(extents) => Some(extents),
         _ => None,
     };
-    let mut extents = Extents { t, ino, here };
+    let mut extents = Extents::new(t, ino, here);
     let mut grown = 0;
     for (range, new) in &change.ranges {
         grown += extents.replace(range.clone(), new, too_many)?;
@@ -213,11 +259,10 @@ impl Meta {
             Content::Here(extents) => Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect()),
             Content::Link(_) => Ok(Vec::new()),
             Content::Elsewhere => {
-                let mut found = Vec::new();
-                let before = keys::extent(ino, 0)..keys::extent(ino, range.start);
-                found.extend(self.kv.scan_back(&before.start..&before.end, 1)?);
-                let rest = keys::extent(ino, range.start)..keys::extent(ino, range.end);
-                found.extend(self.kv.scan(&rest.start..&rest.end, MOST_EXTENTS)?);
+                // Of one moment: extents that are joined between two looks would be in neither.
+                let inside = keys::extent(ino, range.start)..keys::extent(ino, range.end);
+                let found =
+                    self.kv.scan_with_previous(&keys::extent(ino, 0), &inside.start..&inside.end, MOST_EXTENTS)?;
                 let extents = found.iter().map(|(key, value)| decode_extent(key, value));
                 let extents = extents.filter_map(|extent| extent.map(|extent| extent.clip(&range)).transpose());
                 extents.take(MOST_EXTENTS).collect()
