@@ -83,6 +83,12 @@ impl<F: Files> Handler<F> {
         self.caller.files().valid_for()
     }
 
+    /// What the kernel is told of a file, and keeps.
+    fn tell(&self, found: &fs::Attributes) -> fuser::FileAttr {
+        self.opens.told(found.ino, found.allocated);
+        file_attributes(found)
+    }
+
     /// The handle of a new opening.
     fn handle(&self, ino: u64, flags: i32) -> FileHandle {
         let files = self.caller.files();
@@ -136,7 +142,7 @@ impl<F: Files> Filesystem for Handler<F> {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.introduce("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
         match found {
-            Ok(found) => reply.entry(&self.valid(), &file_attributes(&found), GENERATION),
+            Ok(found) => reply.entry(&self.valid(), &self.tell(&found), GENERATION),
             // File 0 makes the kernel remember that there is none of that name.
             Err(error) if i32::from(error) == libc::ENOENT => reply.entry(&self.valid(), &NONE, GENERATION),
             Err(error) => reply.error(error),
@@ -152,7 +158,7 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.caller.call("reading attributes", ino.0, |files| files.attributes(ino.0));
-        answer!(reply, found, found => reply.attr(&self.valid(), &file_attributes(&found)));
+        answer!(reply, found, found => reply.attr(&self.valid(), &self.tell(&found)));
     }
 
     fn setattr(
@@ -183,8 +189,11 @@ impl<F: Files> Filesystem for Handler<F> {
             changed: ctime.map(convert::time),
             created: None,
         };
+        // As the kernel writes times back, for which it takes no notice of the answer.
+        let times_alone = (mode, uid, gid, size, atime).eq(&(None, None, None, None, None));
         let set = self.set_attributes(request.uid(), ino.0, change);
-        answer!(reply, set, set => reply.attr(&self.valid(), &file_attributes(&set)));
+        let said = |set| if times_alone { file_attributes(set) } else { self.tell(set) };
+        answer!(reply, set, set => reply.attr(&self.valid(), &said(&set)));
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -196,19 +205,19 @@ impl<F: Files> Filesystem for Handler<F> {
         let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
         let new = New { device: rdev, ..new_file(request, kind, mode) };
         let made = self.make(parent.0, name.as_bytes(), &new);
-        answer!(reply, made, made => reply.entry(&self.valid(), &file_attributes(&made), GENERATION));
+        answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
         let made = self.make(parent.0, name.as_bytes(), &new_file(request, Kind::Directory, mode));
-        answer!(reply, made, made => reply.entry(&self.valid(), &file_attributes(&made), GENERATION));
+        answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let link = target.as_os_str().as_bytes().to_vec();
         let new = New { link, ..new_file(request, Kind::Symlink, 0o777) };
         let made = self.make(parent.0, name.as_bytes(), &new);
-        answer!(reply, made, made => reply.entry(&self.valid(), &file_attributes(&made), GENERATION));
+        answer!(reply, made, made => reply.entry(&self.valid(), &self.tell(&made), GENERATION));
     }
 
     fn create(
@@ -223,12 +232,12 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let created = self.create(parent.0, name.as_bytes(), &new_file(request, Kind::File, mode), flags);
         answer!(reply, created, created =>
-            reply.created(&self.valid(), &file_attributes(&created), GENERATION, self.handle(created.ino, flags), self.kept(flags)));
+            reply.created(&self.valid(), &self.tell(&created), GENERATION, self.handle(created.ino, flags), self.kept(flags)));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.introduce("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
-        answer!(reply, linked, linked => reply.entry(&self.valid(), &file_attributes(&linked), GENERATION));
+        answer!(reply, linked, linked => reply.entry(&self.valid(), &self.tell(&linked), GENERATION));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -373,9 +382,10 @@ impl<F: Files> Filesystem for Handler<F> {
         let locked = self.has_its_locks(handle);
         let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
         if !self.shared
-            && let Some(kernel) = self.kernel.get()
+            && let (Some(kernel), Ok(found)) = (self.kernel.get(), self.caller.files().attributes(ino.0))
+            && self.opens.must_ask(ino.0, found.allocated)
         {
-            // It keeps size and times itself, but not how much room the file takes: has it ask again. It fails for a file that it does not know any more.
+            // It keeps size and times itself, but not how much room the file takes. It fails for a file that it does not know any more.
             let _ = kernel.inval_inode(ino, -1, 0);
         }
         let done = self.or_lost(ino.0, handle, locked.and(done));
@@ -402,7 +412,7 @@ impl<F: Files> Filesystem for Handler<F> {
         let _until_they_are_known = files.looking_up();
         let mut added = Vec::new();
         let listed = self.list(ino.0, offset, |entry| {
-            let attributes = file_attributes(&entry.attributes);
+            let attributes = self.tell(&entry.attributes);
             // `.` and `..` are no lookups.
             let looked_up = if entry.cookie < directory::FIRST_COOKIE { INodeNo(0) } else { attributes.ino };
             let name = OsStr::from_bytes(&entry.name);

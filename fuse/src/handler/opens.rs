@@ -12,6 +12,8 @@ struct Openers {
     all: u32,
     /// Those who may write.
     writers: u32,
+    /// How many bytes the kernel was told that the file takes, if it was since it last had to ask.
+    told: Option<u64>,
 }
 
 /// Whether a file that is opened with these flags may be written to.
@@ -47,9 +49,43 @@ impl Opens {
         self.map().get(&ino).is_some_and(|openers| openers.writers > 0)
     }
 
+    /// The kernel is told how many bytes a file takes.
+    pub fn told(&self, ino: u64, allocated: u64) {
+        if let Some(openers) = self.map().get_mut(&ino) {
+            openers.told = Some(allocated);
+        }
+    }
+
+    /// Whether the kernel has to ask how many bytes a file takes, which are so many now.
+    pub fn must_ask(&self, ino: u64, allocated: u64) -> bool {
+        let mut map = self.map();
+        let Some(openers) = map.get_mut(&ino).filter(|openers| openers.told != Some(allocated)) else { return false };
+        openers.told = None;
+        true
+    }
+
     /// Takes all that is left: each file as often as it is open.
     pub fn take(&self) -> Vec<u64> {
         let left = std::mem::take(&mut *self.map());
         left.into_iter().flat_map(|(ino, openers)| std::iter::repeat_n(ino, openers.all as usize)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_asks_when_it_was_told_something_else() {
+        let opens = Opens::default();
+        opens.told(7, 10);
+        assert!(!opens.must_ask(7, 20), "it is not open");
+        opens.add(7, libc::O_RDWR);
+        assert!(opens.must_ask(7, 20), "it was not told");
+        opens.told(7, 20);
+        assert!(!opens.must_ask(7, 20));
+        assert!(opens.must_ask(7, 30) && opens.must_ask(7, 30), "until it was told");
+        opens.told(7, 30);
+        assert!(!opens.must_ask(7, 30));
     }
 }
