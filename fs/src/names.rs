@@ -128,7 +128,10 @@ impl FileSystem {
             if let Some(file) = &file {
                 file.state().buffer.modified = None;
             }
-            let set = self.meta.set_attributes(ino, change, self.stamp())?;
+            // The kernel says both times itself when it writes back those of writes.
+            let says_when = !matches!(accessed, Some(SetTime::Now)) && !matches!(modified, Some(SetTime::Now));
+            let now = changed.filter(|_| says_when).unwrap_or_else(|| self.stamp());
+            let set = self.meta.set_attributes(ino, change, now)?;
             if let Some(file) = &file {
                 file.state().changed();
             }

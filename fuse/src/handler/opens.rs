@@ -1,11 +1,16 @@
 //! Which files are open.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Openers of files and directories by number.
 #[derive(Default)]
-pub(super) struct Opens(Mutex<HashMap<u64, Openers>>);
+pub(super) struct Opens {
+    files: Mutex<HashMap<u64, Openers>>,
+    /// All who may write.
+    writers: AtomicU32,
+}
 
 #[derive(Default)]
 struct Openers {
@@ -23,7 +28,7 @@ pub fn may_write(flags: i32) -> bool {
 
 impl Opens {
     fn map(&self) -> MutexGuard<'_, HashMap<u64, Openers>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn add(&self, ino: u64, flags: i32) {
@@ -31,13 +36,17 @@ impl Opens {
         let openers = map.entry(ino).or_default();
         openers.all += 1;
         openers.writers += u32::from(may_write(flags));
+        self.writers.fetch_add(u32::from(may_write(flags)), Ordering::Relaxed);
     }
 
     pub fn remove(&self, ino: u64, flags: i32) {
         let mut map = self.map();
         if let Some(openers) = map.get_mut(&ino) {
             openers.all -= 1;
-            openers.writers = openers.writers.saturating_sub(u32::from(may_write(flags)));
+            if may_write(flags) && openers.writers > 0 {
+                openers.writers -= 1;
+                self.writers.fetch_sub(1, Ordering::Relaxed);
+            }
             if openers.all == 0 {
                 map.remove(&ino);
             }
@@ -51,7 +60,10 @@ impl Opens {
 
     /// The kernel is told how many bytes a file takes.
     pub fn told(&self, ino: u64, allocated: u64) {
-        if let Some(openers) = self.map().get_mut(&ino) {
+        // What nobody writes takes what it takes.
+        if self.writers.load(Ordering::Relaxed) > 0
+            && let Some(openers) = self.map().get_mut(&ino)
+        {
             openers.told = Some(allocated);
         }
     }
