@@ -4,22 +4,36 @@
 use crate::FileSystem;
 use crate::client::Client;
 use crate::file::State;
-use meta::port::within_session;
+use crate::write::lost;
+use meta::port::{session_of_work, within_session};
+
+/// No session has this number. What begins while there is none fails.
+const NONE: u64 = 0;
 
 impl FileSystem {
-    /// Does work that belongs to the session that there is now: if that ends meanwhile, its requests fail.
-    pub(crate) fn in_this_session<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does work that belongs to the session that there is now, or to that of the work around it: if that ends meanwhile, its requests fail, and nothing of it gets
+    /// into a buffer. A mount begins with this before it looks whether a program still has its locks.
+    pub fn in_this_session<T>(&self, work: impl FnOnce() -> T) -> T {
         within_session(self.client.as_ref().map(Client::number), work)
+    }
+
+    /// Refuses work of a session that ended. To be called with the state locked that is changed then: what is taken in before a fence is dropped by it.
+    pub(crate) fn is_still_in_session(&self) -> crate::Result<()> {
+        match (&self.client, session_of_work()) {
+            (Some(client), Some(session)) if session == NONE || session != client.number() => Err(lost()),
+            _ => Ok(()),
+        }
     }
 
     /// The session ended, and this client has another one from now on. Drops what is not committed, gives up all locks, and has those hear of it whom that concerns.
     /// Asks nobody, and takes no turns: whoever waits for the server may have some.
     pub(crate) fn fence(&self, client: &Client, session: u64) {
-        // First: what is taken from a buffer from now on is of the new session.
-        client.set_number(session);
+        // Until all is dropped there is no session: what is taken from a buffer meanwhile is not of the new one, and nothing gets in.
+        client.set_number(NONE);
         client.forget_reserved();
         let locks = client.locks.lose_all();
         let files = self.table.all().iter().filter(|file| self.lose_uncommitted(&mut file.state())).count();
+        client.set_number(session);
         self.volume.warn(&format!(
             "this client was silent for longer than its lease, so that its session ended: {files} files lost what was written and not synced, and {locks} locks are lost"
         ));
@@ -61,5 +75,59 @@ impl FileSystem {
     /// The locks that were lost since the last call: files and owners.
     pub fn take_lost_locks(&self) -> Vec<(u64, u64)> {
         self.client.as_ref().map_or_else(Vec::new, |client| client.locks.take_lost())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NONE;
+    use crate::testing::{Lab, make};
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    /// What a file had in memory must not be committed in the new session because its turn to be dropped has not come yet.
+    #[test]
+    fn nothing_is_committed_or_taken_in_while_a_fence_drops_what_there_is() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.client();
+        let files = [make(&fs, "first"), make(&fs, "second")];
+        for ino in files {
+            fs.open(ino, true).unwrap();
+            fs.write(ino, 0, b"of the old session").unwrap();
+        }
+        let (client, first) = (fs.client.as_ref().unwrap(), fs.table.find(files[0]).unwrap());
+        let session = client.number();
+        let (held, is_held) = channel();
+        let (let_go, go) = channel::<()>();
+        std::thread::scope(|scope| {
+            // The fence does not get past the first file for as long as somebody has that.
+            scope.spawn(move || {
+                let _state = first.state();
+                held.send(()).unwrap();
+                let _ = go.recv();
+            });
+            is_held.recv().unwrap();
+            let fence = scope.spawn(|| fs.fence(client, session));
+            let begun = Instant::now();
+            while client.number() == session && begun.elapsed() < Duration::from_secs(20) {
+                std::thread::yield_now();
+            }
+            let (synced, written) = (fs.sync(files[1]), fs.write(files[1], 0, b"of none"));
+            let number = client.number();
+            drop(let_go);
+            fence.join().unwrap();
+            assert!(synced.is_err() && written.is_err());
+            assert_eq!(number, NONE);
+        });
+        assert_eq!(client.number(), session);
+        for ino in files {
+            // It hears that something is lost, once.
+            fs.sync(ino).unwrap_err();
+            fs.sync(ino).unwrap();
+            assert_eq!(fs.attributes(ino).unwrap().size, 0);
+        }
+        fs.write(files[1], 0, b"new").unwrap();
+        fs.sync(files[1]).unwrap();
+        assert_eq!(fs.attributes(files[1]).unwrap().size, 3);
     }
 }

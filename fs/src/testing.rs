@@ -1,12 +1,14 @@
 //! Volumes in memory, for tests of what is not seen from outside.
 
 use crate::label::{Label, Member};
-use crate::{FileSystem, Kind, New, OpenOptions, ROOT};
+use crate::{Answer, FileSystem, Kind, New, OpenOptions, ROOT, Recall, Server, Sessions};
 use meta::kv::MemoryIndex;
+use meta::port::{Call, Remote, Session, session_of_work};
 use plan::TargetId;
 use plan::placement::Placement;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use volume::target::{Memory, Target};
 
 /// Targets with a volume.
@@ -43,8 +45,42 @@ impl Lab {
     }
 
     pub fn open(&self) -> Arc<FileSystem> {
-        let index = Box::new(MemoryIndex::default());
-        FileSystem::open_on(self.label.clone(), self.places(), index, OpenOptions::default()).unwrap()
+        self.open_as(OpenOptions::default())
+    }
+
+    fn open_as(&self, options: OpenOptions) -> Arc<FileSystem> {
+        FileSystem::open_on(self.label.clone(), self.places(), Box::new(MemoryIndex::default()), options).unwrap()
+    }
+
+    /// The one client of a server in this process, whose session does not end.
+    pub fn client(&self) -> Arc<FileSystem> {
+        let options = OpenOptions { serve: true, ..OpenOptions::default() };
+        let server = Sessions::new(self.open_as(options), Duration::from_secs(600), 1);
+        let welcome = Remote(Way(server.clone(), None)).begin(None, "client".into(), Vec::new()).unwrap();
+        let way = || Arc::new(Remote(Way(server.clone(), Some(welcome.session))));
+        let find = {
+            let disks = self.disks.clone();
+            Box::new(move |member: &Member| Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn Target>))
+        };
+        let (port, session) = (way(), way());
+        let server = Server { port, session, welcome, find, ending: Arc::default() };
+        FileSystem::connect(server, "client", OpenOptions::default()).unwrap()
+    }
+}
+
+/// The way to a server in this process, in a session if there is one.
+struct Way(Arc<Sessions>, Option<u64>);
+
+impl Call for Way {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        if self.1.is_some() && session_of_work().is_some_and(|other| Some(other) != self.1) {
+            return Err(meta::Error::Unavailable("the session ended before this was done".into()));
+        }
+        let recall: Recall = Arc::new(|_: &[crate::Question]| ());
+        match self.0.answer(self.1, &recall, operation, arguments) {
+            Answer::Done(answer) => Ok(answer),
+            other => Err(meta::Error::Unavailable(format!("{other:?}"))),
+        }
     }
 }
 

@@ -61,7 +61,7 @@ impl FileSystem {
     /// # Errors
     /// When there is no room, the file is gone or is no regular one.
     pub fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_at(ino, Some(offset), data, None)
+        self.in_this_session(|| self.write_at(ino, Some(offset), data))
     }
 
     /// Writes behind the end of a file.
@@ -69,11 +69,14 @@ impl FileSystem {
     /// # Errors
     /// As `write`.
     pub fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
+        self.in_this_session(|| self.append_in_session(ino, data))
+    }
+
+    fn append_in_session(&self, ino: u64, data: &[u8]) -> Result<()> {
         match &self.client {
             // Others may append, too: the server says where this one goes.
             Some(client) if !data.is_empty() => {
                 self.writable()?;
-                let session = client.number();
                 let begun = Instant::now();
                 client.append(ino, data.len() as u64, |offset, is_last| {
                     self.store.targets.steps().add(Step::Metadata, begun.elapsed());
@@ -84,19 +87,19 @@ impl FileSystem {
                         state.buffer.size = state.buffer.size.min(Some(offset));
                     }
                     drop(state);
-                    self.write_at(ino, Some(offset), data, Some(session))
+                    self.write_at(ino, Some(offset), data)
                 })
             }
-            _ => self.write_at(ino, None, data, None),
+            _ => self.write_at(ino, None, data),
         }
     }
 
-    fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8], session: Option<u64>) -> Result<()> {
-        self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data, session))
+    fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
+        self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data))
     }
 
-    /// Takes data into a buffer: in this session alone, if one is given, as the place was reserved in it.
-    fn take_in(&self, ino: u64, offset: Option<u64>, data: &[u8], session: Option<u64>) -> Result<()> {
+    /// Takes data into a buffer: in the session in which the write began, or not at all.
+    fn take_in(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
         self.writable()?;
         if data.is_empty() {
             return Ok(());
@@ -106,9 +109,7 @@ impl FileSystem {
         let begun = Instant::now();
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
-        if session.is_some() && session != self.client.as_ref().map(Client::number) {
-            return Err(lost());
-        }
+        self.is_still_in_session()?;
         let size = state.buffer.size.unwrap_or(0);
         let offset = offset.unwrap_or(size);
         let end = end_of(offset, data.len() as u64)?;
@@ -146,10 +147,12 @@ impl FileSystem {
         if size > MAX_SIZE {
             return Err(Error::Meta(meta::Error::TooLarge));
         }
-        if size > 0 {
-            self.publish_to_others(ino)?;
-        }
-        self.edit(ino, |_| Ok(Some((size..MAX_SIZE, None, Resize::To(size)))))
+        self.in_this_session(|| {
+            if size > 0 {
+                self.publish_to_others(ino)?;
+            }
+            self.edit(ino, |_| Ok(Some((size..MAX_SIZE, None, Resize::To(size)))))
+        })
     }
 
     /// What says how long a file is goes to the metadata at once: others, if there are any, must find there what was written before, and no hole in its place.
@@ -159,15 +162,8 @@ impl FileSystem {
 
     /// Changes the committed content of a file and then forgets what is in buffers of the range; if it cannot be changed, that stays. `plan` says, from the size, which range, what comes there
     /// (one extent over all of it, or a hole) and what happens to the size; None changes nothing.
+    /// To be called in a session.
     fn edit(
-        &self,
-        ino: u64,
-        plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<Place>, Resize)>>,
-    ) -> Result<()> {
-        self.in_this_session(|| self.edit_in_session(ino, plan))
-    }
-
-    fn edit_in_session(
         &self,
         ino: u64,
         plan: impl FnOnce(u64) -> Result<Option<(Range<u64>, Option<Place>, Resize)>>,
@@ -233,7 +229,11 @@ impl FileSystem {
             return Err(Error::Meta(meta::Error::Invalid("a range of no bytes".into())));
         }
         let end = end_of(offset, length)?;
-        let range = offset..end;
+        self.in_this_session(|| self.allocate_in_session(ino, how, offset..end))
+    }
+
+    fn allocate_in_session(&self, ino: u64, how: Allocate, range: Range<u64>) -> Result<()> {
+        let end = range.end;
         self.publish_to_others(ino)?;
         match how {
             Allocate::PunchHole => self.edit(ino, |_| Ok(Some((range, None, Resize::Keep)))),
@@ -242,8 +242,8 @@ impl FileSystem {
                 let resize = if how == Allocate::Zero { Resize::AtLeast(end) } else { Resize::Keep };
                 self.edit(ino, |_| Ok(Some((range, Some(Place::Zero), resize))))
             }
-            Allocate::Grow => self.in_this_session(|| self.fill(ino, range, Resize::AtLeast(end))),
-            Allocate::KeepSize => self.in_this_session(|| self.fill(ino, range, Resize::Keep)),
+            Allocate::Grow => self.fill(ino, range, Resize::AtLeast(end)),
+            Allocate::KeepSize => self.fill(ino, range, Resize::Keep),
         }
     }
 

@@ -2,13 +2,14 @@
 
 mod lab;
 
-use fs::{FileLock, FileSystem};
+use fs::{Allocate, FileLock, FileSystem, SetAttributes};
 use lab::cluster::{Cluster, Wire};
 use lab::{content, make, pattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// See the table of operations.
+const ATTRIBUTES: u16 = 1;
 const CHANGE_CONTENTS_DURABLY: u16 = 29;
 const RESERVE: u16 = 72;
 
@@ -32,6 +33,16 @@ fn two(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, 
 fn stop(cluster: &Arc<Cluster>, wire: &Wire) {
     wire.cut.store(true, Ordering::SeqCst);
     cluster.until_clients(1);
+}
+
+/// Waits until a request of the first client is held.
+fn until_waiting(wire: &Arc<Wire>) {
+    let wire = wire.clone();
+    lab::within(60, move || {
+        while wire.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
 }
 
 #[test]
@@ -87,14 +98,7 @@ fn no_transaction_of_the_old_session_is_accepted_in_the_new_one() {
             let a = a.clone();
             move || a.sync(ino)
         });
-        lab::within(20, {
-            let wire = wire.clone();
-            move || {
-                while wire.waiting.load(Ordering::SeqCst) == 0 {
-                    std::thread::yield_now();
-                }
-            }
-        });
+        until_waiting(&wire);
         stop(&cluster, &wire);
         b.write(ino, 0, &new).unwrap();
         b.sync(ino).unwrap();
@@ -112,6 +116,88 @@ fn no_transaction_of_the_old_session_is_accepted_in_the_new_one() {
     a.close_volume().unwrap_err();
     b.close_volume().unwrap();
     lab::assert_sound(&cluster.volume());
+}
+
+/// A write that waited for the server when the lock of its program was lost must not come over what the next holder wrote.
+#[test]
+fn a_write_that_began_in_the_old_session_fails() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    // With the lock it forgets how long the file is, so that the next write asks the server.
+    assert!(a.lock(ino, &whole(7), None).unwrap());
+    wire.held.store(ATTRIBUTES, Ordering::SeqCst);
+    let late = std::thread::spawn({
+        let a = a.clone();
+        move || a.write(ino, 0, b"too late")
+    });
+    until_waiting(&wire);
+    stop(&cluster, &wire);
+    assert!(b.lock(ino, &whole(7), None).unwrap());
+    b.write(ino, 0, &pattern(2, 30_000)).unwrap();
+    b.unlock(ino, 7, 0, u64::MAX).unwrap();
+    wire.cut.store(false, Ordering::SeqCst);
+    cluster.until_clients(2);
+    wire.held.store(0, Ordering::SeqCst);
+    let told = late.join().unwrap();
+    // Nothing was in memory, so that nothing is lost but the lock.
+    a.sync(ino).unwrap();
+    assert!(a.has_lost_locks());
+    for client in [&a, &b] {
+        assert!(content(client, ino).unwrap() == pattern(2, 30_000));
+    }
+    assert!(told.is_err());
+    [&a, &b].iter().for_each(|client| client.close(ino));
+    [a, b].iter().for_each(|client| client.close_volume().unwrap());
+    lab::assert_sound(&cluster.volume());
+}
+
+/// As a mount does it: it looks whether a program has its locks, and all that follows belongs to the session in which that was so.
+#[test]
+fn nothing_of_work_that_began_in_the_old_session_is_done_in_the_new_one() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    assert!(a.lock(ino, &whole(7), None).unwrap());
+    a.in_this_session(|| {
+        assert!(!a.has_lost_locks());
+        // Another client is another process, or else a thread.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                stop(&cluster, &wire);
+                assert!(b.lock(ino, &whole(7), None).unwrap());
+                b.write(ino, 0, &pattern(2, 30_000)).unwrap();
+                b.unlock(ino, 7, 0, u64::MAX).unwrap();
+                wire.cut.store(false, Ordering::SeqCst);
+            });
+        });
+        lab::within(60, {
+            let a = a.clone();
+            move || {
+                while !a.has_lost_locks() {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            }
+        });
+        a.write(ino, 0, b"too late").unwrap_err();
+        a.append(ino, b"too late").unwrap_err();
+        a.set_attributes(ino, SetAttributes { size: Some(5), ..SetAttributes::default() }).unwrap_err();
+        for how in [Allocate::Grow, Allocate::PunchHole, Allocate::Zero] {
+            a.allocate(ino, how, 0, 40_000).unwrap_err();
+        }
+        a.copy_range((ino, 0), (ino, 20_000), 5).unwrap_err();
+    });
+    // The session that there is now accepts nothing either before everything was dropped.
+    lab::within(60, {
+        let a = a.clone();
+        move || {
+            while a.write(ino, 30_000, b"in time").is_err() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    });
+    a.sync(ino).unwrap();
+    for client in [&a, &b] {
+        assert!(content(client, ino).unwrap() == [&pattern(2, 30_000)[..], b"in time"].concat());
+    }
 }
 
 /// A place that was reserved in the old session is somebody else's in the new one.

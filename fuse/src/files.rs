@@ -10,10 +10,14 @@ macro_rules! files {
     ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $result:ty;)*) => {
         /// The methods of [`FileSystem`], with their meaning there.
         pub(crate) trait Files: Send + Sync + 'static {
+            fn in_this_session<T>(&self, work: impl FnOnce() -> T) -> T;
             $(fn $name(&self $(, $argument: $kind)*) -> $result;)*
         }
 
         impl Files for FileSystem {
+            fn in_this_session<T>(&self, work: impl FnOnce() -> T) -> T {
+                FileSystem::in_this_session(self, work)
+            }
             $(fn $name(&self $(, $argument: $kind)*) -> $result {
                 FileSystem::$name(self $(, $argument)*)
             })*

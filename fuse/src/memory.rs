@@ -262,6 +262,9 @@ impl Files for Memory {
         into[..length].copy_from_slice(&rest[..length]);
         Ok(length)
     }
+    fn in_this_session<T>(&self, work: impl FnOnce() -> T) -> T {
+        work()
+    }
     fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
         if self.full.load(Ordering::Relaxed) {
             return Err(fs::Error::Meta(meta::Error::NoSpace));

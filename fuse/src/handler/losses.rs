@@ -81,6 +81,15 @@ impl<F: Files> Handler<F> {
         }
     }
 
+    /// Changes content for who did not lose its locks, in the session in which it has them or not at all: others may get them while this waits.
+    pub(super) fn with_its_locks<T>(
+        &self,
+        handle: FileHandle,
+        change: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.caller.files().in_this_session(|| self.has_its_locks(handle).and_then(|()| change()))
+    }
+
     /// Refuses to read and write for who lost its locks.
     pub(super) fn has_its_locks(&self, handle: FileHandle) -> Result<(), Errno> {
         self.hear_of_lost_locks();

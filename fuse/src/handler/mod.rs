@@ -303,8 +303,7 @@ impl<F: Files> Filesystem for Handler<F> {
         let cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         // Where the end is the kernel knows only of files that nobody else changes.
         let offset = if self.shared && open_flags.0 & libc::O_APPEND != 0 { None } else { Some(offset) };
-        let written =
-            self.has_its_locks(handle).and_then(|()| self.write(ino.0, offset, data, cached, take_privileges));
+        let written = self.with_its_locks(handle, || self.write(ino.0, offset, data, cached, take_privileges));
         answer!(reply, written, written => reply.written(written));
     }
 
@@ -508,7 +507,7 @@ impl<F: Files> Filesystem for Handler<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let done = self.has_its_locks(handle).and_then(|()| self.allocate(request.uid(), ino.0, mode, offset, length));
+        let done = self.with_its_locks(handle, || self.allocate(request.uid(), ino.0, mode, offset, length));
         answer!(reply, done, () => reply.ok());
     }
 
@@ -529,9 +528,9 @@ impl<F: Files> Filesystem for Handler<F> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let copied = self
-            .has_its_locks(handle)
-            .and_then(|()| self.copy_range(request.uid(), (from.0, from_offset), (to.0, to_offset), length));
+        let copied = self.with_its_locks(handle, || {
+            self.copy_range(request.uid(), (from.0, from_offset), (to.0, to_offset), length)
+        });
         answer!(reply, copied, copied => reply.written(copied));
     }
 }
