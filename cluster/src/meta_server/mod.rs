@@ -1,10 +1,13 @@
 //! The metadata of a volume behind a server, and the way to it.
 
+#[cfg(test)]
+mod crowded;
 mod grants;
 mod keeper;
 mod link;
 mod replay;
 mod service;
+mod shares;
 #[cfg(test)]
 mod simulated;
 

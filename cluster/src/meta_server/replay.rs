@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Answers of a session that are kept at most. A client has fewer requests in flight.
 const KEPT: usize = 4096;
+/// Those that wait for the same request. When more come, the first of them wait no longer: their client has given up these connections.
+const WAIT: u64 = 4;
 
 /// The requests of one session.
 #[derive(Debug, Default)]
@@ -17,10 +19,20 @@ pub(super) struct Replay {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Requests that were not said to be answered: None while they are carried out.
-    requests: BTreeMap<u64, Option<Bytes>>,
+    /// Requests that were not said to be answered.
+    requests: BTreeMap<u64, Known>,
     /// All below are done with.
     answered: u64,
+}
+
+/// A request that came.
+#[derive(Debug)]
+struct Known {
+    operation: u16,
+    /// How often it came again.
+    again: u64,
+    /// None while it is carried out.
+    answer: Option<Bytes>,
 }
 
 /// What to do with a request.
@@ -34,33 +46,45 @@ pub(super) enum Seen {
     Forgotten,
     /// It is still being carried out.
     Busy,
+    /// Its number is that of another one, as no client does.
+    Another,
 }
 
 impl Replay {
     /// A request came. Waits a while for one that is being carried out.
-    pub fn come(self: &Arc<Self>, request: u64, answered: u64, patience: Duration) -> Seen {
+    pub fn come(self: &Arc<Self>, request: u64, operation: u16, answered: u64, patience: Duration) -> Seen {
         let end = Instant::now() + patience;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.answered = state.answered.max(answered);
         let first = state.answered;
-        state.requests.retain(|&request, answer| request >= first || answer.is_none());
+        state.requests.retain(|&request, known| request >= first || known.answer.is_none());
         while state.requests.len() >= KEPT {
-            let Some(oldest) = state.requests.iter().find(|(_, answer)| answer.is_some()).map(|(&request, _)| request)
-            else {
-                break;
-            };
+            let oldest = state.requests.iter().find(|(_, known)| known.answer.is_some());
+            let Some(oldest) = oldest.map(|(&request, _)| request) else { break };
             state.requests.remove(&oldest);
             state.answered = state.answered.max(oldest + 1);
         }
+        let mut own = None;
         loop {
-            match state.requests.get(&request) {
-                None if request < state.answered => return Seen::Forgotten,
+            let State { requests, answered } = &mut *state;
+            match requests.get_mut(&request) {
+                None if request < *answered => return Seen::Forgotten,
                 None => {
-                    state.requests.insert(request, None);
+                    requests.insert(request, Known { operation, again: 0, answer: None });
                     return Seen::New;
                 }
-                Some(Some(answer)) => return Seen::Done(answer.clone()),
-                Some(None) => {}
+                Some(known) if known.operation != operation => return Seen::Another,
+                Some(Known { answer: Some(answer), .. }) => return Seen::Done(answer.clone()),
+                Some(known) => {
+                    let own = *own.get_or_insert_with(|| {
+                        known.again += 1;
+                        self.changed.notify_all();
+                        known.again
+                    });
+                    if known.again >= own + WAIT {
+                        return Seen::Busy;
+                    }
+                }
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -73,9 +97,10 @@ impl Replay {
     /// A new request was carried out. Without an answer it was not, and may come again.
     pub fn done(&self, request: u64, answer: Option<Bytes>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match answer {
-            Some(answer) => _ = state.requests.insert(request, Some(answer)),
-            None => _ = state.requests.remove(&request),
+        if answer.is_none() {
+            state.requests.remove(&request);
+        } else if let Some(known) = state.requests.get_mut(&request) {
+            known.answer = answer;
         }
         drop(state);
         self.changed.notify_all();
@@ -86,41 +111,79 @@ impl Replay {
 mod tests {
     use super::*;
 
+    const OPERATION: u16 = 11;
+
     #[test]
     fn a_request_is_carried_out_once() {
         let replay = Arc::new(Replay::default());
         let now = Duration::ZERO;
-        assert_eq!(replay.come(5, 5, now), Seen::New);
-        assert_eq!(replay.come(5, 5, now), Seen::Busy);
+        assert_eq!(replay.come(5, OPERATION, 5, now), Seen::New);
+        assert_eq!(replay.come(5, OPERATION, 5, now), Seen::Busy);
         replay.done(5, Some(Bytes::from_static(b"five")));
-        assert_eq!(replay.come(5, 5, now), Seen::Done(Bytes::from_static(b"five")));
-        assert_eq!(replay.come(6, 5, now), Seen::New);
+        assert_eq!(replay.come(5, OPERATION, 5, now), Seen::Done(Bytes::from_static(b"five")));
+        assert_eq!(replay.come(6, OPERATION, 5, now), Seen::New);
         replay.done(6, None);
-        assert_eq!(replay.come(6, 5, now), Seen::New);
-        assert_eq!(replay.come(7, 6, now), Seen::New);
-        assert_eq!(replay.come(5, 5, now), Seen::Forgotten);
+        assert_eq!(replay.come(6, OPERATION, 5, now), Seen::New);
+        assert_eq!(replay.come(7, OPERATION, 6, now), Seen::New);
+        assert_eq!(replay.come(5, OPERATION, 5, now), Seen::Forgotten);
     }
 
     #[test]
     fn who_comes_again_waits_for_the_first() {
         let replay = Arc::new(Replay::default());
-        assert_eq!(replay.come(1, 1, Duration::ZERO), Seen::New);
+        assert_eq!(replay.come(1, OPERATION, 1, Duration::ZERO), Seen::New);
         let second = std::thread::spawn({
             let replay = replay.clone();
-            move || replay.come(1, 1, Duration::from_secs(60))
+            move || replay.come(1, OPERATION, 1, Duration::from_secs(60))
         });
         replay.done(1, Some(Bytes::from_static(b"one")));
         assert_eq!(second.join().unwrap(), Seen::Done(Bytes::from_static(b"one")));
     }
 
     #[test]
+    fn a_number_is_that_of_one_request() {
+        let replay = Arc::new(Replay::default());
+        let long = Duration::from_secs(600);
+        assert_eq!(replay.come(1, OPERATION, 1, Duration::ZERO), Seen::New);
+        assert_eq!(replay.come(1, OPERATION + 1, 1, long), Seen::Another, "at once");
+        replay.done(1, Some(Bytes::new()));
+        assert_eq!(replay.come(1, OPERATION + 1, 1, long), Seen::Another);
+        assert_eq!(replay.come(1, OPERATION, 1, long), Seen::Done(Bytes::new()));
+    }
+
+    /// However often a request comes again, few threads wait for it; that of the connection that its client has now is one of them.
+    #[test]
+    fn few_wait_for_the_same_request_and_these_are_the_last() {
+        let replay = Arc::new(Replay::default());
+        assert_eq!(replay.come(1, OPERATION, 1, Duration::ZERO), Seen::New);
+        let again = |replay: Arc<Replay>| move || replay.come(1, OPERATION, 1, Duration::from_secs(600));
+        let mut waiting: Vec<_> = (1..=3 * WAIT)
+            .map(|number| {
+                let thread = std::thread::spawn(again(replay.clone()));
+                while replay.state.lock().unwrap().requests[&1].again < number {
+                    std::thread::yield_now();
+                }
+                thread
+            })
+            .collect();
+        let last = waiting.split_off(2 * WAIT as usize);
+        for first in waiting {
+            assert_eq!(first.join().unwrap(), Seen::Busy);
+        }
+        replay.done(1, Some(Bytes::from_static(b"one")));
+        for last in last {
+            assert_eq!(last.join().unwrap(), Seen::Done(Bytes::from_static(b"one")));
+        }
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
         let replay = Arc::new(Replay::default());
         for request in 1..3 * KEPT as u64 {
-            assert_eq!(replay.come(request, 0, Duration::ZERO), Seen::New);
+            assert_eq!(replay.come(request, OPERATION, 0, Duration::ZERO), Seen::New);
             replay.done(request, Some(Bytes::new()));
         }
         assert!(replay.state.lock().unwrap().requests.len() <= KEPT);
-        assert_eq!(replay.come(1, 0, Duration::ZERO), Seen::Forgotten);
+        assert_eq!(replay.come(1, OPERATION, 0, Duration::ZERO), Seen::Forgotten);
     }
 }

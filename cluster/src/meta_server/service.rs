@@ -2,6 +2,7 @@
 
 use super::grants::Signer;
 use super::replay::{Replay, Seen};
+use super::shares::Shares;
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
 use crate::capability::{ClusterKey, now_ms};
 use bytes::Bytes;
@@ -10,11 +11,12 @@ use meta::port;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use volume::Control;
 use volume::counts::Operation;
 use wire::{Complaints, Peer, Reply, Request, Service};
 
+/// Commands that are carried out at a time.
+const COMMANDS: usize = 64;
 /// How long a request that came again waits for the first one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,7 +32,10 @@ pub struct MetaServer {
     counts: Counts,
     complaints: Complaints,
     /// Requests that may wait for clients: not as many as there are threads, which what these clients say needs, too.
-    waiting: Semaphore,
+    pub(super) waiting: Shares,
+    /// Others that may wait for a disk, or for the same request that came before.
+    pub(super) working: Shares,
+    pub(super) running: Shares,
 }
 
 /// What is counted of requests, by the number of the operation.
@@ -55,7 +60,6 @@ impl MetaServer {
     /// Serves these sessions.
     pub fn new(sessions: Arc<Sessions>, commands: Commands) -> Self {
         sessions.keep_ticking();
-        let waiting = Semaphore::new(crate::WAITING / 2);
         Self {
             sessions,
             commands,
@@ -63,7 +67,9 @@ impl MetaServer {
             signer: None,
             counts: Counts::default(),
             complaints: Complaints::default(),
-            waiting,
+            waiting: Shares::new(crate::WAITING / 2),
+            working: Shares::new(crate::WAITING / 8 * 3),
+            running: Shares::new(COMMANDS),
         }
     }
 
@@ -142,9 +148,10 @@ impl MetaServer {
             return reply(answer, signed(ticket.session, &grants));
         }
         let replay = self.replay(ticket.session);
-        match replay.come(ticket.request, ticket.answered, PATIENCE) {
+        match replay.come(ticket.request, operation, ticket.answered, PATIENCE) {
             Seen::New => {}
             Seen::Done(answer) => return Reply::default().with_payload(answer),
+            Seen::Another => return Reply::error(UNKNOWN, Vec::new()),
             Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
         }
         match answer() {
@@ -213,7 +220,12 @@ impl Shared {
             let cancel = Cancel(Arc::default());
             let (commands, control) = (self.0.commands, cancel.0.clone());
             let operator = crate::identity::is_operator(&request.peer);
-            let work = tokio::task::spawn_blocking(move || commands(&request.body, operator, &control));
+            let place = self.0.running.take(request.peer.name.as_deref()).await;
+            let work = tokio::task::spawn_blocking(move || {
+                // Until it is done, though its client may be gone.
+                let _place = place;
+                commands(&request.body, operator, &control)
+            });
             return match work.await {
                 Ok(answer) => Reply::default().with_payload(answer),
                 Err(_) => Reply::error(wire::STATUS_PANICKED, Vec::new()),
@@ -228,7 +240,8 @@ impl Shared {
         if self.0.is_quick(*method) {
             return work();
         }
-        let _waits = if port::waits_for_clients(*method) { self.0.waiting.acquire().await.ok() } else { None };
+        let places = if port::waits_for_clients(*method) { &self.0.waiting } else { &self.0.working };
+        let _place = places.take(peer.name.as_deref()).await;
         crate::waiting(work)
     }
 }
