@@ -95,6 +95,8 @@ pub(crate) struct Opened {
     /// The volume directory; None for one on given targets.
     pub directory: Option<PathBuf>,
     pub label: Mutex<Label>,
+    /// Held by the one that has targets come, go, or be emptied.
+    pub changing: Mutex<()>,
     pub read_only: bool,
     pub warn: Option<Warn>,
     pub warnings: Warnings,
@@ -117,6 +119,7 @@ impl Opened {
         Self {
             directory: None,
             label: Mutex::new(label),
+            changing: Mutex::default(),
             read_only: options.read_only,
             warn: options.warn,
             warnings: Warnings::default(),
@@ -396,6 +399,7 @@ impl FileSystem {
         let opened = Opened {
             directory,
             label: Mutex::new(label),
+            changing: Mutex::default(),
             read_only: options.read_only,
             warn: options.warn,
             warnings: Warnings::default(),

@@ -87,6 +87,20 @@ impl Strays {
     pub fn suspect(&self, id: TargetId) {
         lock(&self.known).unlisted.insert(id);
     }
+
+    /// Keeps any from being removed, or looked for. Nothing is suspected then.
+    #[cfg(test)]
+    pub fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
+        let held = lock(&self.removing);
+        lock(&self.known).unlisted.clear();
+        held
+    }
+
+    /// Whether a target's chunks are to be listed.
+    #[cfg(test)]
+    pub fn is_suspected(&self, id: TargetId) -> bool {
+        lock(&self.known).unlisted.contains(&id)
+    }
 }
 
 fn set_of(file: TargetFile) -> Option<(u64, u16)> {

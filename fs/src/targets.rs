@@ -97,6 +97,7 @@ impl FileSystem {
 
     fn add_member(&self, path: &Path, domain: Option<Domain>, replaces: Option<TargetId>) -> Result<TargetId> {
         self.writable()?;
+        let _one_at_a_time = lock(&self.volume.changing);
         let places = &*self.volume.places;
         let path: PathBuf = places.full(path)?;
         let label = self.volume.label();
@@ -124,6 +125,7 @@ impl FileSystem {
     /// When too few targets would be left, or some chunk has nowhere to go.
     pub fn drain_target(&self, path: &Path, control: &Control) -> Result<Repaired> {
         self.writable()?;
+        let alone = lock(&self.volume.changing);
         let member = self.member(path)?;
         let label = self.volume.label();
         let others = label.members().filter(|m| m.id != member.id && m.role == Role::Active).count();
@@ -137,6 +139,7 @@ impl FileSystem {
         }
         self.set_role(member.id, Role::Draining)?;
         self.store.close_target(member.id, true);
+        drop(alone);
         self.leave(&member, control)
     }
 
@@ -146,6 +149,8 @@ impl FileSystem {
     /// When it is not being emptied.
     pub fn undrain_target(&self, path: &Path) -> Result<()> {
         self.writable()?;
+        // One that is being taken out, since it is empty, is not used again halfway.
+        let _alone = lock(&self.volume.changing);
         let member = self.member(path)?;
         if member.role != Role::Draining {
             return Err(Error::Invalid(format!("{} is not being emptied", volume::Shown(&member.path))));
@@ -183,8 +188,15 @@ impl FileSystem {
                 self.add_member(new, known.or(member.domain.clone()), Some(member.id))?;
             }
         }
-        self.set_role(member.id, Role::Draining)?;
-        self.store.close_target(member.id, true);
+        {
+            let _alone = lock(&self.volume.changing);
+            if !self.volume.label().members().any(|other| other.id == member.id) {
+                // An earlier call is through meanwhile.
+                return Ok(Repaired::default());
+            }
+            self.set_role(member.id, Role::Draining)?;
+            self.store.close_target(member.id, true);
+        }
         let mut done = self.leave(&member, control)?;
         // What is queued, or has no place, may have waited for just this target. What has to go on waiting stays queued.
         let waiting = self.repair_where(control, |record, queued| {
@@ -261,6 +273,11 @@ impl FileSystem {
 
     /// Takes targets out of the volume that were to be emptied and are empty.
     pub(crate) fn forget_drained(&self) -> Result<()> {
+        if !self.volume.label().members().any(|member| member.role == Role::Draining) {
+            return Ok(());
+        }
+        // Nobody has one used again, and so given chunks, between the look that finds it empty and its end.
+        let _alone = lock(&self.volume.changing);
         for member in self.volume.label().members().filter(|member| member.role == Role::Draining) {
             let id = member.id;
             if self.chunks_on(id)? > 0 {
@@ -347,5 +364,45 @@ pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) ->
             let _ = std::fs::remove_file(directory.join(crate::label::POINTER));
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Lab;
+
+    /// The end of a drain is held up between the look that finds the target empty and the moment when it is taken out.
+    #[test]
+    fn what_is_used_again_is_not_taken_out() {
+        let lab = Lab::new("rs:2+1", 4);
+        let fs = lab.open();
+        // All targets of the lab are at this path, and the first of them is meant.
+        let (path, id) = (Path::new(""), TargetId(0));
+        let held = fs.strays.hold();
+        std::thread::scope(|scope| {
+            let drain = scope.spawn(|| fs.drain_target(path, &Control::default()));
+            while !fs.strays.is_suspected(id) {
+                assert!(!drain.is_finished());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let undrain = scope.spawn(|| fs.undrain_target(path));
+            // It has the time to come between, if it can.
+            for _ in 0..100 {
+                if undrain.is_finished() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(held);
+            let (drained, undrained) = (drain.join().unwrap(), undrain.join().unwrap());
+            let label = fs.volume.label();
+            let role = label.members().find(|member| member.id == id).map(|member| member.role);
+            match undrained {
+                Ok(()) => assert_eq!(role, Some(Role::Active), "it is used again, and was taken out: {drained:?}"),
+                Err(_) => assert!(role.is_none() && drained.is_ok(), "{role:?} {drained:?}"),
+            }
+        });
+        fs.close_volume().unwrap();
     }
 }
