@@ -67,6 +67,7 @@ impl Failure {
             Self::Usage(_) => "usage",
             Self::Work(error) => error.kind(),
             Self::Volume(fs::Error::NotFound(_)) => "not-found",
+            Self::Volume(fs::Error::Unavailable(_)) => "unavailable",
             Self::Busy(..) => "busy",
             Self::Found | Self::OutputClosed | Self::Other(_) | Self::Volume(_) => "failed",
         }

@@ -24,6 +24,8 @@ pub enum Error {
     Conflict(String),
     /// What was asked for is not there.
     NotFound(String),
+    /// What is needed does not answer now, and may do so later.
+    Unavailable(String),
 }
 
 impl Error {
@@ -55,7 +57,7 @@ impl Error {
             Self::NoData => Errno::NXIO,
             Self::Unsupported(_) => Errno::OPNOTSUPP,
             Self::Conflict(_) | Self::Volume(V::Conflict { .. }) => Errno::BUSY,
-            Self::Meta(_) | Self::Volume(_) => Errno::IO,
+            Self::Meta(_) | Self::Volume(_) | Self::Unavailable(_) => Errno::IO,
         };
         errno.raw_os_error()
     }
@@ -88,7 +90,9 @@ impl fmt::Display for Error {
             Self::Stale => f.write_str("the file was removed"),
             Self::NoData => f.write_str("there is neither data nor a hole"),
             Self::Unsupported(what) => f.write_str(what),
-            Self::Invalid(what) | Self::Conflict(what) | Self::NotFound(what) => f.write_str(what),
+            Self::Invalid(what) | Self::Conflict(what) | Self::NotFound(what) | Self::Unavailable(what) => {
+                f.write_str(what)
+            }
         }
     }
 }

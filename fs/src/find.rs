@@ -20,6 +20,29 @@ pub(crate) struct Found {
     pub label: Label,
     pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
     pub missing: Vec<(TargetId, String)>,
+    /// How many of these do not answer, and may do so later.
+    pub silent: usize,
+}
+
+impl Found {
+    /// Refuses to go on without any target, or, if one `insists`, without more of those that do not answer than the code can miss.
+    pub fn suffices(&self, insists: bool) -> Result<()> {
+        let Self { label, disks, missing, silent } = self;
+        let why = missing.first().map_or("it has none", |(_, why)| why);
+        let spare = ec::parse(&label.code).map_or(0, |code| code.shape().m);
+        if disks.is_empty() {
+            let text = format!("no target of the volume {} can be opened: {why}", label.name);
+            return Err(if *silent > 0 { Error::Unavailable(text) } else { Error::NotFound(text) });
+        }
+        if insists && *silent > spare {
+            let all = label.members().count();
+            let name = &label.name;
+            return Err(Error::Unavailable(format!(
+                "{silent} of {all} targets of the volume {name} do not answer: {why}"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// Opens the targets that a label names.
@@ -40,26 +63,29 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
             }
             // Somebody else works on it: going on without it would harm it.
             Err(error @ (Error::Conflict(_) | Error::Volume(volume::Error::Conflict { .. }))) => return Err(error),
-            Err(error) => _ = missing.insert(member.id, error.to_string()),
+            Err(error) => _ = missing.insert(member.id, error),
         }
     }
     // A newer label may name targets that the pointer does not know.
     if newest.generation > pointer.generation {
         let others: Vec<Member> = newest.members().filter(|member| !disks.contains_key(&member.id)).cloned().collect();
         for (member, opened) in others.iter().zip(open_all(places, &others, &newest.volume, spare)) {
-            if let Ok((disk, _)) = opened {
-                missing.remove(&member.id);
-                disks.insert(member.id, disk);
+            match opened {
+                Ok((disk, _)) => {
+                    missing.remove(&member.id);
+                    disks.insert(member.id, disk);
+                }
+                Err(error) => _ = missing.insert(member.id, error),
             }
         }
     }
     let members: Vec<TargetId> = newest.members().map(|member| member.id).collect();
     disks.retain(|id, _| members.contains(id));
-    let missing = members.into_iter().filter(|id| !disks.contains_key(id)).map(|id| {
-        let why = missing.remove(&id).unwrap_or_else(|| "it was not found".into());
-        (id, why)
-    });
-    Ok(Found { missing: missing.collect(), label: newest, disks })
+    let missing: Vec<(TargetId, Error)> =
+        members.into_iter().filter_map(|id| Some((id, missing.remove(&id)?))).collect();
+    let silent = missing.iter().filter(|(_, why)| matches!(why, Error::Unavailable(_))).count();
+    let missing = missing.into_iter().map(|(id, why)| (id, why.to_string())).collect();
+    Ok(Found { missing, silent, label: newest, disks })
 }
 
 /// [`open_target`] of all of them at the same time. When no more than `spare` are lacking, one that is late is not there.
@@ -79,7 +105,7 @@ fn open_all(
         });
     }
     drop(sender);
-    let late = || Err(Error::NotFound("it does not answer".into()));
+    let late = || Err(Error::Unavailable("it does not answer".into()));
     let mut all: Vec<_> = members.iter().map(|_| late()).collect();
     let (begun, mut took) = (Instant::now(), Vec::new());
     let least = members.len().saturating_sub(spare);
@@ -135,10 +161,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn targets_that_do_not_answer_are_waited_for_together_and_not_for_long() {
-        let member = |number: u16| Member::new(TargetId(number), PathBuf::from(number.to_string()));
-        let label = Label {
+    fn label(targets: Vec<Member>) -> Label {
+        Label {
             format: 1,
             volume: format!("{:032x}", 0x7e57),
             name: "test".into(),
@@ -149,8 +173,14 @@ mod tests {
             coding: Default::default(),
             generation: 1,
             target: None,
-            targets: (0..6).map(member).collect(),
-        };
+            targets,
+        }
+    }
+
+    #[test]
+    fn targets_that_do_not_answer_are_waited_for_together_and_not_for_long() {
+        let member = |number: u16| Member::new(TargetId(number), PathBuf::from(number.to_string()));
+        let label = label((0..6).map(member).collect());
         let disks: Vec<Arc<Faulty>> = (0..6).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
         for (disk, member) in disks.iter().zip(&label.targets) {
             label.write(&**disk, member.id).unwrap();
@@ -163,6 +193,27 @@ mod tests {
         let found = find(&places, label).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         let missing: Vec<u16> = found.missing.iter().map(|(id, _)| id.0).collect();
-        assert_eq!((found.disks.len(), &missing[..]), (4, &[1, 4][..]));
+        assert_eq!((found.disks.len(), &missing[..], found.silent), (4, &[1, 4][..], 2));
+        assert!(found.suffices(true).is_ok() && found.suffices(false).is_ok());
+    }
+
+    #[test]
+    fn what_does_not_answer_is_waited_for_and_what_is_wrong_is_not() {
+        let member = |number: u16| Member::new(TargetId(number), PathBuf::from(number.to_string()));
+        let found = |there: u16, silent: u16| Found {
+            label: label((0..6).map(member).collect()),
+            disks: (0..there)
+                .map(|number| (TargetId(number), Arc::new(Memory::default()) as Arc<dyn Target>))
+                .collect(),
+            missing: (there..6).map(|number| (TargetId(number), "why".into())).collect(),
+            silent: usize::from(silent),
+        };
+        let waits = |found: Found, insists| match found.suffices(insists) {
+            Ok(()) => None,
+            Err(error) => Some(matches!(error, Error::Unavailable(_))),
+        };
+        assert_eq!((waits(found(4, 2), true), waits(found(3, 2), true)), (None, None));
+        assert_eq!((waits(found(3, 3), true), waits(found(3, 3), false)), (Some(true), None));
+        assert_eq!((waits(found(0, 1), false), waits(found(0, 0), true)), (Some(true), Some(false)));
     }
 }

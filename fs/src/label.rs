@@ -136,13 +136,17 @@ impl Label {
     /// The label of a target; None when it has none.
     ///
     /// # Errors
-    /// When it cannot be read, or is damaged or of a newer format.
+    /// `Unavailable` when the target does not answer; when the label cannot be read, or is damaged or of a newer format.
     pub fn read(target: &dyn Target, place: &str) -> Result<Option<Self>> {
         let mut bytes = vec![0; MAX_LABEL];
         match target.read(TargetFile::Label, 0, &mut bytes) {
             Ok(length) => Self::parse(&bytes[..length], place).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::Invalid(format!("cannot read the label of {place}: {error}"))),
+            Err(error) => {
+                let why = format!("cannot read the label of {place}: {error}");
+                let silent = [ErrorKind::NotConnected, ErrorKind::TimedOut, ErrorKind::ResourceBusy];
+                Err(if silent.contains(&error.kind()) { Error::Unavailable(why) } else { Error::Invalid(why) })
+            }
         }
     }
 

@@ -78,6 +78,8 @@ pub struct OpenOptions {
     /// Of a volume that is only read: only its files are of interest, not how many copies of the metadata there are. What copies lack is then not made again
     /// in memory, where all that is written goes.
     pub files_only: bool,
+    /// Refuses, as [`Error::Unavailable`], while more targets do not answer than the code can miss: they may be about to start, and what they have be newer.
+    pub insists: bool,
 }
 
 /// What is enough for metadata, and what it can do with.
@@ -86,7 +88,16 @@ pub const METADATA_BYTES: std::ops::RangeInclusive<usize> = 8 << 20..=128 << 20;
 impl Default for OpenOptions {
     fn default() -> Self {
         let (places, metadata_bytes) = (Arc::new(Directories), *METADATA_BYTES.end());
-        Self { read_only: false, warn: None, serve: false, coding: None, places, metadata_bytes, files_only: false }
+        Self {
+            read_only: false,
+            warn: None,
+            serve: false,
+            coding: None,
+            places,
+            metadata_bytes,
+            files_only: false,
+            insists: false,
+        }
     }
 }
 
@@ -294,17 +305,23 @@ impl FileSystem {
     /// Opens a volume.
     ///
     /// # Errors
-    /// When it is none, is open elsewhere, is of a newer format, or too few of its targets are there.
+    /// When it is none, is open elsewhere, is of a newer format, or too few of its targets are there: `Unavailable` when some of them do not answer.
     pub fn open_volume(directory: &Path, options: OpenOptions) -> Result<Arc<Self>> {
         let pointer = Label::read_pointer(directory)?;
         let guard = lock(directory)?;
         let places = options.places.clone();
         let found = find(&places, pointer)?;
+        let silent = found.silent;
         let index: Box<dyn Index> = match options.read_only {
             true => Box::new(ScratchIndex::new(options.metadata_bytes)),
             false => Self::index(&directory.join(INDEX), options.metadata_bytes)?,
         };
-        Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options)
+        let opened = Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options);
+        opened.map_err(|error| match error {
+            // With them it may be another matter.
+            Error::Meta(_) | Error::Volume(_) if silent > 0 => Error::Unavailable(error.to_string()),
+            error => error,
+        })
     }
 
     /// The index of the metadata; one that is damaged is made again.
@@ -340,7 +357,7 @@ impl FileSystem {
         let disks: BTreeMap<TargetId, Arc<dyn Target>> = targets.into_iter().collect();
         let missing = label.members().map(|member| member.id).filter(|id| !disks.contains_key(id));
         let missing = missing.map(|id| (id, "it was not given".into())).collect();
-        Self::open_with(None, Found { label, disks, missing }, index, options)
+        Self::open_with(None, Found { label, disks, missing, silent: 0 }, index, options)
     }
 
     fn open_with(
@@ -350,14 +367,11 @@ impl FileSystem {
         options: OpenOptions,
     ) -> Result<Arc<Self>> {
         let (directory, lock) = place.unzip();
-        let Found { label, disks, missing } = found;
+        found.suffices(options.insists)?;
+        let Found { label, disks, missing, .. } = found;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
         let volume = label.id()?;
-        if disks.is_empty() {
-            let why = missing.first().map_or("it has none", |(_, why)| why);
-            return Err(Error::NotFound(format!("no target of the volume {} can be opened: {why}", label.name)));
-        }
         let targets = Arc::new(Targets::new());
         for (&id, disk) in &disks {
             targets.add(id, disk.clone());

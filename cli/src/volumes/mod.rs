@@ -15,6 +15,7 @@ pub mod remote;
 pub mod restore;
 pub mod runtime;
 pub mod serve;
+mod starting;
 pub mod status;
 pub mod target;
 pub mod verify;

@@ -1,13 +1,13 @@
 //! `weft serve` and `weft cluster`: the servers of a cluster.
 
 use super::metrics::{metrics_address, rate, tell};
-use super::{SERVED, Serving, patiently, places, remote};
+use super::{SERVED, Serving, places, remote};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
 use cluster::metrics::{MetaMetrics, StoreMetrics};
 use cluster::{ClusterKey, Identity, MetaServer, Store, StoreAddress, runtime};
-use fs::{FileSystem, Sessions};
+use fs::Sessions;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ struct StoreArguments {
   weft mount weft://127.0.0.1:7600/films /mnt
   weft status weft://127.0.0.1:7600/films
 
-SIGTERM has it commit everything and end. Clients wait for it to come back.")]
+It may be started before the stores: it waits for them (--patience). SIGTERM has it commit everything and end. Clients wait for it to come back.")]
 struct MetaArguments {
     /// The volume, made by weft create
     volume: PathBuf,
@@ -86,6 +86,9 @@ struct MetaArguments {
     /// Ask the stores so often how they are
     #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), env = "WEFT_REPORT_EVERY")]
     report_every: u64,
+    /// How long stores that do not answer yet are waited for at the start
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86400), env = "WEFT_PATIENCE")]
+    patience: u64,
     /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
@@ -105,6 +108,8 @@ struct Behaviour {
     down_out: Duration,
     repair_limit: Rate,
     report_every: Duration,
+    /// How long stores are waited for at the start.
+    patience: Duration,
     metrics: Option<SocketAddr>,
     /// What capabilities are signed with; None where nobody else is in the network.
     key: Option<Arc<ClusterKey>>,
@@ -172,7 +177,7 @@ struct InitArguments {
 }
 
 /// Ends servers when a signal comes.
-struct Signals(watch::Receiver<bool>);
+pub(super) struct Signals(watch::Receiver<bool>);
 
 impl Signals {
     /// The second signal ends the process at once.
@@ -187,12 +192,12 @@ impl Signals {
         Ok(Self(receiver))
     }
 
-    async fn wait(mut self) {
+    pub(super) async fn wait(mut self) {
         // The sender lives in the handler.
         let _ = self.0.wait_for(|ended| *ended).await;
     }
 
-    fn copy(&self) -> Self {
+    pub(super) fn copy(&self) -> Self {
         Self(self.0.clone())
     }
 }
@@ -227,6 +232,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
                 down_out: Duration::from_secs(arguments.down_out),
                 repair_limit: arguments.repair_limit,
                 report_every: Duration::from_secs(arguments.report_every),
+                patience: Duration::from_secs(arguments.patience),
                 metrics: arguments.metrics,
                 key: cluster_key(identity)?,
             };
@@ -317,9 +323,9 @@ fn serve_meta(
 ) -> Outcome {
     let directory = std::path::absolute(volume).map_err(io)?;
     let address = listener.local_addr().map_err(io)?;
-    let opened = patiently(&directory, || {
-        FileSystem::open_volume(&directory, fs::OpenOptions { serve: true, ..super::options(false) })
-    })?;
+    let Some(opened) = super::starting::open_when_there(&directory, behaviour.patience, &signals)? else {
+        return Ok(());
+    };
     let _ = SERVED.set(Serving {
         fs: opened.clone(),
         place: format!("served on {address}; give it as weft://{address}/{}", opened.name()),
@@ -437,6 +443,8 @@ pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
         down_out: Duration::from_secs(300),
         repair_limit: Rate::default(),
         report_every: Duration::from_secs(1),
+        // They are in this process.
+        patience: Duration::ZERO,
         metrics: arguments.metrics,
         key: None,
     };

@@ -23,4 +23,5 @@ mod privileges;
 mod scratch;
 mod soak;
 mod starter;
+mod starting;
 mod stores;

@@ -1,0 +1,69 @@
+//! A metadata server that is started before its stores, as when all machines of a cluster are switched on together.
+
+use crate::lab::{Cluster, Process, free_port};
+use crate::scratch::{noise, run, weft};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What the server says while it waits.
+const WAITS: &str = "waits for the stores";
+
+#[track_caller]
+fn says(process: &Process, what: &str, times: usize) {
+    let begun = Instant::now();
+    while process.log().matches(what).count() < times {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not say {what:?}: {}", process.log());
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
+    let cluster = Cluster::new("rs:4+2", 6);
+    let file = cluster.scratch.file("f", 300_000);
+    run(weft().arg("cp").arg(&file).arg(cluster.at("f"))).good();
+    let end_all = || {
+        assert!(cluster.meta.end(), "{}", cluster.meta.log());
+        cluster.stores.iter().for_each(Process::kill);
+    };
+    end_all();
+    std::thread::scope(|scope| {
+        let starts = scope.spawn(|| cluster.meta.try_start());
+        says(&cluster.meta, WAITS, 1);
+        assert!(!starts.is_finished(), "{}", cluster.meta.log());
+        cluster.stores.iter().for_each(Process::start);
+        starts.join().unwrap().unwrap();
+    });
+    assert!(run(weft().arg("cat").arg(cluster.at("f"))).good() == noise(300_000));
+    cluster.is_healthy();
+    end_all();
+    // A signal ends the wait at once, and well.
+    std::thread::scope(|scope| {
+        let starts = scope.spawn(|| cluster.meta.try_start());
+        says(&cluster.meta, WAITS, 2);
+        let begun = Instant::now();
+        cluster.meta.signal(rustix::process::Signal::TERM);
+        let why = starts.join().unwrap().unwrap_err();
+        assert!(why.contains("it ended: exit status: 0"), "{why}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    });
+    // Nor does it wait for ever, or for what does not come by waiting.
+    let listen = format!("127.0.0.1:{}", free_port());
+    let serve = || {
+        let mut command = weft();
+        command.args(["serve", "meta", "--listen", &listen]);
+        command
+    };
+    let volume = cluster.scratch.path.join("vol");
+    let said = run(serve().args(["--patience", "1"]).arg(&volume)).failed(1);
+    assert!(
+        said.contains("no target of the volume vol can be opened") && said.contains("it was waited for 1 second"),
+        "{said}"
+    );
+    let label = std::fs::read_to_string(volume.join("volume.json")).unwrap();
+    let newer = label.replacen("\"format\": 1", "\"format\": 1000", 1);
+    assert_ne!(label, newer);
+    std::fs::write(volume.join("volume.json"), newer).unwrap();
+    let ended = run(serve().arg(&volume));
+    assert!(!ended.errors.contains(WAITS) && ended.failed(1).contains("format 1000"));
+}
