@@ -41,8 +41,14 @@ pub(super) struct Peers {
     numbers: Mutex<HashMap<Place, TargetId>>,
 }
 
-/// A target in a volume, by its address: what is shown to its store is good for that volume only.
-type Place = ([u8; 16], String);
+/// A target in a volume, by its address: what is shown to its store is good for that volume only. Whether it is one
+/// of this store is what the client says, so that a wrong claim leads nobody else's blocks to another target.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    volume: [u8; 16],
+    address: String,
+    is_own: bool,
+}
 
 impl Peers {
     fn new(whom: For) -> Arc<Self> {
@@ -62,32 +68,33 @@ impl Peers {
         if addresses.len() > MOST {
             return Err(bad(format!("{} blocks are more than a stripe has", addresses.len())));
         }
-        let number = |address: &&str| {
-            let own = || {
-                let address: StoreAddress = address.parse().ok()?;
-                local(&address.target).filter(|_| address.server == server)
-            };
-            if address.is_empty() { Ok(None) } else { self.number(volume, address, own).map(Some) }
+        let number = |address: &&str| match address.is_empty() {
+            true => Ok(None),
+            false => self.number(volume, address, server, &local).map(Some),
         };
         addresses.iter().map(number).collect()
     }
 
-    /// The number of a target of a volume that another process has, or, with `local`, that this one has.
+    /// The number of a target of a volume: of one that this process has, where its address says so and `local` finds
+    /// it, or of one that another process has.
     fn number(
         &self,
         volume: [u8; 16],
         address: &str,
-        local: impl FnOnce() -> Option<Arc<dyn Target>>,
+        server: &str,
+        local: impl Fn(&str) -> Option<Arc<dyn Target>>,
     ) -> io::Result<TargetId> {
+        let parsed: StoreAddress = address.parse().map_err(|why: fs::Error| bad(why.to_string()))?;
+        let is_own = parsed.server == server;
         let mut numbers = lock(&self.numbers);
-        let place = (volume, address.to_owned());
+        let place = Place { volume, address: address.to_owned(), is_own };
         if let Some(&id) = numbers.get(&place) {
             return Ok(id);
         }
-        let target = match local() {
+        let target = match Some(&parsed.target).filter(|_| is_own).and_then(|target| local(target)) {
             Some(target) => target,
             None => {
-                let address: StoreAddress = address.parse().map_err(|why: fs::Error| bad(why.to_string()))?;
+                let address = parsed;
                 let deputy = || Deputy::of_this_process(volume).map(|deputy| Arc::new(deputy) as Arc<dyn Credentials>);
                 Arc::new(match self.whom {
                     For::Client => self.stores.target_for(&address, deputy()),
@@ -125,5 +132,33 @@ impl Meeting {
             *peers = Peers::new(peers.whom);
         }
         peers.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use volume::target::Memory;
+
+    #[test]
+    fn a_wrong_claim_about_addresses_reaches_only_who_makes_it() {
+        let (volume, other, own) = ([3; 16], "store://other:7000/disk0", "store://own:7000/disk0");
+        let places = [other, own];
+        let local = |_: &str| Some(Arc::new(Memory::default()) as Arc<dyn Target>);
+        let claim = |peers: &Peers, server: &str| -> Vec<bool> {
+            let ids = peers.numbers(volume, &places, server, local).unwrap();
+            ids.into_iter().map(|id| peers.targets.get(id.unwrap()).unwrap().is_remote()).collect()
+        };
+        let true_first = Peers::new(For::Client);
+        assert_eq!(claim(&true_first, "own:7000"), [true, false]);
+        // The blocks of others would go to this store's disk, and those for it would go round.
+        for server in ["other:7000", "", "own:7000"] {
+            let peers = Peers::new(For::Client);
+            claim(&peers, server);
+            assert_eq!(claim(&peers, "own:7000"), [true, false], "after {server:?}");
+            assert_eq!(peers.numbers(volume, &places, "own:7000", local).unwrap().len(), 2);
+        }
+        let again = |peers: &Peers| peers.numbers(volume, &places, "own:7000", local).unwrap();
+        assert_eq!(again(&true_first), again(&true_first), "the same targets each time");
     }
 }
