@@ -13,6 +13,9 @@ use volume::target::{Space, Target, TargetFile, read_to_vec};
 
 /// Ranges that are remembered of all chunks of a target. With more, the chunks that were written to longest ago are forgotten.
 const REMEMBERED: usize = 1 << 16;
+/// A chunk is written in no more pieces that do not touch. Writers leave gaps where a long block begins at a whole
+/// page, and those are at most half as many in the longest chunk.
+const RANGES: usize = 8192;
 /// What is there is compared in pieces.
 const PIECE: usize = 256 << 10;
 /// A client that tries whether a target works writes no more.
@@ -70,12 +73,34 @@ impl Chunk {
         self.written.len() as isize - before as isize
     }
 
+    /// Whether a range touches nothing that was written, so that there is one more when it was, too.
+    fn is_apart(&self, range: &Range<u64>) -> bool {
+        let at = self.written.partition_point(|written| written.end < range.start);
+        self.written.get(at).is_none_or(|written| written.start > range.end)
+    }
+
     /// The parts of a range that were written.
     fn known(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let from = self.written.partition_point(|written| written.end <= range.start);
         let met = self.written[from..].iter().take_while(|written| written.start < range.end);
         met.map(|written| written.start.max(range.start)..written.end.min(range.end)).collect()
     }
+}
+
+/// Whether a piece changes nothing of what is there: bytes that are known to be written stay, and so do those that
+/// are not zero. Each byte is looked at twice at most, however many ranges there are: clients say what they are. `at`
+/// is where the piece begins; `known` is in order.
+fn keeps(old: &[u8], new: &[u8], at: u64, known: &[Range<u64>]) -> bool {
+    let (old, new) = (&old[..old.len().min(new.len())], &new[..old.len().min(new.len())]);
+    if old == new {
+        return true;
+    }
+    let end = at + old.len() as u64;
+    let from = known.partition_point(|known| known.end <= at);
+    let within = known[from..].iter().take_while(|known| known.start < end);
+    let mut within = within.map(|known| (known.start.max(at) - at) as usize..(known.end.min(end) - at) as usize);
+    within.all(|range| old[range.clone()] == new[range])
+        && old.iter().zip(new).all(|(old, new)| old == new || *old == 0)
 }
 
 #[derive(Debug, Default)]
@@ -117,7 +142,10 @@ impl Ledger {
     }
 
     /// Waits until nobody writes to a range, and has it.
-    fn admit(&self, target: &dyn Target, file: TargetFile, range: Range<u64>) -> Admitted<'_> {
+    ///
+    /// # Errors
+    /// When the chunk was written in too many pieces.
+    fn admit(&self, target: &dyn Target, file: TargetFile, range: Range<u64>) -> io::Result<Admitted<'_>> {
         let mut chunks = self.chunks();
         if !chunks.of.contains_key(&file) {
             // Not with the lock: the disk may hang.
@@ -137,11 +165,14 @@ impl Ledger {
         let clock = chunks.clock;
         let (mut known, mut whole) = (Vec::new(), false);
         if let Some(chunk) = chunks.of.get_mut(&file) {
+            if chunk.written.len() >= RANGES && chunk.is_apart(&range) {
+                return Err(refused("a chunk is not written in so many pieces"));
+            }
             chunk.used = clock;
             (known, whole) = (chunk.known(&range), chunk.whole);
             chunk.pending.push(range.clone());
         }
-        Admitted { ledger: self, file, range, known, whole }
+        Ok(Admitted { ledger: self, file, range, known, whole })
     }
 }
 
@@ -158,11 +189,8 @@ impl Admitted<'_> {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(why) => return Err(why),
             };
-            for (place, (old, new)) in (at..).zip(there.iter().zip(piece)) {
-                let is_free = *old == 0 && !self.known.iter().any(|known| known.contains(&place));
-                if old != new && !is_free {
-                    return Err(refused("what is in a chunk stays as it is"));
-                }
+            if !keeps(&there, piece, at, &self.known) {
+                return Err(refused("what is in a chunk stays as it is"));
             }
             if there.len() < piece.len() {
                 return Ok(());
@@ -226,7 +254,7 @@ impl Appending {
         if !matches!(file, TargetFile::Chunk { .. }) || range.is_empty() {
             return write();
         }
-        let admitted = self.ledger.admit(&*self.target, file, range);
+        let admitted = self.ledger.admit(&*self.target, file, range)?;
         admitted.check(&*self.target, parts)?;
         write()?;
         admitted.done();
@@ -391,8 +419,8 @@ mod tests {
         let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
         let limits = Limits { chunk_bytes: 1 << 20, blocks: 3 };
         let target = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
-        for set in 1..9 {
-            for number in 0..REMEMBERED as u64 / 4 {
+        for set in 1..33 {
+            for number in 0..REMEMBERED as u64 / 16 {
                 let file = TargetFile::Chunk { set, position: 0 };
                 target.write(file, 3 * number, &[IoSlice::new(b"x")]).unwrap();
             }
@@ -402,7 +430,52 @@ mod tests {
         assert_eq!(chunks.ranges, chunks.of.values().map(|chunk| chunk.written.len()).sum::<usize>());
     }
 
+    /// Zeroes at every other place, and one write over all of them: a walk over all ranges for each byte would take
+    /// minutes.
+    #[test]
+    fn a_check_takes_no_longer_with_many_ranges_and_they_are_limited() {
+        const LENGTH: usize = 8 << 20;
+        let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
+        let limits = Limits { chunk_bytes: 16 << 20, blocks: 3 };
+        let target = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
+        write(&target, LENGTH as u64 - 1, b"x").unwrap();
+        for number in 0..RANGES as u64 - 1 {
+            write(&target, 2 * number, &[0]).unwrap();
+        }
+        let ranges = || ledger.chunks().ranges;
+        assert_eq!(ranges(), RANGES);
+        let refused = write(&target, 2 * RANGES as u64, b"x").unwrap_err();
+        assert_eq!((refused.kind(), ranges()), (io::ErrorKind::PermissionDenied, RANGES));
+        // What is no further range is taken.
+        write(&target, LENGTH as u64, b"x").unwrap();
+        let begun = std::time::Instant::now();
+        let mut bytes = vec![0; LENGTH];
+        assert!(write(&target, 0, &bytes).is_err(), "the last byte is there");
+        bytes[LENGTH - 1] = b'x';
+        write(&target, 0, &bytes).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert_eq!(ranges(), 1);
+    }
+
     proptest! {
+        #[test]
+        fn a_piece_keeps_what_every_byte_of_it_keeps(
+            bytes in proptest::collection::vec((0u8..3, 0u8..3, any::<bool>()), 0..40),
+            at in 5u64..100,
+            before in 0u64..5,
+        ) {
+            let (old, new): (Vec<u8>, Vec<u8>) = bytes.iter().map(|&(old, new, _)| (old, new)).unzip();
+            let mut chunk = Chunk { whole: true, written: Vec::new(), pending: Vec::new(), used: 0 };
+            for (place, _) in (at..).zip(&bytes).filter(|(_, (_, _, known))| *known) {
+                chunk.note(place..place + 1);
+            }
+            if before > 0 {
+                chunk.note(at - before..at);
+            }
+            let expected = bytes.iter().all(|&(old, new, known)| old == new || (old == 0 && !known));
+            prop_assert_eq!(keeps(&old, &new, at, &chunk.written), expected);
+        }
+
         #[test]
         fn ranges_are_what_was_noted(ranges in proptest::collection::vec((0u64..100, 1u64..20), 0..40)) {
             let mut chunk = Chunk { whole: true, written: Vec::new(), pending: Vec::new(), used: 0 };
