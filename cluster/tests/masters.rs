@@ -241,6 +241,38 @@ fn what_is_no_stripe_is_refused_and_harms_nobody() {
 }
 
 #[test]
+fn a_master_codes_stripes_with_the_code_of_their_volume_alone() {
+    let lab = Lab::new("rs:4+2", 6, 1);
+    let label = fs::label::Label {
+        format: 1,
+        volume: "09".repeat(16),
+        name: "v".into(),
+        code: "rs:4+2".into(),
+        chunk_bytes: 64 << 20,
+        durability: 5,
+        coding: plan::coding::Coding::default(),
+        placement: plan::placement::Placement::default(),
+        generation: 1,
+        target: None,
+        targets: Vec::new(),
+    };
+    label.write(&*lab.targets.get(TargetId(0)).unwrap(), TargetId(0)).unwrap();
+    let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
+    let own = format!("store://{}/disk0", lab.servers[0]);
+    // As a client writes it: what this test is about is the code, and that one byte of data makes 255 of parity.
+    let (checksum, places) = (gf::checksum::crc64(b"data"), vec![own.as_str(); 256]);
+    let token: &[u8] = &[];
+    let stripe =
+        ([9u8; 16], 3u64, "rs:1+255", (0i64, 0u32), 4096u32, 1u64, 0u32, 1u16, checksum, token, "127.0.0.1:1", places);
+    let body = postcard::to_stdvec(&stripe).unwrap();
+    let parts = [std::io::IoSlice::new(b"data")];
+    let error = client.call_blocking(DISTRIBUTE, &body, &parts, Duration::from_secs(20)).unwrap_err();
+    let wire::Error::Remote { body, .. } = &error else { panic!("{error}") };
+    assert!(String::from_utf8_lossy(body).contains("another code"), "{error}");
+    assert_eq!((lab.asked(DISTRIBUTE), lab.append(Coder::Master, 5000, 0).by), (1, Coder::Master));
+}
+
+#[test]
 fn lost_blocks_go_from_store_to_store() {
     let lab = Lab::new("rs:4+2", 7, 1);
     let lengths = [70_000, (4 << 20) - 100, 1, (4 << 20) - 100, (4 << 20) - 100, (4 << 20) - 100];

@@ -1,7 +1,7 @@
 //! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
 
 use super::append::{Appending, Ledger, Limits};
-use super::master::{self, DISTRIBUTE, Masters, REBUILD};
+use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, encode_presence, method, wanted};
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, Guard, Rights, Token, Wanted, now_ms};
@@ -39,9 +39,11 @@ pub(super) struct Place {
 }
 
 /// Of which volume a target is.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Of {
     id: [u8; 16],
+    /// As clients write it; None when it is not known here.
+    code: Option<String>,
     limits: Limits,
 }
 
@@ -146,9 +148,10 @@ fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
 fn volume_of(target: &dyn Target) -> Option<Of> {
     let label = fs::label::Label::read(target, "it").ok()??;
     // With a code that is not known here nothing can be appended.
-    let blocks = ec::parse(&label.code).map_or(0, |code| code.shape().blocks());
+    let code = ec::parse(&label.code).ok();
+    let blocks = code.as_ref().map_or(0, |code| code.shape().blocks());
     let limits = Limits { chunk_bytes: label.chunk_bytes.into(), blocks: u16::try_from(blocks).unwrap_or(u16::MAX) };
-    Some(Of { id: label.id().ok()?, limits })
+    Some(Of { id: label.id().ok()?, code: code.map(|code| code.spec().to_string()), limits })
 }
 
 impl Place {
@@ -171,7 +174,7 @@ impl Place {
     /// The target as clients have it, who append and do nothing else, or as servers do.
     fn kept(&self, target: Arc<dyn Target>, for_client: bool) -> Arc<dyn Target> {
         let none = Limits { chunk_bytes: 0, blocks: 0 };
-        let limits = for_client.then(|| self.volume().map_or(none, |of| of.limits));
+        let limits = for_client.then(|| self.volume().as_ref().map_or(none, |of| of.limits));
         Arc::new(Appending { target, ledger: self.ledger.clone(), limits })
     }
 
@@ -271,8 +274,18 @@ impl Store {
         if self.guard.is_none() {
             return place.target().ok();
         }
-        let is_of = place.volume().is_some_and(|of| of.id == volume);
+        let is_of = place.volume().as_ref().is_some_and(|of| of.id == volume);
         Some(place.kept(place.target().ok().filter(|_| is_of)?, for_client))
+    }
+
+    /// Whether the chunk sets of a volume have this code, as far as is known. With a key only what a label here says
+    /// is believed.
+    fn is_code_of(&self, code: &str, volume: [u8; 16]) -> bool {
+        let says = |place: &Arc<Place>| {
+            let of = place.volume();
+            of.as_ref().filter(|of| of.id == volume).map(|of| of.code.as_deref() == Some(code))
+        };
+        self.places.values().find_map(says).unwrap_or(self.guard.is_none())
     }
 
     async fn answer(&self, request: Request) -> io::Result<Reply> {
@@ -282,9 +295,12 @@ impl Store {
         }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if request.method == DISTRIBUTE {
-            let (token, volume, set) = master::asked(&request.body)?;
+            let Asked { token, volume, set, code } = master::asked(&request.body)?;
             if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)) {
                 return Ok(refused);
+            }
+            if !self.is_code_of(code, volume) {
+                return Err(bad("a stripe of another code than its volume has"));
             }
             return self.masters.answer(request, |target| self.own(target, volume, true)).await;
         }
@@ -301,7 +317,7 @@ impl Store {
         let place = place.ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
         })?;
-        let (volume, wanted) = (place.volume().map(|of| of.id), wanted(request.method, operands.file.into()));
+        let (volume, wanted) = (place.volume().as_ref().map(|of| of.id), wanted(request.method, operands.file.into()));
         if let Some(refused) = self.refuses(&request, operands.token, wanted, volume) {
             return Ok(refused);
         }

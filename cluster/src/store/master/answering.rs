@@ -17,13 +17,14 @@ use volume::target::Target;
 use volume::{BufferPool, Error, Order, SetLayout, Step, StepTotals};
 use wire::{Reply, Request};
 
-/// Stripes that are being coded and sent on, in KiB of their data.
-const ROOM: usize = 32 << 10;
-/// Stripes that wait for that. Those behind them are refused, and coded by their clients. Less than what the server reads of all requests, so that there is room
-/// for the blocks of other Masters: otherwise two of them could wait for each other.
+/// Stripes that are being coded and sent on, in KiB of all their blocks. One that is longer is alone.
+const ROOM: usize = 48 << 10;
+/// Stripes that wait for that, in KiB of their data. Those behind them are refused, and coded by their clients. With
+/// those that are coded less than what the server reads of all requests, so that there is room for the blocks of
+/// other Masters: otherwise two of them could wait for each other.
 const WAITING: usize = 32 << 10;
-/// The shortest stripe counts for so many KiB: each has a thread.
-const LEAST: usize = ROOM / 64;
+/// No more stripes than this are coded at a time, or wait, however short they are: each has a thread.
+const STRIPES: usize = 64;
 /// Codes that are kept ready.
 const CODES: usize = 16;
 /// Buffers that are kept for the stripes of a code.
@@ -66,13 +67,28 @@ impl Default for Masters {
     }
 }
 
-/// What a client wants a Master to do: the token that it shows, the volume, and the set.
+/// What a client wants a Master to do.
+pub(in crate::store) struct Asked<'a> {
+    /// The token that it shows.
+    pub token: &'a [u8],
+    pub volume: [u8; 16],
+    pub set: u64,
+    pub code: &'a str,
+}
+
+/// What a client wants a Master to do.
 ///
 /// # Errors
 /// When it cannot be read.
-pub(in crate::store) fn asked(body: &[u8]) -> io::Result<(&[u8], [u8; 16], u64)> {
+pub(in crate::store) fn asked(body: &[u8]) -> io::Result<Asked<'_>> {
     let stripe = read(body)?;
-    Ok((stripe.token, stripe.volume, stripe.set))
+    Ok(Asked { token: stripe.token, volume: stripe.volume, set: stripe.set, code: stripe.code })
+}
+
+/// What a stripe takes of the room of those that are coded: all of its blocks are in memory.
+fn coded_kib(length: usize, shape: ec::Shape) -> usize {
+    let block = length.div_ceil(shape.k.max(1));
+    block.saturating_mul(shape.blocks()).div_ceil(1024).clamp(ROOM / STRIPES, ROOM)
 }
 
 fn read(body: &[u8]) -> io::Result<Stripe<'_>> {
@@ -87,17 +103,19 @@ impl Masters {
         local: impl Fn(&str) -> Option<Arc<dyn Target>> + Send,
     ) -> io::Result<Reply> {
         let begun = Instant::now();
-        let kib = (request.payload.len().div_ceil(1024).clamp(LEAST, ROOM)) as u32;
-        let Ok(waiting) = self.waiting.try_acquire_many(kib) else { return Ok(Reply::error(BUSY, Vec::new())) };
-        let Ok(room) = timeout(ROOM_COMES, self.room.clone().acquire_many_owned(kib)).await else {
+        let stripe = read(&request.body)?;
+        let ready = self.ready(stripe.code)?;
+        let length = request.payload.len();
+        let waits = length.div_ceil(1024).clamp(WAITING / STRIPES, WAITING) as u32;
+        let Ok(waiting) = self.waiting.try_acquire_many(waits) else { return Ok(Reply::error(BUSY, Vec::new())) };
+        let takes = coded_kib(length, ready.0.shape()) as u32;
+        let Ok(room) = timeout(ROOM_COMES, self.room.clone().acquire_many_owned(takes)).await else {
             return Ok(Reply::error(BUSY, Vec::new()));
         };
         drop(waiting);
         let room = room.map_err(io::Error::other)?;
         let peers = self.clients.peers();
-        let stripe = read(&request.body)?;
         let places = peers.numbers(stripe.volume, &stripe.places, stripe.server, local)?;
-        let ready = self.ready(stripe.code)?;
         // It goes on when the client does not wait any more: half a stripe is of no use.
         let task = Task { peers, ready, places, request, begun, _room: room };
         let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
@@ -164,5 +182,21 @@ impl Task {
             }
         }
         Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stripe_is_charged_with_all_of_its_blocks() {
+        let kib = |length: usize, code: &str| coded_kib(length, ec::parse(code).unwrap().shape());
+        assert_eq!(kib(4 << 20, "rs:4+2"), 6 << 10);
+        assert_eq!(kib(8 << 20, "rs:8+2"), 10 << 10);
+        assert_eq!(kib(100 << 10, "rs:1+9"), 1000);
+        // No more than there is, or it would never begin; no less than its thread is worth.
+        assert_eq!(kib(1 << 20, "rs:1+255"), ROOM);
+        assert_eq!((kib(0, "rs:4+2"), kib(1, "rs:4+2")), (ROOM / STRIPES, ROOM / STRIPES));
     }
 }

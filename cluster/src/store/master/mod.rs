@@ -6,7 +6,7 @@ mod asking;
 mod peers;
 mod rebuilding;
 
-pub(super) use answering::{Masters, asked};
+pub(super) use answering::{Asked, Masters, asked};
 pub(super) use rebuilding::lost;
 
 use serde::{Deserialize, Serialize};
