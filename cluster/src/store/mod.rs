@@ -3,6 +3,7 @@
 mod append;
 mod master;
 mod protocol;
+mod queue;
 mod remote;
 mod report;
 mod reports;

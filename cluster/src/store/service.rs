@@ -3,6 +3,7 @@
 use super::append::{Appending, Ledger, Limits};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, encode_presence, method, wanted};
+use super::queue::Queue;
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, Guard, Rights, Token, Wanted, now_ms};
 use bytes::Bytes;
@@ -18,8 +19,6 @@ use wire::{Complaints, Payload, Reply, Request, Service};
 
 /// Operations of a target at a time.
 const DEPTH: usize = 8;
-/// Those and what waits for them. More are refused, which is how a client hears that a disk hangs.
-const QUEUE: usize = 256;
 /// What is longer is done by another thread, so that its room can be given up while a disk hangs.
 const LARGE: u64 = 2 << 20;
 /// No read is longer.
@@ -34,7 +33,8 @@ pub(super) struct Place {
     /// What clients wrote to its chunks.
     ledger: Arc<Ledger>,
     depth: Arc<Semaphore>,
-    queue: Semaphore,
+    /// Those that it does and what waits for them. More are refused, which is how a client hears that a disk hangs.
+    queue: Queue,
     pub(super) looked: Arc<Looked>,
 }
 
@@ -162,7 +162,7 @@ impl Place {
             target: Mutex::new(target),
             ledger: Arc::default(),
             depth: Arc::new(Semaphore::new(DEPTH)),
-            queue: Semaphore::new(QUEUE),
+            queue: Queue::default(),
             looked: Arc::default(),
         }
     }
@@ -180,7 +180,7 @@ impl Place {
 
     /// Operations that it does, and that wait for it.
     pub(super) fn queued(&self) -> usize {
-        QUEUE - self.queue.available_permits()
+        self.queue.length()
     }
 
     pub(super) fn target(&self) -> io::Result<Arc<dyn Target>> {
@@ -328,7 +328,7 @@ impl Store {
             return Ok(Reply::ok(encode(&self.domain)));
         }
         place.looked.access(request.method);
-        let Ok(_waiting) = place.queue.try_acquire() else {
+        let Some(_waiting) = place.queue.enter(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
         if request.method == method::FORMAT {
