@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use volume::target::TargetFile;
 
@@ -17,7 +17,7 @@ const PREFIX: &str = "weft-cluster-key-1 ";
 /// The purpose of the key that signs capabilities. Another purpose gets another text, and so another key.
 const PURPOSE: &str = "weft 2026-11 chunk capability v1";
 /// How long the servers' own tokens last. They make new ones.
-const OWN: Duration = Duration::from_secs(600);
+pub(super) const OWN: Duration = Duration::from_secs(600);
 
 /// Signs capabilities and knows signed ones.
 pub struct ClusterKey {
@@ -132,36 +132,6 @@ impl Credentials for ClusterKey {
     }
 }
 
-/// Who has the key and works for clients: what it shows permits to append to chunk sets of one volume, and no more, whatever the clients say.
-pub(crate) struct Deputy {
-    key: Arc<ClusterKey>,
-    volume: [u8; 16],
-}
-
-impl Deputy {
-    /// With the key of this process; None where it has none.
-    pub fn of_this_process(volume: [u8; 16]) -> Option<Self> {
-        crate::identity::own_key().map(|key| Self { key, volume })
-    }
-
-    /// The same token for a minute, so that stores know it.
-    fn token_at(&self, set: u64, now_ms: u64) -> Token {
-        const MINUTE: u64 = 60_000;
-        let expires_ms = (now_ms - now_ms % MINUTE).saturating_add(OWN.as_millis() as u64);
-        self.key.sign(&Capability { volume: self.volume, set, rights: Rights::Write, session: 0, expires_ms })
-    }
-}
-
-impl Credentials for Deputy {
-    fn token(&self, file: TargetFile, _changes: bool) -> Option<Token> {
-        super::set_of(file).map(|set| self.token_at(set, now_ms()))
-    }
-
-    fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
-        self.token(file, changes).filter(|token| Some(*token) != refused)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,16 +170,6 @@ mod tests {
         assert_eq!(next.says().unwrap().expires_ms, 1000 + 900_000);
         // A clock that was set back.
         assert_eq!(key.own(500).says().unwrap().expires_ms, 500 + 600_000);
-    }
-
-    #[test]
-    fn a_deputy_permits_to_append_to_sets_of_its_volume() {
-        let deputy = Deputy { key: Arc::new(ClusterKey::new(&[1; 32])), volume: [8; 16] };
-        let token = deputy.token_at(5, 120_001);
-        assert_eq!(token, deputy.token_at(5, 179_999));
-        let expected = Capability { volume: [8; 16], set: 5, rights: Rights::Write, session: 0, expires_ms: 720_000 };
-        assert_eq!(deputy.key.open(&token), Ok(expected));
-        assert_eq!(deputy.token(TargetFile::Label, true), None);
     }
 
     #[test]

@@ -18,12 +18,13 @@
 //!
 //! Little-endian. The hash is under a key that is derived from the cluster's for this purpose alone.
 
+mod deputy;
 mod guard;
 mod key;
 mod wallet;
 
+pub(crate) use deputy::{Deputy, Order, Orders};
 pub use guard::{CLOCK_TOLERANCE, Guard, Wanted};
-pub(crate) use key::Deputy;
 pub use key::{ClusterKey, KEY_FILE};
 pub(crate) use wallet::Wallet;
 

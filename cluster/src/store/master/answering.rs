@@ -3,6 +3,7 @@
 
 use super::peers::{For, Meeting, Peers, bad, lock};
 use super::{BUSY, Done, ROOM_COMES, Stripe};
+use crate::capability::Token;
 use crate::store::protocol::{encode, encode_error};
 use ec::Code;
 use plan::TargetId;
@@ -51,6 +52,8 @@ struct Task {
     places: Vec<Option<TargetId>>,
     request: Request,
     begun: Instant,
+    /// While it is there, others are shown what permits this.
+    _order: Option<crate::capability::Order>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -116,8 +119,10 @@ impl Masters {
         let room = room.map_err(io::Error::other)?;
         let peers = self.clients.peers();
         let places = peers.numbers(stripe.volume, &stripe.places, stripe.server, local)?;
+        let shown = Token::from_bytes(stripe.token);
+        let order = shown.and_then(|token| peers.orders.begin(stripe.volume, stripe.set, &token));
         // It goes on when the client does not wait any more: half a stripe is of no use.
-        let task = Task { peers, ready, places, request, begun, _room: room };
+        let task = Task { peers, ready, places, request, begun, _order: order, _room: room };
         let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
         Ok(Reply::ok(encode(&done)))
     }

@@ -2,7 +2,7 @@
 
 use super::SLAVE_ANSWERS;
 use crate::address::StoreAddress;
-use crate::capability::{Credentials, Deputy};
+use crate::capability::{Credentials, Deputy, Orders};
 use crate::store::remote::Stores;
 use plan::TargetId;
 use std::collections::HashMap;
@@ -39,6 +39,8 @@ pub(super) struct Peers {
     stores: Stores,
     pub targets: Arc<Targets>,
     numbers: Mutex<HashMap<Place, TargetId>>,
+    /// For which clients it is done.
+    pub orders: Arc<Orders>,
 }
 
 /// A target in a volume, by its address: what is shown to its store is good for that volume only. Whether it is one
@@ -53,7 +55,7 @@ struct Place {
 impl Peers {
     fn new(whom: For) -> Arc<Self> {
         let targets = Arc::new(Targets::with_deadline(SLAVE_ANSWERS));
-        Arc::new(Self { whom, stores: Stores::default(), targets, numbers: Mutex::default() })
+        Arc::new(Self { whom, stores: Stores::default(), targets, numbers: Mutex::default(), orders: Arc::default() })
     }
 
     /// The numbers of targets of a volume: of those that this process has, where `local` finds them, if their addresses begin with what `server` is, or of
@@ -95,7 +97,10 @@ impl Peers {
             Some(target) => target,
             None => {
                 let address = parsed;
-                let deputy = || Deputy::of_this_process(volume).map(|deputy| Arc::new(deputy) as Arc<dyn Credentials>);
+                let deputy = || {
+                    let deputy = Deputy::of_this_process(volume, &self.orders)?;
+                    Some(Arc::new(deputy) as Arc<dyn Credentials>)
+                };
                 Arc::new(match self.whom {
                     For::Client => self.stores.target_for(&address, deputy()),
                     For::Server => self.stores.target(&address),
