@@ -152,21 +152,28 @@ impl FileSystem {
         let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
         // A stripe may have pieces of other files that are not committed yet.
         let uncommitted = self.table.uncommitted();
+        let mut failed = None;
         for (seq, dead) in due {
-            if uncommitted.contains_key(&(dead.set, dead.record)) || self.leases.is_held(dead.set) {
+            let is_in_use = uncommitted.contains_key(&(dead.set, dead.record)) || self.leases.is_held(dead.set);
+            if is_in_use || failed.is_some() {
                 self.collector.add(vec![dead], seq);
                 continue;
             }
-            let (forgotten, _) = self.engine()?.meta.forget_stripe(dead)?;
-            if forgotten {
-                sets.entry(dead.set).or_default().push(dead);
+            match self.engine()?.meta.forget_stripe(dead) {
+                Ok((true, _)) => sets.entry(dead.set).or_default().push(dead),
+                Ok((false, _)) => {}
+                Err(error) => {
+                    self.collector.add(vec![dead], seq);
+                    failed = Some(error.into());
+                }
             }
         }
         for (set, dead) in sets {
-            self.give_back(set, dead)?;
+            // What is not given back now is when the set is compacted.
+            failed = failed.or(self.give_back(set, dead).err());
             self.compactor.suspect(set);
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Drops files without names, in the order of their numbers.
@@ -272,11 +279,12 @@ impl FileSystem {
 
     /// Moves data that was synced into the metadata into stripes.
     pub(crate) fn move_inline(&self) -> Result<()> {
-        for ino in self.inline.due() {
+        let mut due = self.inline.due().into_iter();
+        while let Some(ino) = due.next() {
             match self.move_inline_of(ino) {
                 Ok(()) | Err(Error::Meta(meta::Error::NotFound) | Error::Stale) => {}
                 Err(error) => {
-                    self.inline.add(ino, 0);
+                    std::iter::once(ino).chain(due).for_each(|ino| self.inline.add(ino, 0));
                     return Err(error);
                 }
             }
@@ -298,16 +306,22 @@ impl FileSystem {
     /// The pins keep these until they are committed.
     pub(crate) fn store_extents(&self, ino: u64, extents: &[Extent]) -> Result<(Vec<Extent>, Vec<Pin<'_>>)> {
         let (mut moved, mut pins) = (Vec::with_capacity(extents.len()), Vec::new());
-        let mut from = 0;
-        while from < extents.len() {
+        let mut waiting: VecDeque<Extent> = extents.iter().cloned().collect();
+        while !waiting.is_empty() {
             let mut buffer = self.store.pool.take();
             let (mut pieces, mut inside) = (Vec::new(), Vec::new());
-            while let Some(extent) = extents.get(from) {
-                // Extents in the metadata are short; one of a stripe is no longer than a stripe's data.
+            while let Some(extent) = waiting.pop_front() {
                 let room = self.store.stripe_bytes().saturating_sub(buffer.len() + 16 * pieces.len());
                 if extent.length as usize > room && !inside.is_empty() {
+                    waiting.push_front(extent);
                     break;
                 }
+                // One that takes more than a stripe, as nobody should make them, is cut.
+                let cut = extent.offset + extent.length.min(room as u64);
+                if let Some(rest) = extent.clip(&(cut..extent.end())) {
+                    waiting.push_front(rest);
+                }
+                let Some(extent) = extent.clip(&(extent.offset..cut)) else { continue };
                 let mut bytes = vec![0; extent.length as usize];
                 self.fill_place(&extent.place, &mut bytes)?;
                 let start = buffer.len() as u32;
@@ -315,14 +329,15 @@ impl FileSystem {
                 let file = if pieces.is_empty() { self.describe(ino) } else { None };
                 pieces.push(Piece { ino, offset: extent.offset, length: extent.length, file });
                 inside.push((extent, start));
-                from += 1;
             }
             let (Stored { set, record, block }, pin) = self.append_stripe(buffer, &manifest::encode(&pieces))?;
             pins.push(pin);
-            moved.extend(inside.into_iter().map(|(extent, start)| Extent {
-                place: Place::Stripe(Span { set, record, block, start }),
-                ..extent.clone()
-            }));
+            moved.extend(
+                inside.into_iter().map(|(extent, start)| Extent {
+                    place: Place::Stripe(Span { set, record, block, start }),
+                    ..extent
+                }),
+            );
         }
         Ok((moved, pins))
     }

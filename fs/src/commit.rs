@@ -20,6 +20,8 @@ use volume::{Step, StripeBuffer};
 const INLINE_BYTES: u64 = 32 << 10;
 /// Files whose changes one transaction takes.
 const FILES_PER_COMMIT: usize = 512;
+/// Extents that one transaction names, of all its files: with more there are several.
+const EXTENTS_PER_COMMIT: usize = 16 << 10;
 
 /// Puts data of files into stripes.
 pub(crate) struct Packer<'a> {
@@ -120,6 +122,8 @@ struct Committed {
     failed: Option<Error>,
     /// It is durable, and what was done before.
     durable: bool,
+    /// Extents in stripes for which the transaction had no room.
+    left: usize,
 }
 
 impl Drop for Packer<'_> {
@@ -187,7 +191,7 @@ impl FileSystem {
             Wait::ForMore
         };
         for group in files.chunks(FILES_PER_COMMIT) {
-            let Committed { seq, failed: error, durable } = self.commit_group(group, wait, store);
+            let Committed { seq, failed: error, durable, .. } = self.commit_group(group, wait, store);
             (last, done) = (seq.max(last), durable);
             // Targets that fail would be waited for with every group.
             store &= error.as_ref().is_none_or(Error::is_no_space);
@@ -213,9 +217,17 @@ impl FileSystem {
         // What is taken from buffers now must not be named when it is somebody else's turn.
         self.in_this_session(|| {
             let done = self.commit_held(files, wait, store);
+            let mut done = done;
             if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
                 // Sets were given up just now; what was not in these can be committed.
-                return self.commit_held(files, wait, store);
+                done = self.commit_held(files, wait, store);
+            }
+            // What is written meanwhile is somebody else's turn.
+            let mut left = done.left;
+            while left > 0 && done.failed.is_none() {
+                let next = self.commit_held(files, wait, false);
+                left = next.left.min(left.saturating_sub(EXTENTS_PER_COMMIT));
+                done = Committed { seq: next.seq.max(done.seq), ..next };
             }
             done
         })
@@ -231,9 +243,9 @@ impl FileSystem {
                 None => rest.push(file.clone()),
             }
         }
-        let failed = self.put_in_stripes(&rest, store, &mut parts);
+        let (left, failed) = self.put_in_stripes(&rest, store, &mut parts);
         if parts.is_empty() {
-            return Committed { seq: 0, failed, durable: false };
+            return Committed { seq: 0, failed, durable: false, left: 0 };
         }
         let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
         // A server is asked for both at once. What is here is what it was if that fails, and can be committed once more; not so stripes.
@@ -246,9 +258,9 @@ impl FileSystem {
         match done {
             Ok((dead, seq)) => {
                 self.collector.add(dead, seq);
-                Committed { seq, failed, durable }
+                Committed { seq, failed, durable, left }
             }
-            Err(error) => Committed { seq: 0, failed: failed.or(Some(error.into())), durable: false },
+            Err(error) => Committed { seq: 0, failed: failed.or(Some(error.into())), durable: false, left },
         }
     }
 
@@ -273,16 +285,25 @@ impl FileSystem {
         Some(Part { file: file.clone(), edit, taken })
     }
 
-    /// Puts data of files into stripes, with `store`, and makes all stripes durable that they have. Returns what went wrong: then some data is still dirty.
-    fn put_in_stripes(&self, files: &[Arc<File>], store: bool, parts: &mut Vec<Part>) -> Option<Error> {
+    /// Puts data of files into stripes, with `store`, and makes all stripes durable that they have. Returns how many extents are left for another transaction,
+    /// and what went wrong: then some data is still dirty.
+    fn put_in_stripes(&self, files: &[Arc<File>], store: bool, parts: &mut Vec<Part>) -> (usize, Option<Error>) {
         files.iter().for_each(|file| file.state().failed = None);
         let mut failed = if store { self.flush(files).err() } else { None };
         let (inline, mut stored_any) = (parts.len(), false);
+        let (mut room, mut left) = (EXTENTS_PER_COMMIT, 0);
         for file in files {
             let mut state = file.wait_for_arrivals();
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
-            let stored = state.buffer.stored();
+            let mut stored = state.buffer.stored();
+            left += stored.len().saturating_sub(room);
+            let had_some = !stored.is_empty();
+            stored.truncate(room);
+            room -= stored.len();
+            if stored.is_empty() && had_some {
+                continue;
+            }
             // No longer than what is stored: what is still dirty, or was written since, would be a hole to others, and may never get a place.
             let resize = match stored.iter().map(Extent::end).max() {
                 Some(end) => Resize::AtLeast(end),
@@ -300,9 +321,9 @@ impl FileSystem {
         if stored_any && let Err(error) = self.store.sync() {
             // Nothing is named that is not durable.
             parts.truncate(inline);
-            return failed.or(Some(error));
+            return (left, failed.or(Some(error)));
         }
-        failed
+        (left, failed)
     }
 
     /// Forgets what is in sets that were given up with the session of this client. Returns whether there was something: whoever syncs or closes the file
@@ -352,4 +373,35 @@ struct Part {
 /// What a commit does to the size of a file. That it was longer says nothing: another client may have cut it off.
 fn size_of(state: &State) -> Resize {
     Resize::AtLeast(state.buffer.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Lab, make};
+
+    /// A transaction has a limit of 32 MiB.
+    #[test]
+    fn more_extents_than_a_transaction_takes_are_committed() {
+        const COUNT: u64 = 560_000;
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let ino = make(&fs, "file");
+        fs.open(ino, true).unwrap();
+        fs.write(ino, 0, &[9; 100]).unwrap();
+        fs.sync(ino).unwrap();
+        for n in 1..COUNT {
+            fs.write(ino, n * 10, &(n as u32).to_le_bytes()).unwrap();
+        }
+        fs.sync(ino).unwrap();
+        fs.close(ino);
+        fs.close_volume().unwrap();
+        drop(fs);
+        let fs = lab.open();
+        assert_eq!(fs.attributes(ino).unwrap().size, (COUNT - 1) * 10 + 4);
+        for n in [20, 16_383, 16_384, 16_385, 40_000, COUNT - 1] {
+            let mut bytes = [0; 4];
+            fs.read(ino, n * 10, &mut bytes).unwrap();
+            assert_eq!(u32::from_le_bytes(bytes), n as u32);
+        }
+    }
 }

@@ -205,6 +205,7 @@ impl FileSystem {
     /// Those of [`meta::Meta::unlink`].
     pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
         self.writable()?;
+        meta::check_name(name)?;
         loop {
             let ino = self.meta.lookup(parent, name)?.ino;
             let file = self.table.enter(ino);
@@ -224,6 +225,7 @@ impl FileSystem {
     /// Those of [`meta::Meta::remove_directory`].
     pub fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
         self.writable()?;
+        meta::check_name(name)?;
         loop {
             let ino = self.meta.lookup(parent, name)?.ino;
             let file = self.table.enter(ino);

@@ -164,7 +164,7 @@ impl Store {
         }
     }
 
-    fn full_stripe(&self) -> usize {
+    pub fn full_stripe(&self) -> usize {
         full_stripe_bytes(self.options.code.shape().k)
     }
 

@@ -199,10 +199,18 @@ impl Handle {
             if named.as_ref().is_some_and(|stripe| stripe.block != span.block) {
                 return Err(Error::Invalid("a stripe with blocks of another length".into()));
             }
-            if named.is_none() {
+            let Some(named) = named else {
                 return Err(Error::Unavailable(
                     "the session ended before this was committed: what was written and not synced then is lost".into(),
                 ));
+            };
+            // It may be of another code than the volume's is now.
+            let set = self.meta()?.set(span.set)?;
+            let layout = self.sessions.fs.store.layout_of(span.set, &set);
+            let code = layout.map_err(|why| Error::Corrupt(why.to_string()))?.code;
+            let data = u64::from(named.block) * code.shape().k as u64;
+            if u64::from(span.start).saturating_add(extent.length) > data {
+                return Err(Error::Invalid("bytes that are not in their stripe".into()));
             }
         }
         Ok(())
@@ -223,6 +231,8 @@ impl Handle {
     fn fits(&self, span: &Span, length: u64) -> Result<()> {
         let options = &self.sessions.fs.store.options;
         let data = u64::from(span.block).saturating_mul(options.code.shape().k as u64);
+        // As much as a writer puts into one, so that it can be moved into another.
+        let data = data.min(self.sessions.fs.store.full_stripe() as u64);
         let end = volume::record_range(span.record, span.block).end;
         let starts = u64::from(span.record) >= volume::format::CHUNK_HEADER_BYTES as u64;
         if starts && end <= u64::from(options.chunk_bytes) && u64::from(span.start).saturating_add(length) <= data {

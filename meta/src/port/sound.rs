@@ -92,6 +92,9 @@ impl Sound for FileLock {
     }
 }
 
+/// The most bytes of an extent in the metadata itself. Clients put half of that there.
+const MAX_INLINE: usize = 64 << 10;
+
 impl Sound for Extent {
     fn check(&self) -> Result<()> {
         let end = self.offset.checked_add(self.length);
@@ -102,6 +105,7 @@ impl Sound for Extent {
             Place::Bytes(bytes) if bytes.len() as u64 != self.length => {
                 invalid("an extent of another length than its bytes")
             }
+            Place::Bytes(bytes) if bytes.len() > MAX_INLINE => invalid("bytes that belong in a stripe"),
             Place::Stripe(span) if u64::from(span.start).saturating_add(self.length) > u64::from(u32::MAX) => {
                 invalid("an extent that is longer than a stripe")
             }
