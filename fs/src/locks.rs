@@ -98,6 +98,23 @@ impl OwnLocks {
         };
         own.locks.all().into_iter().map(|(ino, held)| (ino, told(held))).collect()
     }
+
+    /// Has a server that was restarted lock again what is locked. What it refuses is lost. Returns how many those are.
+    fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
+        let mut lost = 0;
+        for (ino, held) in self.tell() {
+            match session.lock(ino, held.clone(), false) {
+                Ok(true) => {}
+                // There may be another answer later, or none is needed: the session ended.
+                Err(error @ meta::Error::Unavailable(_)) => return Err(error),
+                Ok(false) | Err(_) => {
+                    self.lose(ino, &held);
+                    lost += 1;
+                }
+            }
+        }
+        Ok(lost)
+    }
 }
 
 impl FileSystem {
@@ -175,13 +192,33 @@ impl FileSystem {
 impl Client {
     /// Locks again, at a server that was restarted, what is locked. Returns how many are lost.
     pub fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
-        let mut lost = 0;
-        for (ino, held) in self.locks.tell() {
-            if !session.lock(ino, held.clone(), false)? {
-                self.locks.lose(ino, &held);
-                lost += 1;
-            }
+        self.locks.lock_again(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meta::port::{Call, Remote};
+
+    /// A server that answers every request with an error.
+    struct Refuses(meta::Error);
+
+    impl Call for Refuses {
+        fn call(&self, _: u16, _: &[u8]) -> meta::Result<Vec<u8>> {
+            Err(self.0.clone())
         }
-        Ok(lost)
+    }
+
+    #[test]
+    fn a_lock_that_a_restarted_server_refuses_is_lost_and_one_that_it_does_not_answer_for_is_not() {
+        let own = OwnLocks::default();
+        let held = FileLock { owner: 3, first: 0, last: 9, exclusive: true, process: 1 };
+        assert!(own.got(own.asking(), 7, &held));
+        assert!(own.lock_again(&Remote(Refuses(meta::Error::Unavailable("it is away".into())))).is_err());
+        assert!(own.has(7, 3, &(0..=9)) && !own.any_is_lost());
+        assert_eq!(own.lock_again(&Remote(Refuses(meta::Error::TooManyLocks))), Ok(1));
+        assert!(!own.has(7, 3, &(0..=9)));
+        assert_eq!(own.take_lost(), [(7, 3)]);
     }
 }

@@ -2,9 +2,13 @@
 
 use crate::client::Client;
 use crate::mutex::lock;
+use crate::sessions::REMOVED_AT_A_TIME;
 use crate::{FileSystem, Result};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+
+/// How often the server is told with one heartbeat. The next heartbeat must not come too late.
+const MOST_ROUNDS: u32 = 8;
 
 /// What a client heard of removals.
 #[derive(Debug, Default)]
@@ -62,6 +66,27 @@ impl Removals {
         state.last = state.last.max(last);
     }
 
+    /// Tells the server what there is to tell, and hears of more removals: goes on as long as there are many, and not for those that come meanwhile. `ask` gives
+    /// the server's answer and the last question of the kernel by then.
+    fn tell(
+        &self,
+        have_ended: impl Fn(u64) -> bool,
+        knows: impl Fn(u64) -> bool,
+        ask: impl Fn(&Note) -> Result<((u64, Vec<u64>), u64)>,
+    ) -> Result<()> {
+        for round in 1..=MOST_ROUNDS {
+            let Some(note) = lock(&self.0).note(&have_ended, &knows) else { return Ok(()) };
+            let ((last, removed), question) = ask(&note)?;
+            let has_more = removed.len() >= REMOVED_AT_A_TIME;
+            lock(&self.0).was_told(&note, last, removed, question);
+            // The first answer is taken note of at once, so that the server lets files go.
+            if round > 1 && !has_more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Files that the server keeps for this client.
     pub fn kept(&self) -> Vec<u64> {
         lock(&self.0).kept.iter().copied().collect()
@@ -69,24 +94,21 @@ impl Removals {
 }
 
 impl FileSystem {
-    /// Takes note of removals, and tells the server which of the files the kernel knows. One caller at a time.
+    /// Takes note of removals, and tells the server which of the files the kernel knows. One caller at a time, once in a heartbeat.
     pub(crate) fn note_removals(&self, client: &Client) -> Result<()> {
-        loop {
-            let note = {
-                let mut state = lock(&client.removals.0);
-                state.note(|question| self.lookups.have_ended(question), |ino| self.lookups.knows(ino))
-            };
-            let Some(note) = note else { return Ok(()) };
-            let (last, removed) = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
-            let question = self.lookups.last();
-            lock(&client.removals.0).was_told(&note, last, removed, question);
-        }
+        let lookups = &self.lookups;
+        let (have_ended, knows) = (|question| lookups.have_ended(question), |ino| lookups.knows(ino));
+        client.removals.tell(have_ended, knows, |note| {
+            let told = client.session.removed(note.noted, &note.kept, &note.forgotten)?;
+            Ok((told, lookups.last()))
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn the_server_hears_of_what_the_kernel_knows_when_that_is_sure() {
@@ -106,5 +128,26 @@ mod tests {
         assert_eq!(third, Note { noted: 12, kept: vec![], forgotten: vec![6] });
         state.was_told(&third, 12, vec![], 4);
         assert_eq!(state.note(|_| true, |_| false), None);
+    }
+
+    /// Others remove files all the time. What they removed meanwhile waits for the next heartbeat, unless it is very much.
+    #[test]
+    fn a_heartbeat_does_not_wait_for_others_to_stop_removing() {
+        for (at_a_time, expected) in [(1, 2), (REMOVED_AT_A_TIME, MOST_ROUNDS)] {
+            let removals = Removals::default();
+            let (asked, removed) = (Cell::new(0), Cell::new(at_a_time as u64));
+            for _ in 0..3 {
+                asked.set(0);
+                removals.hear(removed.get());
+                let ask = |note: &Note| {
+                    asked.set(asked.get() + 1);
+                    assert!(asked.get() <= 100, "it goes on");
+                    let last = removed.replace(removed.get() + at_a_time as u64);
+                    Ok(((last, (note.noted + 1..=last).take(REMOVED_AT_A_TIME).collect()), 0))
+                };
+                removals.tell(|_| true, |_| false, ask).unwrap();
+                assert_eq!(asked.get(), expected, "{at_a_time} at a time");
+            }
+        }
     }
 }

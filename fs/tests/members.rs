@@ -13,7 +13,7 @@ use plan::{Extent, Place, Span, TargetId};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A client that asks what it likes.
 struct Member {
@@ -88,6 +88,72 @@ fn a_session_has_so_many_locks_and_no_more() {
     assert!(mine.lock(1, at(0, 9), false).unwrap());
     // Others have their own.
     assert!(join(&cluster).0.lock(3, at(0, 9), false).unwrap());
+}
+
+/// A lock that replaces others, or parts of them, counts as what it leaves.
+#[test]
+fn at_the_limit_a_session_may_change_the_locks_that_it_has() {
+    const MOST: u64 = 1 << 14;
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (mine, _) = join(&cluster);
+    let at = |first, last, exclusive| FileLock { owner: 1, first, last, exclusive, process: 1 };
+    // One less than there may be; on many files, each of which is short to look through.
+    for number in 1..MOST {
+        assert!(mine.lock(number / 64, at(number * 4, number * 4 + 2, true), false).unwrap());
+    }
+    // In the middle of another one it would leave three, which are two more.
+    assert_eq!(mine.lock(1, at(257, 257, false), false), Err(meta::Error::TooManyLocks));
+    assert!(mine.lock(1, at(256, 256, false), false).unwrap());
+    assert_eq!(mine.lock(1, at(0, 0, true), false), Err(meta::Error::TooManyLocks));
+    // What it has already, as when it tells once more what it has; and several in one.
+    assert!(mine.lock(1, at(256, 256, true), false).unwrap());
+    assert!(mine.lock(1, at(256, 262, true), false).unwrap());
+    assert!(mine.lock(1, at(0, 0, true), false).unwrap());
+}
+
+/// While a file is cut off, no append gets a place that another one got behind its new end.
+#[test]
+fn appends_beside_a_truncation_never_get_the_same_place() {
+    const BEFORE: u64 = 1 << 30;
+    let cluster = Cluster::new("rs:2+1", 3);
+    let client = join(&cluster).0;
+    let ino = make(&cluster.volume(), "file");
+    client.open(ino, 1).unwrap();
+    let resize = |size| {
+        let edit = ContentEdit { ranges: Vec::new(), resize: Resize::To(size), modified: None };
+        client.change_content(ino, &edit).unwrap();
+    };
+    let begun = std::time::Instant::now();
+    let mut round = 0;
+    while begun.elapsed() < std::time::Duration::from_secs(3) {
+        // No place is given out, and all that are from now on are behind these bytes until they are cut off.
+        [0, BEFORE].into_iter().for_each(resize);
+        let (barrier, is_cut) = (std::sync::Barrier::new(3), AtomicBool::new(false));
+        let append = || {
+            let mut places = Vec::new();
+            barrier.wait();
+            while !is_cut.load(Ordering::SeqCst) {
+                places.push(client.reserve(ino, 10).unwrap());
+            }
+            let after = [(); 3].map(|()| client.reserve(ino, 10).unwrap());
+            assert!(after.iter().all(|&place| place < BEFORE), "behind what was cut off: {after:?}");
+            places.extend(after);
+            places
+        };
+        let places = std::thread::scope(|scope| {
+            let appending = [(); 2].map(|()| scope.spawn(append));
+            barrier.wait();
+            resize(0);
+            is_cut.store(true, Ordering::SeqCst);
+            appending.map(|thread| thread.join().unwrap()).concat()
+        });
+        // Those of before are behind what was cut off. The others follow each other.
+        let mut after: Vec<u64> = places.into_iter().filter(|&place| place < BEFORE).collect();
+        after.sort_unstable();
+        let expected: Vec<u64> = (0..after.len() as u64).map(|number| number * 10).collect();
+        assert_eq!(after, expected, "round {round}");
+        round += 1;
+    }
 }
 
 /// After a restart the server hears from its clients which sets they have.

@@ -135,3 +135,24 @@ fn what_clients_know_outlives_the_server_and_not_the_clients() {
     assert_eq!(lock(&cluster.server).as_ref().unwrap().clients().len(), 1);
     a.close_volume().unwrap();
 }
+
+/// A server that was restarted knows of the clients that came back so far only: another one may have the file open.
+#[test]
+fn what_a_client_has_open_that_is_not_back_yet_is_kept() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (a, (b, wire)) = (cluster.client("a"), cluster.wired_client("b"));
+    let bytes = pattern(1, 100_000);
+    let ino = write(&a, "file", &bytes);
+    b.open(ino, false).unwrap();
+    wire.cut.store(true, Ordering::SeqCst);
+    cluster.kill();
+    cluster.start();
+    a.unlink(ROOT, b"file").unwrap();
+    wire.cut.store(false, Ordering::SeqCst);
+    assert_eq!(b.attributes(ino).unwrap().links, 0);
+    assert!(content(&b, ino).unwrap() == bytes);
+    b.close(ino);
+    // It goes with its last opener.
+    until_files(&cluster.volume(), 1);
+    [a, b].iter().for_each(|client| client.close_volume().unwrap());
+}

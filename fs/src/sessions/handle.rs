@@ -1,7 +1,7 @@
 //! What one client asks.
 
 use super::locks::Lock;
-use super::{Grant, Recall, Request, Sessions};
+use super::{Grant, Leases, Recall, Request, Sessions};
 use crate::mutex::lock;
 use crate::sets::Placed;
 use meta::port::{Beat, FileLock, Port, Session, Welcome};
@@ -66,6 +66,31 @@ fn gone(meta: &Meta, ino: u64) -> Removed {
     Removed { ino, last: orphan || found.is_err(), orphan, dead: Vec::new(), seq: Seq::MAX }
 }
 
+/// Files that are being cut off, each with its new size.
+struct Cutting<'a> {
+    leases: &'a Leases,
+    cuts: Vec<(u64, u64)>,
+    is_done: bool,
+}
+
+impl<'a> Cutting<'a> {
+    fn begin(leases: &'a Leases, cuts: Vec<(u64, u64)>) -> Self {
+        let mut table = leases.table();
+        cuts.iter().for_each(|(ino, _)| table.begin_cut(*ino));
+        drop(table);
+        Self { leases, cuts, is_done: false }
+    }
+}
+
+impl Drop for Cutting<'_> {
+    fn drop(&mut self) {
+        let mut table = self.leases.table();
+        self.cuts.iter().for_each(|&(ino, size)| table.end_cut(ino, Some(size).filter(|_| self.is_done)));
+        drop(table);
+        self.leases.changed.notify_all();
+    }
+}
+
 impl Handle {
     /// What the client may do with chunk sets, by the answer that it gets.
     pub fn granted(self) -> Vec<Grant> {
@@ -110,8 +135,12 @@ impl Handle {
         self.sessions.fs.leases.is_open(ino)
     }
 
-    /// Whether a file may be needed that loses its last name: it is open, or the kernels of others may know it.
+    /// Whether a file may be needed that loses its last name: it is open, or the kernels of others may know it. Clients of before a restart that are not back yet
+    /// may have it open, too.
     fn is_needed(&self, ino: u64) -> bool {
+        if self.sessions.fs.leases.is_settling() {
+            return true;
+        }
         let table = self.sessions.fs.leases.table();
         table.count() > 1 || table.is_open(ino)
     }
@@ -252,9 +281,22 @@ impl Handle {
         if inline > 0 {
             self.sessions.fs.inline.add(ino, inline);
         }
-        if let Resize::To(size) = edit.resize {
-            self.sessions.fs.leases.table().cut(ino, size);
+    }
+
+    /// Makes changes that may cut files off. No append gets a place in these meanwhile: the ends of those that have one are cut off with the file.
+    fn cutting<T>(&self, edits: &[(u64, &ContentEdit)], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let size_of = |(ino, edit): &(u64, &ContentEdit)| match edit.resize {
+            Resize::To(size) => Some((*ino, size)),
+            _ => None,
+        };
+        let cuts: Vec<(u64, u64)> = edits.iter().filter_map(size_of).collect();
+        if cuts.is_empty() {
+            return change();
         }
+        let mut cutting = Cutting::begin(&self.sessions.fs.leases, cuts);
+        let done = change()?;
+        cutting.is_done = true;
+        Ok(done)
     }
 }
 
@@ -373,7 +415,7 @@ impl Port for Handle {
             let _its_sets_stay = self.sessions.fs.leases.naming();
             self.still_lives()?;
             self.may_name(extents_of(edit))?;
-            self.meta()?.change_content_once(ino, edit, self.once().as_ref())
+            self.cutting(&[(ino, edit)], || self.meta()?.change_content_once(ino, edit, self.once().as_ref()))
         })?;
         self.follow(ino, edit);
         self.freed(dead, seq);
@@ -389,7 +431,8 @@ impl Port for Handle {
             let _its_sets_stay = self.sessions.fs.leases.naming();
             self.still_lives()?;
             edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
-            self.meta()?.change_contents_once(edits, self.once().as_ref())
+            let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
+            self.cutting(&all, || self.meta()?.change_contents_once(edits, self.once().as_ref()))
         })?;
         edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
         self.freed(dead, seq);
@@ -594,8 +637,19 @@ impl Session for Handle {
         }
         // Clients of before a restart may have got ranges that this server does not know of yet.
         self.wait_until_settled();
-        let size = self.meta()?.attributes(ino)?.size;
-        self.sessions.fs.leases.table().reserve(ino, size, length).ok_or(Error::TooLarge)
+        let leases = &self.sessions.fs.leases;
+        loop {
+            let cuts = leases.table().cuts();
+            let size = self.meta()?.attributes(ino)?.size;
+            let mut table = leases.table();
+            // The size may be that of before.
+            if table.cuts() == cuts && !table.is_being_cut(ino) {
+                return table.reserve(ino, size, length).ok_or(Error::TooLarge);
+            }
+            while table.is_being_cut(ino) {
+                table = leases.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
     }
 
     fn lock(&self, ino: u64, wanted: FileLock, wait: bool) -> Result<bool> {
@@ -609,10 +663,12 @@ impl Session for Handle {
         loop {
             // Under the lock: what a session has when it ends is taken from it afterwards.
             self.still_lives()?;
-            if locks.held(self.session) >= MAX_LOCKS {
+            let own = self.own_lock(&wanted);
+            // One more at least, unless it replaces what there is, as when a client tells once more what it has.
+            if locks.held(self.session) + 2 > MAX_LOCKS && locks.held_with(ino, &own) > MAX_LOCKS {
                 return Err(Error::TooManyLocks);
             }
-            if locks.lock(ino, self.own_lock(&wanted)) {
+            if locks.lock(ino, own) {
                 return Ok(true);
             }
             let left = end.saturating_duration_since(Instant::now());

@@ -87,6 +87,18 @@ impl Locks {
         self.files.get(&ino).is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && within(lock)))
     }
 
+    /// How many locks the session of `wanted` would have if it got that.
+    pub fn held_with(&self, ino: u64, wanted: &Lock) -> usize {
+        let mut held = self.held(wanted.owner.0) + 1;
+        let locks = self.files.get(&ino).map_or(&[][..], Vec::as_slice);
+        for lock in locks.iter().filter(|lock| lock.owner == wanted.owner && meet(&lock.range, &wanted.range)) {
+            held += usize::from(lock.range.start() < wanted.range.start());
+            held += usize::from(wanted.range.end() < lock.range.end());
+            held -= 1;
+        }
+        held
+    }
+
     /// How many locks a session has. A range that was unlocked in the middle is two.
     pub fn held(&self, session: u64) -> usize {
         self.held.get(&session).copied().unwrap_or(0)
@@ -157,8 +169,10 @@ mod tests {
                 let free = range.clone().all(|at| {
                     bytes[at as usize].iter().all(|(&other, &theirs)| other == owner || !(theirs || exclusive))
                 });
+                let held = locks.held_with(1, &lock((owner, 0), range.clone(), exclusive));
                 proptest::prop_assert_eq!(locks.lock(1, lock((owner, 0), range.clone(), exclusive)), free);
                 if free {
+                    proptest::prop_assert_eq!(locks.held(owner), held);
                     range.for_each(|at| _ = bytes[at as usize].insert(owner, exclusive));
                 }
             }

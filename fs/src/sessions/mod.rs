@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
+pub(crate) use table::REMOVED_AT_A_TIME;
 use table::{Left, Table};
 
 /// How long a client that was asked to commit is waited for.

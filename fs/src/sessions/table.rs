@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Removed files that are kept for clients that did not take note of their removal yet; of more, the oldest go.
 const MOST_REMOVED: usize = 1 << 17;
 /// The same that are told of at a time.
-const REMOVED_AT_A_TIME: usize = 4096;
+pub(crate) const REMOVED_AT_A_TIME: usize = 4096;
 /// Files without a name that are kept for the kernel of one client.
 const MOST_KEPT: usize = 1 << 16;
 /// Files that a client has open, or something uncommitted of. More are not believed.
@@ -70,6 +70,9 @@ pub(super) struct Table {
     clients: BTreeMap<u64, Client>,
     /// Ends of files that were reserved by appends, as far as they are open.
     ends: HashMap<u64, u64>,
+    /// Files that are being cut off, and how many were so far.
+    being_cut: HashSet<u64>,
+    cuts: u64,
     /// The last removal; none of before a restart had as high a number.
     removals: u64,
     /// Files without a name that nobody has open, each with its removal, until all clients said whether their kernels know them.
@@ -89,8 +92,8 @@ pub(super) struct Left {
 impl Table {
     /// `first` is the number of the first session.
     pub fn new(lease: Duration, first: u64) -> Self {
-        let (clients, ends, removed) = Default::default();
-        Self { lease, next: first, questions: first, clients, ends, removals: first, removed }
+        let (clients, ends, being_cut, removed) = Default::default();
+        Self { lease, next: first, questions: first, clients, ends, being_cut, cuts: 0, removals: first, removed }
     }
 
     /// Sessions live so long without being heard of.
@@ -388,11 +391,28 @@ impl Table {
         Some(from)
     }
 
-    /// A file was cut off.
-    pub fn cut(&mut self, ino: u64, size: u64) {
-        if let Some(end) = self.ends.get_mut(&ino) {
-            *end = (*end).min(size);
+    /// A file is about to be cut off: until it is, nobody can tell where it ends. One cut of a file at a time.
+    pub fn begin_cut(&mut self, ino: u64) {
+        self.being_cut.insert(ino);
+    }
+
+    /// A file was cut off at this size; None if it could not be.
+    pub fn end_cut(&mut self, ino: u64, size: Option<u64>) {
+        self.being_cut.remove(&ino);
+        self.cuts += 1;
+        if let (Some(end), Some(size)) = (self.ends.get_mut(&ino), size) {
+            *end = size.min(*end);
         }
+    }
+
+    /// Whether a file is being cut off: no place behind its end is given out then.
+    pub fn is_being_cut(&self, ino: u64) -> bool {
+        self.being_cut.contains(&ino)
+    }
+
+    /// How often files were cut off so far. A size that was read when there were fewer may be that of before.
+    pub fn cuts(&self) -> u64 {
+        self.cuts
     }
 }
 
@@ -596,8 +616,13 @@ mod tests {
         assert_eq!(table.reserve(9, 100, 10), Some(100));
         assert_eq!(table.reserve(9, 100, 10), Some(110));
         assert_eq!(table.reserve(9, 500, 10), Some(500));
-        table.cut(9, 0);
-        assert_eq!(table.reserve(9, 0, 5), Some(0));
+        table.begin_cut(9);
+        assert!(table.is_being_cut(9) && !table.is_being_cut(8));
+        table.end_cut(9, None);
+        assert_eq!((table.reserve(9, 0, 5), table.is_being_cut(9), table.cuts()), (Some(510), false, 1));
+        table.begin_cut(9);
+        table.end_cut(9, Some(0));
+        assert_eq!((table.reserve(9, 0, 5), table.cuts()), (Some(0), 2));
         assert_eq!(table.reserve(9, u64::MAX, 5), None);
         table.reserve(9, 3, 5);
         table.close(a, 9, 1);
