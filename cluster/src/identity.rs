@@ -119,14 +119,24 @@ impl Members {
     }
 }
 
+/// Whether a name is one in a certificate, as those see it who check it (RFC 5890, and '_'). By any other name a member could not be told from others.
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        plain && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    name.len() <= 253 && name.split('.').all(is_label) && !name.rsplit('.').next().is_none_or(is_number)
+}
+
 /// Refuses names that are no members', or that have a certificate of another kind already.
 fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> fs::Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let taken = name == AUTHORITY || name == OPERATOR || format!("{name}.key") == KEY_FILE;
     let number = name.parse::<IpAddr>().is_ok();
-    if name.is_empty() || taken || number || name.starts_with('.') || !name.chars().all(plain) {
+    if taken || number || !is_host_name(name) {
         return Err(Error::Invalid(format!(
-            "{name:?} cannot be the name of a member: letters, digits, '-', '_' and '.', no address, and neither authority, cluster nor {OPERATOR}"
+            "{name:?} cannot be the name of a member: letters, digits, '-' and '_' (the first and the last not '-'), at most 63 of them between two '.', no number, no address, \
+             and neither authority, cluster nor {OPERATOR}"
         )));
     }
     if addresses.iter().any(|address| address.eq_ignore_ascii_case(OPERATOR)) {
@@ -222,7 +232,23 @@ mod tests {
         }
         std::fs::set_permissions(place.join("store2.key"), PermissionsExt::from_mode(0o644)).unwrap();
         assert!(identity.server().unwrap_err().to_string().contains("store2.key"));
-        for bad in ["", "a/b", "authority", "cluster", ".x", "10.0.0.1", OPERATOR] {
+        // What can be made is seen by others under that name, and what cannot would not be.
+        let long = "x".repeat(63);
+        let good = ["a_b", "1a", "4.b2", "a-1.b", &long];
+        make_identities(&place, &members(&good, &[])).unwrap();
+        for name in good {
+            assert_eq!(wire::names_in(&place.join(format!("{name}.pem"))).unwrap()[0], name);
+        }
+        let authority = std::fs::read_to_string(place.join("authority.key")).unwrap();
+        let longer = "x".repeat(64);
+        for bad in ["42", "a.42", "x-", "-x", "a.-b", "a..b", &longer] {
+            let made = new_node(&authority, bad, &[]).unwrap();
+            std::fs::write(place.join("bad.pem"), made.certificate).unwrap();
+            assert!(wire::names_in(&place.join("bad.pem")).unwrap().is_empty(), "{bad}");
+            let said = make_identities(&place, &members(&[bad], &[])).unwrap_err().to_string();
+            assert!(said.contains("cannot be the name of a member"), "{said}");
+        }
+        for bad in ["", "a/b", "authority", "cluster", ".x", "x.", "10.0.0.1", OPERATOR] {
             assert!(make_identities(&place, &members(&[bad], &[])).is_err(), "{bad}");
             assert!(make_identities(&place, &members(&[], &[bad])).is_err(), "{bad}");
         }

@@ -101,6 +101,20 @@ async fn refused(address: &wire::Address, options: ClientOptions) {
     println!("{error}");
 }
 
+/// A name that is none in a certificate is none to the server either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_name_is_refused() {
+    let cluster = Cluster::new();
+    let (address, service, _server) = serve(cluster.server()).await;
+    let nameless = new_node(&cluster.authority.key, "42", &[]).unwrap();
+    cluster.write("client-1.pem", &nameless.certificate);
+    cluster.write("client-1.key", &nameless.key);
+    let options = cluster.client(&cluster.path("ca.pem"));
+    let error = client(&address, options).call(METHODS.echo, &[], &[], DEADLINE).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused(why) if why.contains("no name")), "{error:?}");
+    assert!(service.peers.lock().unwrap().is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_are_refused_by_both_sides() {
     let (cluster, stranger) = (Cluster::new(), Cluster::new());

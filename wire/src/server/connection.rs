@@ -127,6 +127,10 @@ impl<S: Service> Connection<S> {
         });
         let place = Member::join(&shared, peer.name.as_deref());
         let joined = match &place {
+            // Who has no name would have no share of anything.
+            _ if peer.names.as_ref().is_some_and(Vec::is_empty) => {
+                Err("the certificate has no name of letters, digits, '-', '_' and '.': get another one".into())
+            }
             Some(_) => shared.service.connected(&peer),
             None => Err("this member has too many connections".into()),
         };
