@@ -522,9 +522,16 @@ impl Session for Handle {
             let lives =
                 |number: u64| table.has(number) || fs.leases.is_settling() && lock(&fs.leases.before).contains(&number);
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
+            if session.is_none_or(|_| lapsed) && !table.admits(&self.peer) {
+                return Err(Error::Unavailable(format!(
+                    "{} has as many sessions with the metadata server as a member may have: end some mounts or jobs, or make more members (weft cluster init)",
+                    self.peer
+                )));
+            }
             let begun = table.begin(session.filter(|_| !lapsed), &name, Instant::now());
             let (session, fresh) =
                 begun.ok_or_else(|| Error::Unavailable("a session of that number was never given out".into()))?;
+            table.belongs(session, &self.peer);
             // At once: whatever else the client asks may come before its next word. Not if what was not told by now was given up meanwhile.
             if fs.leases.is_settling() && !lapsed {
                 table.hold(session, own);
@@ -575,6 +582,12 @@ impl Session for Handle {
         let placed = Placed(fs.engine().map_err(told)?.meta.clone());
         let mut new = Vec::new();
         for _ in 0..count.clamp(1, MOST_SETS) {
+            if !fs.leases.table().may_hold_more(self.session) {
+                if new.is_empty() {
+                    return Err(Error::Unavailable("this client, or its member, has too many chunk sets".into()));
+                }
+                break;
+            }
             match placed.place(&fs.store, avoid, |set| fs.leases.table().hold(self.session, [set])) {
                 Ok(set) => new.push(set),
                 Err(error) if new.is_empty() => return Err(told(error)),

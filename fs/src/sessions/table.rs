@@ -13,11 +13,23 @@ pub(crate) const REMOVED_AT_A_TIME: usize = 4096;
 const MOST_KEPT: usize = 1 << 16;
 /// Files that a client has open, or something uncommitted of. More are not believed.
 const MOST_FILES: usize = 1 << 20;
+/// The same of all sessions of a member of the cluster together, which has a certificate. A session has this many whatever the others have.
+const MOST_FILES_OF_MEMBER: usize = 4 << 20;
+const FEW_FILES: usize = 1024;
+/// Sessions of a member: one certificate may be that of all processes of a large job.
+const MOST_SESSIONS_OF_MEMBER: usize = 4096;
+/// Chunk sets of a session, and of all sessions of a member together.
+const MOST_SETS: usize = 4096;
+const MOST_SETS_OF_MEMBER: usize = 1 << 16;
 
 /// A client.
 #[derive(Debug)]
 struct Client {
     name: String,
+    /// The name in its certificate; empty without certificates.
+    peer: String,
+    /// Files that something may be kept of before it is looked what the other sessions of its member have.
+    allowed: usize,
     heard: Instant,
     /// It is not let in yet.
     joins: bool,
@@ -50,9 +62,14 @@ struct Asked {
 }
 
 impl Client {
-    /// It writes to a file, or did until now.
-    fn write(&mut self, ino: u64, number: u64) {
-        if self.dirty.len() >= MOST_FILES && !self.dirty.contains_key(&ino) {
+    /// The files that something is kept of.
+    fn files(&self) -> usize {
+        self.open.len() + self.dirty.len() + self.kept.len()
+    }
+
+    /// It writes to a file, or did until now. Without room for one more file that is not believed.
+    fn write(&mut self, ino: u64, number: u64, room: usize) {
+        if room == 0 && !self.dirty.contains_key(&ino) {
             return;
         }
         let last = self.dirty.entry(ino).or_default();
@@ -111,6 +128,8 @@ impl Table {
         }
         let new = || Client {
             name: name.into(),
+            peer: String::new(),
+            allowed: FEW_FILES,
             heard: now,
             joins: true,
             told: taken_up.is_none(),
@@ -128,6 +147,49 @@ impl Table {
         let client = self.clients.entry(session).or_insert_with(new);
         client.heard = now;
         Some((session, client.joins || !client.told))
+    }
+
+    /// Whether a member may begin one more session. Who has no name has no limit.
+    pub fn admits(&self, peer: &str) -> bool {
+        peer.is_empty() || self.of_member(peer).count() < MOST_SESSIONS_OF_MEMBER
+    }
+
+    /// A session is that of a member.
+    pub fn belongs(&mut self, session: u64, peer: &str) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.peer = peer.into();
+        }
+    }
+
+    fn of_member(&self, peer: &str) -> impl Iterator<Item = &Client> {
+        self.clients.values().filter(move |client| client.peer == peer)
+    }
+
+    /// Whether a session may get another chunk set.
+    pub fn may_hold_more(&self, session: u64) -> bool {
+        self.clients.get(&session).is_none_or(|client| {
+            let of_member = || self.of_member(&client.peer).map(|client| client.sets.len()).sum::<usize>();
+            client.sets.len() < MOST_SETS && (client.peer.is_empty() || of_member() < MOST_SETS_OF_MEMBER)
+        })
+    }
+
+    /// What all sessions of a member have.
+    fn files_of_member(&self, peer: &str) -> usize {
+        self.of_member(peer).map(Client::files).sum()
+    }
+
+    /// Of how many more files something is kept for a session, at least; none if it is to have no more.
+    fn room(&mut self, session: u64) -> usize {
+        let Some(client) = self.clients.get(&session) else { return 0 };
+        let files = client.files();
+        let mut allowed = client.allowed.clamp(FEW_FILES, files + FEW_FILES);
+        // All sessions are looked at once for many files.
+        let may = || client.peer.is_empty() || self.files_of_member(&client.peer) < MOST_FILES_OF_MEMBER;
+        if files >= allowed && may() {
+            allowed += FEW_FILES;
+        }
+        self.clients.get_mut(&session).into_iter().for_each(|client| client.allowed = allowed);
+        allowed.min(2 * MOST_FILES).saturating_sub(files)
     }
 
     /// Whether there is a session of that number.
@@ -253,24 +315,26 @@ impl Table {
 
     /// A session opened a file, to write if it has a number for that.
     pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
+        let room = self.room(session);
         let Some(client) = self.clients.get_mut(&session) else { return };
-        if client.open.len() >= MOST_FILES && !client.open.contains_key(&ino) {
+        if room == 0 && !client.open.contains_key(&ino) {
             return;
         }
         let (all, writers) = client.open.entry(ino).or_default();
         *all = all.saturating_add(1);
         if writes > 0 {
             *writers = writers.saturating_add(1);
-            client.write(ino, writes);
+            client.write(ino, writes, room);
         }
     }
 
     /// A session closed a file. Which of its openers that was is not told: writers are counted until the last one closes.
     /// Returns whether nobody has it open any more.
     pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
+        let room = if wrote > 0 { self.room(session) } else { 0 };
         let Some(client) = self.clients.get_mut(&session) else { return false };
         if wrote > 0 {
-            client.write(ino, wrote);
+            client.write(ino, wrote, room);
         }
         let Some((all, _)) = client.open.get_mut(&ino) else { return false };
         *all -= 1;
@@ -308,9 +372,12 @@ impl Table {
     /// removals and the number of the last of them, and which of the forgotten files nobody has any more.
     pub fn note(&mut self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>, Vec<u64>) {
         let last = self.removals;
+        let peer = self.clients.get(&session).map_or("", |client| &client.peer).to_owned();
+        let limited = !kept.is_empty() && !peer.is_empty();
+        let room = if limited { MOST_FILES_OF_MEMBER.saturating_sub(self.files_of_member(&peer)) } else { MOST_KEPT };
         let Some(client) = self.clients.get_mut(&session) else { return (last, Vec::new(), Vec::new()) };
         client.noted = client.noted.max(noted.min(last));
-        let room = MOST_KEPT.saturating_sub(client.kept.len());
+        let room = MOST_KEPT.saturating_sub(client.kept.len()).min(room);
         client.kept.extend(kept.iter().take(room));
         let mut given_up: Vec<u64> = forgotten.iter().copied().filter(|ino| client.kept.remove(ino)).collect();
         given_up.retain(|&ino| !self.is_open(ino));
@@ -437,6 +504,45 @@ mod tests {
         assert_eq!(table.begin(Some(7), "a", now), Some((7, true)));
         let mut last = Table::new(LEASE, u64::MAX);
         assert_eq!(last.begin(None, "a", now), None);
+    }
+
+    #[test]
+    fn a_member_has_no_more_than_its_share_however_many_sessions_it_has() {
+        let now = Instant::now();
+        let mut table = Table::new(LEASE, 1);
+        let mut sessions = Vec::new();
+        while table.admits("a") {
+            let (session, _) = begin(&mut table, None, "x", now);
+            table.belongs(session, "a");
+            sessions.push(session);
+        }
+        assert_eq!(sessions.len(), MOST_SESSIONS_OF_MEMBER);
+        assert!(table.admits("b") && table.admits(""));
+        table.end(sessions.pop().unwrap());
+        assert!(table.admits("a"));
+        // Files that are open.
+        let (first, second, last) = (sessions[0], sessions[1], *sessions.last().unwrap());
+        let other = begin(&mut table, None, "x", now).0;
+        table.belongs(other, "b");
+        let client = table.clients.get_mut(&first).unwrap();
+        client.open = (0..MOST_FILES_OF_MEMBER as u64).map(|ino| (ino, (1, 0))).collect();
+        for session in [last, other] {
+            (0..3 * FEW_FILES as u64).for_each(|ino| table.open(session, ino, 0));
+        }
+        let open = |session: u64| table.clients[&session].open.len();
+        assert_eq!((open(last), open(other)), (FEW_FILES, 3 * FEW_FILES), "another member has its own share");
+        table.clients.get_mut(&first).unwrap().open.clear();
+        (0..3 * FEW_FILES as u64).for_each(|ino| table.open(last, ino, 1));
+        assert_eq!(table.clients[&last].files(), 6 * FEW_FILES);
+        let first = sessions[2];
+        // Chunk sets.
+        assert!(table.may_hold_more(first));
+        table.hold(first, 0..MOST_SETS as u64);
+        assert!(!table.may_hold_more(first) && table.may_hold_more(second));
+        for (at, &session) in sessions[1..MOST_SETS_OF_MEMBER / MOST_SETS].iter().enumerate() {
+            table.hold(session, (at * MOST_SETS) as u64..((at + 1) * MOST_SETS) as u64);
+        }
+        assert!(!table.may_hold_more(last) && table.may_hold_more(other));
     }
 
     #[test]
