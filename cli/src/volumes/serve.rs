@@ -342,6 +342,8 @@ fn serve_meta(
         Some(key) => meta.signing(key.clone())?,
         None => meta,
     });
+    let living = Arc::downgrade(&meta);
+    stores.tell_of_sessions(move || living.upgrade()?.living_sessions());
     let service = Server::new(meta.service(), options);
     let load = service.clone();
     let subject = || {

@@ -266,6 +266,18 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     is_refused(read(&shows(cluster.token(set, Rights::Read, now_ms() - 400_000))), "expired");
     let other_volume = Capability { volume: [1; 16], set, rights: Rights::Read, session: 0, expires_ms: later };
     is_refused(read(&shows(cluster.key().sign(&other_volume))), "something else");
+    // What a session was permitted ends with it: stores hear of that with the next report. The numbers of sessions rise.
+    let of = |session: u64| {
+        let token = cluster.token(set, Rights::Write, later).says().unwrap();
+        shows(cluster.key().sign(&Capability { session, ..token }))
+    };
+    let begun = Instant::now();
+    while read(&of(1)).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no store hears that a session has ended");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    is_refused(of(1).sync(chunk), "has ended");
+    assert!(read(&of(u64::MAX)).is_ok());
     let stranger = cluster.scratch.path.join("stranger.key");
     ClusterKey::create(&stranger).unwrap();
     let stranger = ClusterKey::read(&stranger).unwrap().unwrap();

@@ -1,5 +1,6 @@
 //! The store's side: whether what is shown permits what is asked. Pure but for what it remembers; the time is passed in.
 
+use super::fence::{Fence, Fences};
 use super::{Capability, ClusterKey, Refusal, Rights, TOKEN_BYTES, Token};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,6 +30,7 @@ pub struct Guard {
     tolerance_ms: u64,
     /// Tokens with good signatures, each in the one place where it can be.
     good: RwLock<Vec<Option<(Token, Capability)>>>,
+    fences: Fences,
 }
 
 impl fmt::Debug for Guard {
@@ -48,7 +50,12 @@ impl Guard {
     /// One that believes what this key signed, from clocks that differ from its own by so much at most.
     pub fn new(key: Arc<ClusterKey>, tolerance: Duration) -> Self {
         let tolerance_ms = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
-        Self { key, tolerance_ms, good: RwLock::new(vec![None; REMEMBERED]) }
+        Self { key, tolerance_ms, good: RwLock::new(vec![None; REMEMBERED]), fences: Fences::default() }
+    }
+
+    /// A metadata server says which sessions of its volume live: what it permitted to others is refused from now on.
+    pub fn fence(&self, fence: Fence) {
+        self.fences.hear(fence);
     }
 
     /// Whether these bytes permit what is wanted of a target of this volume, if it has one yet.
@@ -65,6 +72,9 @@ impl Guard {
         let capability = self.open(shown)?;
         if now_ms > capability.expires_ms.saturating_add(self.tolerance_ms) {
             return Err(Refusal::Expired);
+        }
+        if self.fences.has_ended(&capability) {
+            return Err(Refusal::Ended);
         }
         let of = |set: u64, least: Rights| {
             capability.rights >= least && capability.set == set && Some(capability.volume) == volume

@@ -104,7 +104,7 @@ impl ClusterKey {
     }
 
     /// A token for everything, good at `now_ms` and for a while after.
-    fn own(&self, now_ms: u64) -> Token {
+    pub(crate) fn own(&self, now_ms: u64) -> Token {
         let length = OWN.as_millis() as u64;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made, token)) = *own

@@ -19,11 +19,13 @@
 //! Little-endian. The hash is under a key that is derived from the cluster's for this purpose alone.
 
 mod deputy;
+mod fence;
 mod guard;
 mod key;
 mod wallet;
 
 pub(crate) use deputy::{Deputy, Order, Orders};
+pub use fence::{Fence, Message as FenceMessage};
 pub use guard::{CLOCK_TOLERANCE, Guard, Wanted};
 pub use key::{ClusterKey, KEY_FILE};
 pub(crate) use wallet::Wallet;
@@ -142,6 +144,8 @@ pub enum Refusal {
     Expired,
     /// It is for something else.
     Other,
+    /// The session that it was given to has ended.
+    Ended,
 }
 
 impl fmt::Display for Refusal {
@@ -151,6 +155,7 @@ impl fmt::Display for Refusal {
             Self::Foreign => "the capability is not signed with this cluster's key",
             Self::Expired => "the capability has expired, or the clocks of the servers differ by minutes",
             Self::Other => "the capability is for something else",
+            Self::Ended => "the session that the capability was given to has ended",
         })
     }
 }

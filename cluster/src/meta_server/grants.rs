@@ -1,6 +1,6 @@
 //! What a session may do with chunk sets, written down and signed, for the stores. Pure: the time is passed in.
 
-use crate::capability::{Capability, ClusterKey, Rights};
+use crate::capability::{Capability, ClusterKey, Fence, FenceMessage, Rights};
 use fs::Grant;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,11 @@ impl Signer {
     fn expires_ms(&self, now_ms: u64) -> u64 {
         let half = self.lease_ms / 2;
         (now_ms - now_ms % half).saturating_add(self.lease_ms.saturating_mul(2))
+    }
+
+    /// The message to stores that these sessions live, and none before `next` but them.
+    pub fn fence(&self, next: u64, live: Vec<u64>, now_ms: u64) -> Vec<u8> {
+        FenceMessage::encode(&self.key.own(now_ms), Fence { volume: self.volume, next, live })
     }
 
     /// The tokens, one behind the other.

@@ -82,6 +82,12 @@ impl MetaServer {
         Ok(Self { signer: Some(signer), ..self })
     }
 
+    /// What stores are told of the sessions that live; None without a key, and as long as sessions of before a restart may come back.
+    pub fn living_sessions(&self) -> Option<Vec<u8>> {
+        let (next, live) = self.sessions.living()?;
+        Some(self.signer.as_ref()?.fence(next, live, now_ms()))
+    }
+
     /// The volume that it serves.
     pub fn volume(&self) -> &Arc<FileSystem> {
         self.sessions.volume()

@@ -26,6 +26,8 @@ pub mod method {
     /// How files are under their names; which ones, and the answer, are payloads.
     pub const LOOK: u16 = 15;
     pub const REPORT: u16 = 32;
+    /// A metadata server says which sessions live; see [`crate::capability::Fence`].
+    pub const FENCE: u16 = 33;
 }
 
 /// What an operation takes. Clients append to the chunk sets that they were given, read, and try whether a target works (with files of a set that there

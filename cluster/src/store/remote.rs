@@ -31,7 +31,11 @@ pub struct Stores {
     credentials: Option<Arc<dyn Credentials>>,
     /// What they told of themselves.
     pub reports: Arc<Reports>,
+    fence: Mutex<Option<Arc<Living>>>,
 }
+
+/// Makes the message that says which sessions live; none as long as that is not known.
+type Living = dyn Fn() -> Option<Vec<u8>> + Send + Sync;
 
 impl Default for Stores {
     /// With the identity of this process, and the cluster's key if it has that.
@@ -50,7 +54,18 @@ impl fmt::Debug for Stores {
 impl Stores {
     /// With a certificate, and what is shown with every operation.
     pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
-        Self { clients: Mutex::default(), tls, credentials, reports: Arc::default() }
+        Self { clients: Mutex::default(), tls, credentials, reports: Arc::default(), fence: Mutex::default() }
+    }
+
+    /// From now on all stores are told which sessions of a volume live, whenever they are asked for a report.
+    pub fn tell_of_sessions(&self, living: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) {
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(living));
+    }
+
+    /// What the stores are told of sessions now.
+    pub(super) fn living_sessions(&self) -> Option<Vec<u8>> {
+        let living = self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        living()
     }
 
     /// A target. Nothing is asked of the store yet.

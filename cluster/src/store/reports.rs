@@ -62,9 +62,16 @@ async fn ask_all(stores: Weak<Stores>, pause: Duration) {
     loop {
         {
             let Some(stores) = stores.upgrade() else { return };
+            let sessions: Option<Arc<[u8]>> = stores.living_sessions().map(Arc::from);
             for (server, client) in stores.clients() {
-                let reports = stores.reports.clone();
-                tokio::spawn(async move { reports.told(&server, ask(&client, pause).await) });
+                let (reports, sessions) = (stores.reports.clone(), sessions.clone());
+                tokio::spawn(async move {
+                    if let Some(sessions) = sessions {
+                        // One that does not hear of it now does the next time; an older one knows no such message.
+                        let _ = client.call(method::FENCE, &sessions, &[], pause).await;
+                    }
+                    reports.told(&server, ask(&client, pause).await);
+                });
             }
         }
         tokio::time::sleep(pause).await;

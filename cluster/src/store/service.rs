@@ -5,7 +5,7 @@ use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, encode_presence, method, wanted};
 use super::queue::Queue;
 use super::report::{Counts, Looked};
-use crate::capability::{ClusterKey, Guard, Rights, Token, Wanted, now_ms};
+use crate::capability::{ClusterKey, FenceMessage, Guard, Rights, Token, Wanted, now_ms};
 use bytes::Bytes;
 use plan::Domain;
 use std::collections::BTreeMap;
@@ -294,6 +294,18 @@ impl Store {
             return Ok(Reply::ok(encode(&self.report())));
         }
         let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
+        if request.method == method::FENCE {
+            let FenceMessage { token, fence } =
+                postcard::from_bytes(&request.body).map_err(|_| bad("sessions that cannot be read"))?;
+            if let Some(refused) = self.refuses(&request, &token, Wanted::Everything, Some(fence.volume)) {
+                return Ok(refused);
+            }
+            // Without a key nothing is permitted to sessions, and nothing can be refused.
+            if let Some(guard) = &self.guard {
+                guard.fence(fence);
+            }
+            return Ok(Reply::default());
+        }
         if request.method == DISTRIBUTE {
             let Asked { token, volume, set, code } = master::asked(&request.body)?;
             if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)) {

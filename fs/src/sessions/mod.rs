@@ -232,6 +232,14 @@ impl Sessions {
         self.fs.leases.table().names()
     }
 
+    /// The number of the next session, and those that live; None as long as some of before a restart may come back.
+    pub fn living(&self) -> Option<(u64, Vec<u64>)> {
+        if self.fs.leases.is_settling() {
+            return None;
+        }
+        Some(self.fs.leases.table().living())
+    }
+
     /// Who asks in a session, or, with 0, for one, over the network: `peer` is the name in its certificate. None when the session is not its own.
     pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
         Caller::verified(&lock(&self.fs.leases.key), session, shown, peer.unwrap_or_default())

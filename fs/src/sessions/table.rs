@@ -275,6 +275,11 @@ impl Table {
         self.clients.len()
     }
 
+    /// The number of the next session, and those that live, in order.
+    pub fn living(&self) -> (u64, Vec<u64>) {
+        (self.next, self.clients.keys().copied().collect())
+    }
+
     /// The names of all clients, by session.
     pub fn names(&self) -> Vec<(u64, String)> {
         self.clients.iter().map(|(&session, client)| (session, client.name.clone())).collect()

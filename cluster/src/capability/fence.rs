@@ -1,0 +1,103 @@
+//! Which sessions of a volume live, as its metadata server tells the stores: what a session was permitted ends with it, and not only when its tokens
+//! expire.
+
+use super::{Capability, Token};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// The sessions of a volume at some time. Their numbers rise, and none is given out twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    /// The volume.
+    pub volume: [u8; 16],
+    /// The number of the next session. Nothing is said of that and later ones.
+    pub next: u64,
+    /// Those before that live, in order. All others have ended.
+    pub live: Vec<u64>,
+}
+
+/// A message to a store: what permits it, and the sessions.
+#[derive(Serialize, Deserialize)]
+pub struct Message {
+    /// The token, for everything.
+    pub token: Vec<u8>,
+    /// The sessions.
+    pub fence: Fence,
+}
+
+impl Message {
+    /// As it is sent.
+    pub fn encode(token: &Token, fence: Fence) -> Vec<u8> {
+        postcard::to_allocvec(&Self { token: token.as_bytes().to_vec(), fence }).unwrap_or_default()
+    }
+}
+
+/// What a store was told of the sessions of its volumes.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    any: AtomicBool,
+    volumes: RwLock<HashMap<[u8; 16], Fence>>,
+}
+
+impl Fences {
+    /// Takes in what a metadata server says. A message that was overtaken brings no session back.
+    pub fn hear(&self, mut new: Fence) {
+        new.live.sort_unstable();
+        let mut volumes = self.volumes.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = volumes.get(&new.volume) {
+            if new.next < known.next {
+                return;
+            }
+            new.live.retain(|session| *session >= known.next || known.live.binary_search(session).is_ok());
+        }
+        volumes.insert(new.volume, new);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Whether the session that something was permitted to has ended.
+    pub fn has_ended(&self, of: &Capability) -> bool {
+        // Servers have none.
+        if of.session == 0 || !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let volumes = self.volumes.read().unwrap_or_else(PoisonError::into_inner);
+        let ended = |fence: &Fence| of.session < fence.next && fence.live.binary_search(&of.session).is_err();
+        volumes.get(&of.volume).is_some_and(ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::Rights;
+
+    #[test]
+    fn sessions_end_once() {
+        let fences = Fences::default();
+        let ended = |volume: u8, session: u64| {
+            fences.has_ended(&Capability {
+                volume: [volume; 16],
+                set: 1,
+                rights: Rights::Write,
+                session,
+                expires_ms: u64::MAX,
+            })
+        };
+        let hear = |next, live: &[u64]| fences.hear(Fence { volume: [1; 16], next, live: live.to_vec() });
+        assert!(!ended(1, 3));
+        hear(10, &[5, 3]);
+        assert_eq!(
+            [0, 3, 4, 5, 9, 10, 11].map(|session| ended(1, session)),
+            [false, false, true, false, true, false, false]
+        );
+        assert!(!ended(2, 4), "another volume");
+        hear(12, &[5, 11]);
+        assert_eq!([3, 5, 10, 11, 12].map(|session| ended(1, session)), [true, false, true, false, false]);
+        // Overtaken.
+        hear(10, &[3, 5]);
+        hear(12, &[3, 5, 11]);
+        assert_eq!([3, 5, 11].map(|session| ended(1, session)), [true, false, false]);
+    }
+}
