@@ -272,12 +272,13 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
         shows(cluster.key().sign(&Capability { session, ..token }))
     };
     let begun = Instant::now();
-    while read(&of(1)).is_ok() {
+    while of(1).sync(chunk).is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no store hears that a session has ended");
         std::thread::sleep(Duration::from_millis(50));
     }
     is_refused(of(1).sync(chunk), "has ended");
-    assert!(read(&of(u64::MAX)).is_ok());
+    is_refused(write(&of(1)), "has ended");
+    assert!(of(u64::MAX).sync(chunk).is_ok() && read(&of(1)).is_ok());
     let stranger = cluster.scratch.path.join("stranger.key");
     ClusterKey::create(&stranger).unwrap();
     let stranger = ClusterKey::read(&stranger).unwrap().unwrap();

@@ -33,7 +33,7 @@ fn all_servers_are_ended_at_once_and_end_well() {
     let cluster = Cluster::new("rs:4+2", 6);
     let mount = cluster.mount("a");
     let warnings = || cluster.meta.log().matches("cannot be reached: what is not on them yet stays in").count();
-    let mut written = Vec::new();
+    let (mut written, mut told) = (Vec::new(), 0);
     for round in 0..6 {
         let (synced, _) = write_synced(&mount.point, &format!("synced{round}-"), &AtomicBool::new(true));
         written.extend(synced);
@@ -47,7 +47,9 @@ fn all_servers_are_ended_at_once_and_end_well() {
         let took = end_all(&cluster, stores_first);
         let more = warnings() - before;
         eprintln!("ended after {took:.2?}, with {more} warnings");
-        assert!(more == 1 || more == 0 && !stores_first, "{}", cluster.meta.log());
+        // It says so once, and only if there is something: on a busy machine all may be on the targets by then.
+        assert!(more <= 1, "{}", cluster.meta.log());
+        told += usize::from(stores_first && more == 1);
         cluster.stores.iter().for_each(Process::start);
         cluster.meta.start();
         // For up to a second the client does not ask stores again that refused it.
@@ -58,6 +60,7 @@ fn all_servers_are_ended_at_once_and_end_well() {
         }
         all_there(&mount.point, &written);
     }
+    assert!(told > 0, "it never says what is not on the stores that ended before it");
     all_there(&cluster.mount("fresh").point, &written);
     mount.unmount();
     cluster.heal();

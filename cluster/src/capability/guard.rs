@@ -73,7 +73,8 @@ impl Guard {
         if now_ms > capability.expires_ms.saturating_add(self.tolerance_ms) {
             return Err(Refusal::Expired);
         }
-        if self.fences.has_ended(&capability) {
+        // What was begun in a session may be read to its end.
+        if matches!(wanted, Wanted::Write(_)) && self.fences.has_ended(&capability) {
             return Err(Refusal::Ended);
         }
         let of = |set: u64, least: Rights| {
