@@ -14,6 +14,7 @@ mod machine;
 pub mod meta_server;
 pub mod metrics;
 mod places;
+mod shares;
 #[cfg(test)]
 mod simulation;
 pub mod store;

@@ -46,19 +46,7 @@ fn what_a_master_shows_lasts_no_longer_than_what_its_client_showed() {
     use_identity(&identity).unwrap();
     let (key, volume) = (identity.cluster_key().unwrap(), [9; 16]);
     std::fs::create_dir_all(&disk).unwrap();
-    let label = fs::label::Label {
-        format: 1,
-        volume: "09".repeat(16),
-        name: "v".into(),
-        code: "rs:4+2".into(),
-        chunk_bytes: 64 << 20,
-        durability: 5,
-        coding: plan::coding::Coding::default(),
-        placement: plan::placement::Placement::default(),
-        generation: 1,
-        target: None,
-        targets: Vec::new(),
-    };
+    let label = fs::label::Label::new(volume, "v", "rs:4+2", 64 << 20, 5, Vec::new());
     label.write(&*fs::Directories.format(&disk).unwrap(), TargetId(0)).unwrap();
     let shown = Arc::<Mutex<Vec<Token>>>::default();
     let master = serve(Store::open(&[disk]).unwrap().guarded_by(key.clone(), CLOCK_TOLERANCE), &identity);

@@ -243,19 +243,7 @@ fn what_is_no_stripe_is_refused_and_harms_nobody() {
 #[test]
 fn a_master_codes_stripes_with_the_code_of_their_volume_alone() {
     let lab = Lab::new("rs:4+2", 6, 1);
-    let label = fs::label::Label {
-        format: 1,
-        volume: "09".repeat(16),
-        name: "v".into(),
-        code: "rs:4+2".into(),
-        chunk_bytes: 64 << 20,
-        durability: 5,
-        coding: plan::coding::Coding::default(),
-        placement: plan::placement::Placement::default(),
-        generation: 1,
-        target: None,
-        targets: Vec::new(),
-    };
+    let label = fs::label::Label::new([9; 16], "v", "rs:4+2", 64 << 20, 5, Vec::new());
     label.write(&*lab.targets.get(TargetId(0)).unwrap(), TargetId(0)).unwrap();
     let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
     let own = format!("store://{}/disk0", lab.servers[0]);

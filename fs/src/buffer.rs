@@ -79,7 +79,7 @@ impl Buffer {
 
     /// Bytes that no transaction names yet, wherever they are.
     pub fn uncommitted_bytes(&self) -> u64 {
-        self.held_bytes() + self.stored().iter().map(|extent| extent.length).sum::<u64>()
+        self.held_bytes() + self.stored().map(|extent| extent.length).sum::<u64>()
     }
 
     /// Whether all of its data stays in the dinode.
@@ -239,21 +239,19 @@ impl Buffer {
         map.iter().map(Extent::range).collect()
     }
 
-    /// The pending extents that are in stripes.
-    pub fn stored(&self) -> Vec<Extent> {
-        self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_))).cloned().collect()
+    /// The pending extents that are in stripes, in order.
+    pub fn stored(&self) -> impl Iterator<Item = &Extent> {
+        self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_)))
     }
 
     /// Forgets pending extents that are in stripes of some sets. Returns whether there were any.
     pub fn forget_stored(&mut self, gone: impl Fn(u64) -> bool) -> bool {
-        let mut any = false;
-        for extent in self.stored() {
-            if matches!(extent.place, Place::Stripe(span) if gone(span.set)) {
-                self.pending.replace(extent.range(), &[]);
-                any = true;
-            }
+        let is_gone = |extent: &&Extent| matches!(extent.place, Place::Stripe(span) if gone(span.set));
+        let gone: Vec<_> = self.stored().filter(is_gone).map(Extent::range).collect();
+        for range in &gone {
+            self.pending.replace(range.clone(), &[]);
         }
-        any
+        !gone.is_empty()
     }
 
     /// The stripes that have pending extents.
@@ -336,7 +334,7 @@ mod tests {
                         committed[offset as usize..].fill(None);
                     }
                     7 => {
-                        let stored = buffer.stored();
+                        let stored = buffer.stored().cloned().collect::<Vec<_>>();
                         for extent in &stored {
                             let Place::Stripe(span) = extent.place else { unreachable!() };
                             for i in 0..extent.length as usize {

@@ -216,8 +216,7 @@ impl FileSystem {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
         // What is taken from buffers now must not be named when it is somebody else's turn.
         self.in_this_session(|| {
-            let done = self.commit_held(files, wait, store);
-            let mut done = done;
+            let mut done = self.commit_held(files, wait, store);
             if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
                 // Sets were given up just now; what was not in these can be committed.
                 done = self.commit_held(files, wait, store);
@@ -296,12 +295,12 @@ impl FileSystem {
             let mut state = file.wait_for_arrivals();
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
-            let mut stored = state.buffer.stored();
-            left += stored.len().saturating_sub(room);
-            let had_some = !stored.is_empty();
-            stored.truncate(room);
+            let mut all = state.buffer.stored();
+            let stored: Vec<Extent> = all.by_ref().take(room).cloned().collect();
+            let more = all.count();
             room -= stored.len();
-            if stored.is_empty() && had_some {
+            left += more;
+            if stored.is_empty() && more > 0 {
                 continue;
             }
             // No longer than what is stored: what is still dirty, or was written since, would be a hole to others, and may never get a place.

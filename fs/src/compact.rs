@@ -127,6 +127,28 @@ impl FileSystem {
 mod tests {
     use crate::ROOT;
     use crate::testing::{Lab, make};
+    use plan::{Extent, Place};
+
+    /// A hostile client may have put one into the metadata that is longer than a stripe.
+    #[test]
+    fn an_extent_that_is_longer_than_a_stripe_is_cut() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let ino = make(&fs, "file");
+        let length = 2 * fs.store.stripe_bytes() + 12_345;
+        let bytes: Vec<u8> = (0..length).map(|at| (at / 3 + at / 70_000) as u8).collect();
+        let long = Extent { offset: 77, length: length as u64, place: Place::Bytes(bytes.clone().into()) };
+        let (moved, pins) = fs.store_extents(ino, &[long]).unwrap();
+        assert_eq!((moved.len(), moved[0].offset), (3, 77));
+        assert!(moved.windows(2).all(|pair| pair[0].end() == pair[1].offset));
+        let mut stored = vec![0; length];
+        for extent in &moved {
+            let at = (extent.offset - 77) as usize;
+            fs.fill_place(&extent.place, &mut stored[at..at + extent.length as usize]).unwrap();
+        }
+        assert!(stored == bytes);
+        drop(pins);
+    }
 
     /// A file that is dropped in several transactions is not moved between them: nothing would be counted right after that.
     #[test]

@@ -7,7 +7,7 @@ use crate::file::State;
 use crate::write::lost;
 use meta::port::{session_of_work, within_session};
 
-/// No session has this number. What begins while there is none fails.
+/// The number of no session. Work that begins between two sessions has it, and fails.
 const NONE: u64 = 0;
 
 impl FileSystem {

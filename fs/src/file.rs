@@ -210,7 +210,6 @@ impl Table {
 mod tests {
     use crate::testing::{Lab, make};
     use crate::{ROOT, SetAttributes, SetTime};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -278,20 +277,20 @@ mod tests {
         let fs = lab.open();
         let ino = make(&fs, "file");
         // A failure ends the commits, too.
-        struct Going(Arc<AtomicBool>);
-        impl Drop for Going {
+        struct Going<'a>(&'a AtomicBool);
+        impl Drop for Going<'_> {
             fn drop(&mut self) {
                 self.0.store(false, Ordering::Relaxed);
             }
         }
-        let goes_on = Arc::new(AtomicBool::new(true));
+        let goes_on = AtomicBool::new(true);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while goes_on.load(Ordering::Relaxed) {
                     fs.commit_all(None).unwrap();
                 }
             });
-            let _going = Going(goes_on.clone());
+            let _going = Going(&goes_on);
             let begun = std::time::Instant::now();
             let mut last = fs.attributes(ino).unwrap();
             for round in 1u64.. {

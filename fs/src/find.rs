@@ -162,19 +162,7 @@ mod tests {
     }
 
     fn label(targets: Vec<Member>) -> Label {
-        Label {
-            format: 1,
-            volume: format!("{:032x}", 0x7e57),
-            name: "test".into(),
-            code: "rs:4+2".into(),
-            chunk_bytes: 6 << 20,
-            placement: plan::placement::Placement::default(),
-            durability: 5,
-            coding: Default::default(),
-            generation: 1,
-            target: None,
-            targets,
-        }
+        Label::new([7; 16], "test", "rs:4+2", 6 << 20, 5, targets)
     }
 
     #[test]

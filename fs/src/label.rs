@@ -85,6 +85,31 @@ pub enum Role {
 }
 
 impl Label {
+    /// The first label of a volume, with this id: placed at random, and coded by clients. A chunk has at most `chunk_bytes`, and `durability` targets have a
+    /// stripe before it is acknowledged.
+    pub fn new(
+        volume: [u8; 16],
+        name: &str,
+        code: &str,
+        chunk_bytes: u32,
+        durability: usize,
+        targets: Vec<Member>,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            volume: format!("{:032x}", u128::from_be_bytes(volume)),
+            name: name.into(),
+            code: code.into(),
+            chunk_bytes,
+            durability,
+            coding: Coding::default(),
+            placement: Placement::default(),
+            generation: 1,
+            target: None,
+            targets,
+        }
+    }
+
     /// The volume's id.
     ///
     /// # Errors

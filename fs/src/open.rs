@@ -167,10 +167,6 @@ fn owner() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
-fn hexadecimal(id: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(*id))
-}
-
 /// Locks a volume directory, so that it is open once.
 pub(crate) fn lock(directory: &Path) -> Result<std::fs::File> {
     use rustix::fs::{FlockOperation, flock};
@@ -221,19 +217,9 @@ impl Create {
             return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
         }
         let targets: Vec<PathBuf> = self.targets.iter().map(|path| self.places.full(path)).collect::<Result<_>>()?;
-        let label = Label {
-            format: 1,
-            volume: hexadecimal(&random_id()),
-            name: self.name.clone(),
-            code: code.spec().to_string(),
-            chunk_bytes: self.chunk_bytes,
-            durability: wanted,
-            coding: self.coding,
-            generation: 1,
-            target: None,
-            placement: self.placement,
-            targets: self.members(&targets)?,
-        };
+        let (members, spec) = (self.members(&targets)?, code.spec().to_string());
+        let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
+        let label = Label { coding: self.coding, placement: self.placement, ..label };
         // Tried before anything is changed elsewhere.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
@@ -305,7 +291,8 @@ impl FileSystem {
     /// Opens a volume.
     ///
     /// # Errors
-    /// When it is none, is open elsewhere, is of a newer format, or too few of its targets are there: `Unavailable` when some of them do not answer.
+    /// When the directory holds no volume, when the volume is open elsewhere or of a newer format, and when too few of its
+    /// targets are there: `Unavailable` if some of them do not answer.
     pub fn open_volume(directory: &Path, options: OpenOptions) -> Result<Arc<Self>> {
         let pointer = Label::read_pointer(directory)?;
         let guard = lock(directory)?;

@@ -5,7 +5,6 @@ use crate::{Answer, FileSystem, Kind, New, OpenOptions, ROOT, Recall, Server, Se
 use meta::kv::MemoryIndex;
 use meta::port::{Call, Remote, Session, session_of_work};
 use plan::TargetId;
-use plan::placement::Placement;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,19 +20,8 @@ impl Lab {
     pub fn new(code: &str, targets: usize) -> Self {
         let shape = ec::parse(code).unwrap().shape();
         let member = |number: usize| Member::new(TargetId(number as u16), PathBuf::new());
-        let label = Label {
-            format: 1,
-            volume: format!("{:032x}", 0x7e57),
-            name: "test".into(),
-            code: code.into(),
-            chunk_bytes: 6 << 20,
-            durability: shape.k,
-            placement: Placement::default(),
-            coding: plan::coding::Coding::Client,
-            generation: 1,
-            target: None,
-            targets: (0..targets).map(member).collect(),
-        };
+        let members = (0..targets).map(member).collect();
+        let label = Label::new([7; 16], "test", code, 6 << 20, shape.k, members);
         let lab = Self { label, disks: (0..targets).map(|_| Arc::new(Memory::default())).collect() };
         FileSystem::create_on(&lab.label, lab.places()).unwrap();
         lab

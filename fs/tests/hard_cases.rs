@@ -14,6 +14,18 @@ const COLLECTED: Duration = Duration::from_millis(3600);
 
 /// Stripes that no transaction names yet keep their chunk set when everything else in it is deleted.
 #[test]
+fn a_directory_and_its_parent_are_not_removed_by_their_other_names() {
+    let mut lab = Lab::new("rs:2+1", 3);
+    let fs = lab.open();
+    for name in [b".".as_slice(), b"..", b"", b"a/b"] {
+        for removed in [fs.unlink(ROOT, name), fs.remove_directory(ROOT, name)] {
+            let error = removed.unwrap_err();
+            assert!(matches!(error, fs::Error::Meta(meta::Error::Invalid(_))), "{name:?}: {error:?}");
+        }
+    }
+}
+
+#[test]
 fn uncommitted_stripes_keep_their_chunk_set() {
     let mut lab = Lab::new("rs:2+1", 3);
     let fs = lab.open();

@@ -6,7 +6,6 @@ use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
 use meta::kv::MemoryIndex;
 use meta::port::{BEGIN, Call, Remote, Session};
 use plan::TargetId;
-use plan::placement::Placement;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,19 +37,8 @@ fn begin(sessions: &Arc<Sessions>) -> Client {
 }
 
 fn serve() -> Client {
-    let label = Label {
-        format: 1,
-        volume: format!("{:032x}", 0x7e57),
-        name: "fuzz".into(),
-        code: "rs:2+1".into(),
-        chunk_bytes: 3 << 20,
-        durability: 2,
-        placement: Placement::default(),
-        coding: fs::Coding::Client,
-        generation: 1,
-        target: None,
-        targets: (0..3).map(|number| Member::new(TargetId(number), PathBuf::new())).collect(),
-    };
+    let members = (0..3).map(|number| Member::new(TargetId(number), PathBuf::new())).collect();
+    let label = Label::new([7; 16], "fuzz", "rs:2+1", 3 << 20, 2, members);
     let disks: Vec<Arc<Memory>> = (0..3).map(|_| Arc::default()).collect();
     let places = || (0..).map(TargetId).zip(disks.iter().map(|disk| disk.clone() as Arc<dyn Target>)).collect();
     FileSystem::create_on(&label, places()).expect("a volume");

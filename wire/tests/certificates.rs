@@ -101,7 +101,7 @@ async fn refused(address: &wire::Address, options: ClientOptions) {
     println!("{error}");
 }
 
-/// A name that is none in a certificate is none to the server either.
+/// A certificate without a name that the server accepts identifies nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_no_name_is_refused() {
     let cluster = Cluster::new();

@@ -1,16 +1,15 @@
 //! A member that asks for more than its share of what may wait, at a real server with certificates: the others are answered all the same.
 
 use super::link::way;
-use super::shares::Shares;
 use super::{COMMAND, MetaServer, Ticket};
 use crate::identity::{Identity, Members, make_identities};
+use crate::shares::Shares;
 use fs::label::{Label, Member};
 use fs::{FileSystem, Kind, OpenOptions, ROOT, Sessions};
 use meta::kv::MemoryIndex;
 use meta::port::{Call, Port, Remote, Session};
 use meta::{Error, New, Time};
 use plan::TargetId;
-use plan::placement::Placement;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,19 +38,7 @@ fn command(what: &[u8], _: bool, _: &Arc<Control>) -> Vec<u8> {
 
 fn volume() -> Arc<FileSystem> {
     let member = |number: u16| Member::new(TargetId(number), PathBuf::new());
-    let label = Label {
-        format: 1,
-        volume: format!("{:032x}", 0x7e57),
-        name: "crowded".into(),
-        code: "rs:2+1".into(),
-        chunk_bytes: 6 << 20,
-        durability: 2,
-        placement: Placement::default(),
-        coding: fs::Coding::Client,
-        generation: 1,
-        target: None,
-        targets: (0..3).map(member).collect(),
-    };
+    let label = Label::new([7; 16], "crowded", "rs:2+1", 6 << 20, 2, (0..3).map(member).collect());
     let disks: Vec<Arc<Memory>> = (0..3).map(|_| Arc::default()).collect();
     let places = || {
         let place = |(number, disk): (usize, &Arc<Memory>)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>);

@@ -7,7 +7,6 @@ mod keeper;
 mod link;
 mod replay;
 mod service;
-mod shares;
 #[cfg(test)]
 mod simulated;
 

@@ -2,9 +2,9 @@
 
 use super::grants::Signer;
 use super::replay::{Replay, Seen};
-use super::shares::Shares;
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
 use crate::capability::{ClusterKey, now_ms};
+use crate::shares::Shares;
 use bytes::Bytes;
 use fs::{Answer, FileSystem, Grant, Question, Recall, Sessions};
 use meta::port;

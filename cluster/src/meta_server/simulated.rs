@@ -16,7 +16,6 @@ use fs::{FileSystem, Kind, OpenOptions, ROOT, Sessions};
 use meta::kv::MemoryIndex;
 use meta::port::{BEGIN, Call, Port, Remote, Session};
 use meta::{ContentEdit, Error, New, Rename, RenameMode, Resize, Seq, Time};
-use plan::placement::Placement;
 use plan::{Extent, Place, TargetId};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -92,19 +91,7 @@ impl Lab {
     fn new(seed: u64) -> Arc<Self> {
         let record = Record::default();
         let member = |number: usize| Member::new(TargetId(number as u16), PathBuf::new());
-        let label = Label {
-            format: 1,
-            volume: format!("{:032x}", 0x7e57),
-            name: "simulated".into(),
-            code: "rs:2+1".into(),
-            chunk_bytes: 6 << 20,
-            durability: 2,
-            placement: Placement::default(),
-            coding: fs::Coding::Client,
-            generation: 1,
-            target: None,
-            targets: (0..TARGETS).map(member).collect(),
-        };
+        let label = Label::new([7; 16], "simulated", "rs:2+1", 6 << 20, 2, (0..TARGETS).map(member).collect());
         let disks: Disks = (0..TARGETS).map(|_| Arc::default()).collect();
         FileSystem::create_on(&label, places(&disks)).unwrap();
         Arc::new(Self {

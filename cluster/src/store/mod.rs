@@ -3,7 +3,6 @@
 mod append;
 mod master;
 mod protocol;
-mod queue;
 mod remote;
 mod report;
 mod reports;

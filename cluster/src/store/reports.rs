@@ -66,11 +66,14 @@ async fn ask_all(stores: Weak<Stores>, pause: Duration) {
             for (server, client) in stores.clients() {
                 let (reports, sessions) = (stores.reports.clone(), sessions.clone());
                 tokio::spawn(async move {
-                    if let Some(sessions) = sessions {
-                        // One that does not hear of it now does the next time; an older one knows no such message.
-                        let _ = client.call(method::FENCE, &sessions, &[], pause).await;
-                    }
-                    reports.told(&server, ask(&client, pause).await);
+                    let tell = async {
+                        if let Some(sessions) = sessions {
+                            // A store that does not hear of it now does the next time; an older one knows no such message.
+                            let _ = client.call(method::FENCE, &sessions, &[], pause).await;
+                        }
+                    };
+                    let (report, ()) = tokio::join!(ask(&client, pause), tell);
+                    reports.told(&server, report);
                 });
             }
         }

@@ -3,9 +3,9 @@
 use super::append::{Appending, Ledger, Limits};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, encode_presence, method, wanted};
-use super::queue::Queue;
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, FenceMessage, Guard, Rights, Token, Wanted, now_ms};
+use crate::shares::Shares;
 use bytes::Bytes;
 use plan::Domain;
 use std::collections::BTreeMap;
@@ -19,6 +19,8 @@ use wire::{Complaints, Payload, Reply, Request, Service};
 
 /// Operations of a target at a time.
 const DEPTH: usize = 8;
+/// Operations that a target does, and that wait for it.
+const QUEUE: usize = 256;
 /// What is longer is done by another thread, so that its room can be given up while a disk hangs.
 const LARGE: u64 = 2 << 20;
 /// No read is longer.
@@ -34,7 +36,7 @@ pub(super) struct Place {
     ledger: Arc<Ledger>,
     depth: Arc<Semaphore>,
     /// Those that it does and what waits for them. More are refused, which is how a client hears that a disk hangs.
-    queue: Queue,
+    queue: Shares,
     pub(super) looked: Arc<Looked>,
 }
 
@@ -162,7 +164,7 @@ impl Place {
             target: Mutex::new(target),
             ledger: Arc::default(),
             depth: Arc::new(Semaphore::new(DEPTH)),
-            queue: Queue::default(),
+            queue: Shares::new(QUEUE),
             looked: Arc::default(),
         }
     }
@@ -180,7 +182,7 @@ impl Place {
 
     /// Operations that it does, and that wait for it.
     pub(super) fn queued(&self) -> usize {
-        self.queue.length()
+        self.queue.taken()
     }
 
     pub(super) fn target(&self) -> io::Result<Arc<dyn Target>> {
@@ -340,7 +342,7 @@ impl Store {
             return Ok(Reply::ok(encode(&self.domain)));
         }
         place.looked.access(request.method);
-        let Some(_waiting) = place.queue.enter(request.peer.name.as_deref()) else {
+        let Some(_waiting) = place.queue.try_take(request.peer.name.as_deref()) else {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "too many operations wait for the target"));
         };
         if request.method == method::FORMAT {

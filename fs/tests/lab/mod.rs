@@ -7,7 +7,6 @@ use fs::label::{Label, Member};
 use fs::{FileSystem, Kind, New, OpenOptions, ROOT};
 use meta::kv::MemoryIndex;
 use plan::TargetId;
-use plan::placement::Placement;
 use std::path::PathBuf;
 use std::sync::Arc;
 use volume::Control;
@@ -29,19 +28,8 @@ impl Lab {
     pub fn new(code: &str, targets: usize) -> Self {
         let shape = ec::parse(code).unwrap().shape();
         let member = |number: usize| Member::new(TargetId(number as u16), PathBuf::new());
-        let label = Label {
-            format: 1,
-            volume: format!("{:032x}", 0x7e57),
-            name: "test".into(),
-            code: code.into(),
-            chunk_bytes: CHUNK,
-            durability: shape.k + usize::from(shape.m > 0),
-            placement: Placement::default(),
-            coding: fs::Coding::Client,
-            generation: 1,
-            target: None,
-            targets: (0..targets).map(member).collect(),
-        };
+        let durability = shape.k + usize::from(shape.m > 0);
+        let label = Label::new([7; 16], "test", code, CHUNK, durability, (0..targets).map(member).collect());
         let disks: Vec<Arc<Crash>> = (0..targets).map(|_| Arc::new(Crash::new(Arc::new(Memory::default())))).collect();
         let all = disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>));
         FileSystem::create_on(&label, all.collect()).unwrap();

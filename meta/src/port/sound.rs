@@ -163,8 +163,13 @@ mod tests {
         ContentEdit { ranges, ..ContentEdit::default() }
     }
 
+    fn inline(length: usize) -> Extent {
+        Extent { offset: 0, length: length as u64, place: Place::Bytes(vec![1; length].into()) }
+    }
+
     #[test]
     fn what_an_honest_client_sends_is_sound() {
+        inline(MAX_INLINE).check().unwrap();
         let bytes = Extent { offset: 5, length: 3, place: Place::Bytes(Bytes::from_static(b"abc")) };
         let honest = edit(vec![(0..10, vec![zero(0, 5), bytes, zero(9, 1)]), (10..10, vec![]), (20..u64::MAX, vec![])]);
         honest.check().unwrap();
@@ -188,6 +193,7 @@ mod tests {
             stripe(1, u64::from(u32::MAX)),
             stripe(u32::MAX, 1),
             stripe(0, MAX_SIZE),
+            inline(MAX_INLINE + 1),
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
             assert!(edit(vec![(0..u64::MAX, vec![bad])]).check().is_err());

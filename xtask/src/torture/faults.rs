@@ -1,7 +1,7 @@
 //! Faults, at random by a seed: never are more targets without what is written than the code can lose.
 
-use super::Run;
-use super::world::{CAN_LOSE, LEASE};
+use super::world::{CAN_LOSE, LEASE, World};
+use super::{Record, Run};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -64,10 +64,7 @@ impl Faults {
         for ongoing in self.ongoing.iter().filter(|ongoing| ongoing.trouble == Trouble::Slow) {
             run.world.stores[ongoing.target].signal(if self.slow_ones_run { "CONT" } else { "STOP" });
         }
-        let (ended, ongoing) = self.ongoing.drain(..).partition(|ongoing| Instant::now() >= ongoing.until);
-        self.ongoing = ongoing;
-        let ended: Vec<Ongoing> = ended;
-        ended.iter().try_for_each(|ongoing| self.end(run, ongoing))?;
+        self.end_due(&run.world, &mut run.record)?;
         if Instant::now() < self.next {
             return Ok(());
         }
@@ -85,6 +82,14 @@ impl Faults {
             19 if run.world.is_cluster() => self.lapse(run),
             _ => Ok(()),
         }
+    }
+
+    /// Ends the faults whose time is over.
+    fn end_due(&mut self, world: &World, record: &mut Record) -> Result<(), String> {
+        let (ended, ongoing) = self.ongoing.drain(..).partition(|ongoing| Instant::now() >= ongoing.until);
+        self.ongoing = ongoing;
+        let ended: Vec<Ongoing> = ended;
+        ended.iter().try_for_each(|ongoing| end(world, record, ongoing))
     }
 
     fn heal(&mut self, run: &mut Run) -> Result<(), String> {
@@ -161,23 +166,6 @@ impl Faults {
         std::fs::write("/proc/sys/vm/drop_caches", "1").map_err(|why| format!("dropping caches: {why}"))
     }
 
-    fn end(&self, run: &mut Run, ongoing: &Ongoing) -> Result<(), String> {
-        let target = ongoing.target;
-        run.event(format!("target {target}: {} no longer", ongoing.trouble.name()));
-        let disk = &run.world.disks[target];
-        match ongoing.trouble {
-            Trouble::Frozen => disk.thaw(),
-            // That there may be no room stays allowed until the volume heals: what was placed badly meanwhile takes a while to move.
-            Trouble::Full => disk.empty(),
-            Trouble::Gone => disk.bring_back(),
-            Trouble::Killed => run.world.stores[target].start(),
-            Trouble::Stopped | Trouble::Slow => {
-                run.world.stores[target].signal("CONT");
-                Ok(())
-            }
-        }
-    }
-
     /// Kills a mount and mounts again.
     fn crash(&mut self, run: &mut Run) -> Result<(), String> {
         // A process that waits for a frozen disk cannot be killed.
@@ -188,7 +176,7 @@ impl Faults {
         run.event(format!("mount {mount} is killed"));
         run.count("mount killed");
         run.writers.tell(&format!("epoch {mount}"));
-        run.world.crash(mount)?;
+        run.world.crash(mount, || self.end_due(&run.world, &mut run.record))?;
         run.writers.tell(&format!("epoch {mount}"));
         run.event(format!("mount {mount} is back"));
         Ok(())
@@ -229,12 +217,13 @@ impl Faults {
         match how {
             "killed" => meta.kill(),
             "stopped" => meta.signal("STOP"),
-            _ => meta.end(Duration::from_secs(120))?,
+            _ => meta.end_beside(Duration::from_secs(120), || self.end_due(&run.world, &mut run.record))?,
         }
         std::thread::sleep(time);
         match how {
             "stopped" => meta.signal("CONT"),
-            _ => meta.start()?,
+            // It waits for the stores, which may be stopped: that must end meanwhile.
+            _ => meta.start_beside(|| self.end_due(&run.world, &mut run.record))?,
         }
         run.record.add("the metadata server is back".into());
         Ok(())
@@ -243,7 +232,7 @@ impl Faults {
     /// Takes all faults back, and has the volume heal.
     pub fn end_all(&mut self, run: &mut Run) -> Result<(), String> {
         let ongoing = std::mem::take(&mut self.ongoing);
-        ongoing.iter().try_for_each(|ongoing| self.end(run, ongoing))?;
+        ongoing.iter().try_for_each(|ongoing| end(&run.world, &mut run.record, ongoing))?;
         self.heal(run)
     }
 
@@ -253,5 +242,22 @@ impl Faults {
         self.random.shuffle(&mut all);
         all.truncate(CAN_LOSE);
         all
+    }
+}
+
+fn end(world: &World, record: &mut Record, ongoing: &Ongoing) -> Result<(), String> {
+    let target = ongoing.target;
+    record.add(format!("target {target}: {} no longer", ongoing.trouble.name()));
+    let disk = &world.disks[target];
+    match ongoing.trouble {
+        Trouble::Frozen => disk.thaw(),
+        // That there may be no room stays allowed until the volume heals: what was placed badly meanwhile takes a while to move.
+        Trouble::Full => disk.empty(),
+        Trouble::Gone => disk.bring_back(),
+        Trouble::Killed => world.stores[target].start(),
+        Trouble::Stopped | Trouble::Slow => {
+            world.stores[target].signal("CONT");
+            Ok(())
+        }
     }
 }

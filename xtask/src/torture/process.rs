@@ -36,6 +36,11 @@ impl Process {
 
     /// Starts it, and waits until it says that it is ready.
     pub fn start(&self) -> Result<(), String> {
+        self.start_beside(|| Ok(()))
+    }
+
+    /// As [`Self::start`], with something that goes on while it waits.
+    pub fn start_beside(&self, mut beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         let error = |why: std::io::Error| format!("{} cannot be started: {why}", self.name);
         let output = File::create(self.path("out")).map_err(error)?;
         let log = File::options().create(true).append(true).open(self.path("log")).map_err(error)?;
@@ -53,6 +58,7 @@ impl Process {
             if begun.elapsed() > READY {
                 return Err(format!("{} does not start within {READY:?}: {}", self.name, self.last_words()));
             }
+            beside()?;
             sleep(Duration::from_millis(5));
         }
     }
@@ -99,6 +105,10 @@ impl Process {
 
     /// Waits until it ends by itself.
     pub fn wait(&self, patience: Duration) -> Result<(), String> {
+        self.wait_beside(patience, || Ok(()))
+    }
+
+    fn wait_beside(&self, patience: Duration, mut beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             let Some(status) = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten()) else {
@@ -108,6 +118,7 @@ impl Process {
                 if begun.elapsed() > patience {
                     return Err(format!("{} does not end within {patience:?}: {}", self.name, self.last_words()));
                 }
+                beside()?;
                 sleep(Duration::from_millis(5));
                 continue;
             };
@@ -119,10 +130,10 @@ impl Process {
         }
     }
 
-    /// With SIGTERM: it ends well.
-    pub fn end(&self, patience: Duration) -> Result<(), String> {
+    /// With SIGTERM: it ends well. Something goes on while it does.
+    pub fn end_beside(&self, patience: Duration, beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         self.signal("TERM");
-        self.wait(patience)
+        self.wait_beside(patience, beside)
     }
 }
 

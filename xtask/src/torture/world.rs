@@ -207,11 +207,11 @@ impl World {
         }
     }
 
-    /// Kills a mount and mounts again.
-    pub fn crash(&self, mount: usize) -> Result<(), String> {
+    /// Kills a mount and mounts again. Something goes on while that waits.
+    pub fn crash(&self, mount: usize, beside: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         self.mounts[mount].kill();
         let _ = run(Command::new("umount").arg("-l").arg(&self.points[mount]));
-        self.mounts[mount].start()
+        self.mounts[mount].start_beside(beside)
     }
 
     /// Ends a mount as users do.
