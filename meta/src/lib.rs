@@ -42,6 +42,7 @@ pub struct Meta {
     kv: Arc<dyn kv::Kv>,
     inos: Mutex<number::Lease>,
     sets: Mutex<number::Lease>,
+    floors: requests::Floors,
 }
 
 impl Meta {
@@ -50,7 +51,8 @@ impl Meta {
     /// # Errors
     /// When the engine cannot be read or written.
     pub fn open(kv: Arc<dyn kv::Kv>, owner: (u32, u32), now: Time) -> Result<Self> {
-        let meta = Self { kv, inos: Mutex::new(number::Lease::inos()), sets: Mutex::new(number::Lease::sets()) };
+        let (inos, sets) = (Mutex::new(number::Lease::inos()), Mutex::new(number::Lease::sets()));
+        let meta = Self { kv, inos, sets, floors: requests::Floors::default() };
         meta.make_root(owner, now)?;
         Ok(meta)
     }

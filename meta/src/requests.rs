@@ -3,11 +3,14 @@
 
 use crate::transaction::{Transaction, run};
 use crate::{Meta, Result, keys};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 /// Requests that were answered are forgotten with one in so many (a power of two), and no more than so many at a time.
 const FORGET_EVERY: u64 = 16;
 const FORGET_AT_ONCE: usize = 256;
+/// Sessions whose floors are remembered before all floors are dropped.
+const FLOORS: usize = 4096;
 
 /// Whether those before are forgotten with a request. Not with every sixteenth number: requests that are noted may come with the same number of others between
 /// them each time, and then never have such a number.
@@ -27,21 +30,62 @@ pub struct Once {
     pub answered: u64,
 }
 
-impl Once {
-    /// Notes, in a transaction, that it is this request's.
-    pub(crate) fn note(&self, t: &mut Transaction<'_>) -> Result<()> {
-        t.put_bytes(keys::request(self.session, self.request), Vec::new());
-        if forgets(self.request) {
-            let answered = keys::request(self.session, 0)..keys::request(self.session, self.answered);
-            for (key, _) in t.scan(&answered, FORGET_AT_ONCE)? {
-                t.delete(key);
-            }
+/// Up to which request of each session all are forgotten. Without this, each search for more would step over all that
+/// were deleted since the last checkpoint of the index.
+#[derive(Default)]
+pub(crate) struct Floors(Mutex<HashMap<u64, Floor>>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Floor {
+    /// All requests below are forgotten.
+    at: u64,
+    /// The request that forgot more last, and the floor if its transaction was committed.
+    next: Option<(u64, u64)>,
+}
+
+impl Floors {
+    fn of(&self, session: u64) -> Floor {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&session).copied().unwrap_or_default()
+    }
+
+    fn set(&self, session: u64, floor: Floor) {
+        let mut floors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if floors.len() >= FLOORS && !floors.contains_key(&session) {
+            floors.clear();
         }
-        Ok(())
+        floors.insert(session, floor);
     }
 }
 
 impl Meta {
+    /// Notes, in a transaction, which request it is.
+    pub(crate) fn note(&self, t: &mut Transaction<'_>, once: &Once) -> Result<()> {
+        t.put_bytes(keys::request(once.session, once.request), Vec::new());
+        if forgets(once.request) {
+            self.forget_answered(t, once)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets, in a transaction, requests of a session that do not come again.
+    fn forget_answered(&self, t: &mut Transaction<'_>, once: &Once) -> Result<()> {
+        let &Once { session, request, answered } = once;
+        let floor = self.floors.of(session);
+        let at = match floor.next {
+            // It is noted as long as no later one forgets it.
+            Some((by, next)) if self.kv.get(&keys::request(session, by))?.is_some() => next,
+            _ => floor.at,
+        };
+        let found = t.scan(&(keys::request(session, at)..keys::request(session, answered.max(at))), FORGET_AT_ONCE)?;
+        let next = match found.last() {
+            Some((key, _)) if found.len() == FORGET_AT_ONCE => keys::number(key, 9) + 1,
+            _ => answered.max(at),
+        };
+        found.into_iter().for_each(|(key, _)| t.delete(key));
+        self.floors.set(session, Floor { at, next: Some((request, next)) });
+        Ok(())
+    }
+
     /// Whether a request was carried out.
     ///
     /// # Errors
@@ -72,7 +116,7 @@ impl Meta {
 mod tests {
     use super::*;
     use crate::kv::Memory;
-    use crate::{ContentEdit, Time};
+    use crate::{ContentEdit, Rename, RenameMode, Time};
     use std::sync::Arc;
 
     #[test]
@@ -91,6 +135,41 @@ mod tests {
         meta.forget_requests(&BTreeSet::from([8])).unwrap();
         assert!(!meta.was_done(&once(7, last, 0)).unwrap() && meta.was_done(&once(8, 3, 0)).unwrap());
     }
+
+    /// What is deleted is stepped over by scans until the next checkpoint: there must be no more of it with each request.
+    #[test]
+    fn what_is_forgotten_is_not_looked_for_again() {
+        let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
+        let carry_out = |request: u64, fails: bool| {
+            let once = Once { session: 7, request, answered: request };
+            let (from, to) = ((99, b"a".to_vec()), (99, b"b".to_vec()));
+            let gone = Rename { from, to, mode: RenameMode::Replace, replaced: None, keep: false };
+            match fails {
+                true => assert!(meta.rename_once(&gone, Time::default(), Some(&once)).is_err()),
+                false => drop(meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&once)).unwrap()),
+            }
+        };
+        let forgetting: Vec<u64> = (1..2000).filter(|&request| forgets(request)).collect();
+        for request in 1..2000 {
+            let fails = forgetting.iter().position(|&other| other == request).is_some_and(|place| place % 3 == 0);
+            carry_out(request, fails);
+            let floor = meta.floors.of(7);
+            if let (true, Some((by, next))) = (forgets(request), floor.next) {
+                assert_eq!((by, next), (request, request));
+                let kept =
+                    (1..request).filter(|&request| meta.was_done(&Once { session: 7, request, answered: 0 }).unwrap());
+                assert!(fails || kept.count() == 0);
+                // Where it looked first: what the last one that did not fail left.
+                let last = forgetting.iter().enumerate().rev();
+                let last = last.map(|(place, &other)| (place % 3 == 0, other));
+                let last = last.filter(|&(failed, other)| !failed && other < request).map(|(_, other)| other).next();
+                assert_eq!(floor.at, last.unwrap_or(0));
+            }
+        }
+        (0..=FLOORS as u64).for_each(|session| meta.floors.set(session, Floor::default()));
+        assert!(meta.floors.0.lock().unwrap().len() <= FLOORS);
+    }
+
     #[test]
     fn they_do_not_pile_up_whatever_is_between_them() {
         for step in 1..40 {

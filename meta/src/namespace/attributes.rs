@@ -307,7 +307,7 @@ impl Meta {
         check_attribute(name, value)?;
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| once.note(t))?;
+            once.map_or(Ok(()), |once| self.note(t, once))?;
             let exists = t.get_bytes(&key)?.is_some();
             match must_exist {
                 Some(true) if !exists => return Err(Error::NoAttribute),
@@ -335,7 +335,7 @@ impl Meta {
     pub fn remove_attribute_once(&self, ino: u64, name: &[u8], now: Time, once: Option<&Once>) -> Result<Seq> {
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| once.note(t))?;
+            once.map_or(Ok(()), |once| self.note(t, once))?;
             t.get_bytes(&key)?.ok_or(Error::NoAttribute)?;
             t.delete(key.clone());
             touch(t, ino, now)

@@ -353,7 +353,7 @@ impl Meta {
         once: Option<&Once>,
     ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
         let (dinode, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, too_many| {
-            once.map_or(Ok(()), |once| once.note(t))?;
+            once.map_or(Ok(()), |once| self.note(t, once))?;
             let (_, edit) = edits.first().ok_or(Error::NotFound)?;
             change(t, ino, edit, too_many)
         })?;
@@ -462,7 +462,7 @@ impl Meta {
     ) -> Result<(Vec<DeadStripe>, Seq)> {
         let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
         let ((), dead, seq) = self.bounded(&all, |t, edits, too_many| {
-            once.map_or(Ok(()), |once| once.note(t))?;
+            once.map_or(Ok(()), |once| self.note(t, once))?;
             for (ino, edit) in edits {
                 match change(t, *ino, edit, too_many) {
                     Err(Error::NotFound) => {}

@@ -99,7 +99,7 @@ impl Meta {
         }
         let ino = self.next_ino()?;
         let (dinode, committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| once.note(t))?;
+            once.map_or(Ok(()), |once| self.note(t, once))?;
             let home = directory(t, parent)?;
             if home.links == 0 {
                 return Err(Error::NotFound);

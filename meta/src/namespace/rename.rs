@@ -55,7 +55,7 @@ impl Meta {
         check_name(from.1)?;
         check_name(to.1)?;
         let (gone, committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| once.note(t))?;
+            once.map_or(Ok(()), |once| self.note(t, once))?;
             let old = entry(t, from.0, from.1)?.ok_or(Error::NotFound)?;
             if directory(t, to.0)?.links == 0 {
                 return Err(Error::NotFound);
