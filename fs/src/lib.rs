@@ -10,82 +10,46 @@
 //! and what no transaction names does not exist.
 #![forbid(unsafe_code)]
 
-mod background;
-mod buffer;
-mod cache;
-mod census;
-mod claims;
 mod client;
 mod clock;
-mod coding;
-mod collect;
-mod commit;
-mod compact;
-mod counts;
-mod ending;
+mod data;
 mod error;
-mod fence;
-mod file;
-mod find;
-mod fsck;
-mod history;
-mod ingest;
-pub mod label;
-mod limits;
-mod locks;
-mod lookups;
-pub mod manifest;
-mod members;
+mod maintenance;
 mod mutex;
-mod names;
-mod open;
-mod places;
-mod presence;
-mod probe;
-mod read;
-mod removals;
-mod repair;
-mod returns;
 mod sessions;
-mod sets;
-mod status;
-mod store;
-mod strays;
-mod targets;
 #[cfg(test)]
 mod testing;
-mod topology;
-mod verify;
-mod warnings;
-mod write;
+mod volume;
 
-pub use census::KnownTarget;
+pub use client::ending::Ending;
 pub use client::{Find, Server};
-pub use counts::{Counts, RepairProgress, Repairs};
-pub use ending::Ending;
+pub use data::counts::{Counts, RepairProgress, Repairs};
+pub use data::ingest::{Ingest, Ingested};
+pub use data::lookups::Lookup;
+pub use data::manifest;
+pub use data::names::SetAttributes;
+pub use data::read::Seek;
+pub use data::store::full_stripe_bytes;
+pub use data::write::Allocate;
 pub use error::Error;
-pub use fsck::{Checked, Rebuilt, rebuild};
-pub use ingest::{Ingest, Ingested};
-pub use lookups::Lookup;
-pub use members::Seen;
+pub use maintenance::census::KnownTarget;
+pub use maintenance::fsck::{Checked, Rebuilt, rebuild};
+pub use maintenance::members::Seen;
+pub use maintenance::probe::PROBE_SET;
+pub use maintenance::repair::Repaired;
+pub use maintenance::verify::{Away, Problem, Scrub, Verified};
 pub use meta::port::FileLock;
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole, unprivileged};
-pub use names::SetAttributes;
-pub use open::{Create, METADATA_BYTES, OpenOptions, Warn};
-pub use places::{Directories, Places};
 pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::State;
 pub use plan::placement::{Placement, PolicyName};
-pub use probe::PROBE_SET;
-pub use read::Seek;
-pub use repair::Repaired;
 pub use sessions::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions};
-pub use status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
-pub use store::full_stripe_bytes;
-pub use targets::{reopen, wait_until_closed};
-pub use verify::{Away, Problem, Scrub, Verified};
-pub use write::Allocate;
+pub use volume::label;
+pub use volume::open::{Create, METADATA_BYTES, OpenOptions, Warn};
+pub use volume::places::{Directories, Places};
+pub use volume::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
+pub use volume::targets::{reopen, wait_until_closed};
 
 pub(crate) use clock::now;
 use std::sync::Arc;
@@ -110,19 +74,19 @@ pub struct FileSystem {
     pub(crate) meta: Arc<dyn meta::port::Port>,
     engine: Option<Engine>,
     pub(crate) client: Option<client::Client>,
-    pub(crate) store: store::Store,
-    pub(crate) table: file::Table,
-    pub(crate) lookups: lookups::Lookups,
-    pub(crate) memory: limits::Memory,
-    pub(crate) room: limits::Room,
-    pub(crate) collector: collect::Collector,
-    pub(crate) inline: collect::Inline,
-    pub(crate) compactor: compact::Compactor,
-    pub(crate) strays: strays::Strays,
-    pub(crate) returns: returns::Returns,
-    pub(crate) members: members::Members,
-    pub(crate) background: background::Background,
-    pub(crate) volume: open::Opened,
+    pub(crate) store: data::store::Store,
+    pub(crate) table: data::file::Table,
+    pub(crate) lookups: data::lookups::Lookups,
+    pub(crate) memory: data::limits::Memory,
+    pub(crate) room: data::limits::Room,
+    pub(crate) collector: maintenance::collect::Collector,
+    pub(crate) inline: maintenance::collect::Inline,
+    pub(crate) compactor: maintenance::compact::Compactor,
+    pub(crate) strays: maintenance::strays::Strays,
+    pub(crate) returns: maintenance::returns::Returns,
+    pub(crate) members: maintenance::members::Members,
+    pub(crate) background: data::background::Background,
+    pub(crate) volume: volume::open::Opened,
     pub(crate) leases: sessions::Leases,
     pub(crate) counts: Counts,
     pub(crate) closed: AtomicBool,

@@ -1,6 +1,6 @@
 //! Volumes in memory, for tests of what is not seen from outside.
 
-use crate::label::{Label, Member};
+use crate::volume::label::{Label, Member};
 use crate::{Answer, FileSystem, Kind, New, OpenOptions, ROOT, Recall, Server, Sessions};
 use meta::kv::MemoryIndex;
 use meta::port::{Call, Remote, Session, session_of_work};

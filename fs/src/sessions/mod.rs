@@ -10,7 +10,7 @@ pub(crate) mod locks;
 mod removed;
 mod table;
 
-use crate::cache::SOLE_FOR;
+use crate::client::cache::SOLE_FOR;
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 pub use caller::{Caller, Secret};

@@ -1,7 +1,7 @@
 //! Who has what open, and which sets are whose: the state behind [`Sessions`](super::Sessions), without a clock and without waiting.
 
 use super::BELIEVED_FOR;
-use crate::cache::SOLE_FOR;
+use crate::client::cache::SOLE_FOR;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Files that are open or have uncommitted content.
 
-use crate::buffer::Buffer;
+use crate::data::buffer::Buffer;
 use crate::mutex::lock;
 use meta::ranked::{Guard, Ranked};
 use std::collections::{BTreeMap, HashMap};

@@ -3,7 +3,7 @@
 //! Punching holes gives most of the room back at once; compaction is for the rest: what holes cannot give back, and the chunks themselves, of which there
 //! would be ever more.
 
-use crate::manifest;
+use crate::data::manifest;
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};

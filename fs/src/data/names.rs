@@ -1,6 +1,6 @@
 //! Names and attributes: the metadata, with what buffers know better.
 
-use crate::file::{File, State};
+use crate::data::file::{File, State};
 use crate::{Error, FileSystem, Result, sessions};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
 use std::time::{Duration, Instant};

@@ -1,12 +1,12 @@
 //! Stripes on the targets: which chunk set is written to, and where the others are.
 
-use crate::claims::Claims;
-use crate::coding::Coders;
-use crate::history::History;
-use crate::limits::{self, TargetRoom};
+use crate::data::coding::Coders;
+use crate::data::limits::{self, TargetRoom};
+use crate::data::sets::NewSets;
+use crate::maintenance::claims::Claims;
 use crate::mutex::lock;
-use crate::sets::NewSets;
-use crate::topology::Topology;
+use crate::volume::history::History;
+use crate::volume::topology::Topology;
 use crate::{Error, Result};
 use ec::Code;
 use meta::SetRecord;

@@ -1,17 +1,17 @@
 //! Making a volume, opening and closing it.
 
 use crate::client::Client;
-use crate::find::{Found, find};
-use crate::history::{self, History};
-use crate::label::{Label, Member, POINTER, Role};
-use crate::places::{Directories, Places};
-use crate::sets::Placed;
-use crate::store::{Options, Store, block_bytes};
-use crate::warnings::Warnings;
-use crate::{
-    Engine, Error, FileSystem, Result, background, collect, compact, file, limits, mutex, now, sessions, strays,
-    warnings,
-};
+use crate::data::sets::Placed;
+use crate::data::store::{Options, Store, block_bytes};
+use crate::data::{background, file, limits};
+use crate::maintenance::{collect, compact, strays};
+use crate::volume::find::{Found, find};
+use crate::volume::history::{self, History};
+use crate::volume::label::{Label, Member, POINTER, Role};
+use crate::volume::places::{Directories, Places};
+use crate::volume::warnings;
+use crate::volume::warnings::Warnings;
+use crate::{Engine, Error, FileSystem, Result, mutex, now, sessions};
 use meta::journal::{Journaled, Limits};
 use meta::kv::{Index, MemoryIndex, RedbIndex, ScratchIndex};
 use plan::coding::Coding;
@@ -474,15 +474,15 @@ impl FileSystem {
             client,
             store,
             table: file::Table::new(),
-            lookups: crate::lookups::Lookups::default(),
+            lookups: crate::data::lookups::Lookups::default(),
             memory: limits::Memory::new(MEMORY_BYTES),
             room: limits::Room::default(),
             collector: collect::Collector::default(),
             inline: collect::Inline::default(),
             compactor: compact::Compactor::default(),
             strays: strays::Strays::default(),
-            returns: crate::returns::Returns::default(),
-            members: crate::members::Members::default(),
+            returns: crate::maintenance::returns::Returns::default(),
+            members: crate::maintenance::members::Members::default(),
             background: background::Background::new(),
             leases: sessions::Leases::default(),
             counts: crate::Counts::default(),

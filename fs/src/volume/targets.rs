@@ -1,10 +1,10 @@
 //! Growing, emptying and replacing: the targets of a volume.
 
-use crate::find::open_target;
-use crate::label::{Label, Member, Role};
+use crate::maintenance::repair::Repaired;
 use crate::mutex::lock;
-use crate::places::Places;
-use crate::repair::Repaired;
+use crate::volume::find::open_target;
+use crate::volume::label::{Label, Member, Role};
+use crate::volume::places::Places;
 use crate::{Error, FileSystem, Result};
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
@@ -307,7 +307,7 @@ fn positions_on(record: &meta::SetRecord, id: TargetId) -> Vec<usize> {
 /// Waits until no process has a volume open, at most ten seconds.
 pub fn wait_until_closed(directory: &Path) {
     for _ in 0..100 {
-        if crate::open::lock(directory).is_ok() {
+        if crate::volume::open::lock(directory).is_ok() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -320,7 +320,7 @@ pub fn wait_until_closed(directory: &Path) {
 /// When they are of different volumes, none is one, or the directory has a volume.
 pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) -> Result<Label> {
     use std::os::unix::fs::DirBuilderExt;
-    if directory.join(crate::label::POINTER).exists() {
+    if directory.join(crate::volume::label::POINTER).exists() {
         return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
     }
     let mut newest: Option<Label> = None;
@@ -361,7 +361,7 @@ pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) ->
             Ok(label)
         }
         Err(error) => {
-            let _ = std::fs::remove_file(directory.join(crate::label::POINTER));
+            let _ = std::fs::remove_file(directory.join(crate::volume::label::POINTER));
             Err(error)
         }
     }

@@ -3,10 +3,10 @@
 //! Data of many files is packed into stripes together; a transaction then names the stripes. Chunks are synced before a transaction that names them is
 //! written, so that whatever survives a crash refers only to what survives it too.
 
-use crate::buffer::Taken;
-use crate::file::{File, State};
-use crate::manifest::{self, Piece};
-use crate::store::{Pin, Stored};
+use crate::data::buffer::Taken;
+use crate::data::file::{File, State};
+use crate::data::manifest::{self, Piece};
+use crate::data::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize, Seq};
 use plan::{Extent, Place, Span};

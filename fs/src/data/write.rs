@@ -1,8 +1,8 @@
 //! Writing, cutting off, and setting room aside.
 
-use crate::buffer::Buffer;
 use crate::client::Client;
-use crate::file::{File, Held, Locked, State};
+use crate::data::buffer::Buffer;
+use crate::data::file::{File, Held, Locked, State};
 use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, Kind, Resize};

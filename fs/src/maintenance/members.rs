@@ -1,7 +1,7 @@
 //! Who of the targets is there, as [`plan::membership`] decides it: this tells it what is seen, with the time.
 
-use crate::label::Role;
 use crate::mutex::lock;
+use crate::volume::label::Role;
 use crate::{FileSystem, Result};
 use plan::TargetId;
 use plan::membership::{Change, Membership, State};

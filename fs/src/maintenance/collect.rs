@@ -1,9 +1,9 @@
 //! Giving room back: stripes that nothing refers to are punched out of their chunks, chunk sets without stripes are deleted, files without names are
 //! dropped, and data that waits in the metadata is moved into stripes.
 
-use crate::manifest::{self, Piece};
+use crate::data::manifest::{self, Piece};
+use crate::data::store::{Pin, Stored};
 use crate::mutex::lock;
-use crate::store::{Pin, Stored};
 use crate::{Error, FileSystem, Result};
 use meta::{DeadStripe, Seq};
 use plan::{Extent, Place, Span};

@@ -3,8 +3,8 @@
 
 use crate::FileSystem;
 use crate::client::Client;
-use crate::file::State;
-use crate::write::lost;
+use crate::data::file::State;
+use crate::data::write::lost;
 use meta::port::{session_of_work, within_session};
 
 /// The number of no session. Work that begins between two sessions has it, and fails.

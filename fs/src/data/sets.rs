@@ -1,8 +1,9 @@
 //! Where new chunk sets come from: they are placed here, or by the metadata server, ahead of need.
 
+use crate::data::store::{NEW_CHUNK_BYTES, Store};
 use crate::mutex::lock;
-use crate::store::{NEW_CHUNK_BYTES, Store};
-use crate::{Error, Result, history};
+use crate::volume::history;
+use crate::{Error, Result};
 use meta::port::Session;
 use meta::ranked::{Guard, Ranked};
 use meta::{Meta, SetRecord};

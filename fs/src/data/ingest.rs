@@ -4,9 +4,9 @@
 //! What is committed together is there together or not at all.
 
 use crate::client::Client;
-use crate::manifest::{self, Piece};
-use crate::store::{Pin, Stored};
-use crate::write::lost;
+use crate::data::manifest::{self, Piece};
+use crate::data::store::{Pin, Stored};
+use crate::data::write::lost;
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, ContentEdit, Resize, Whole};
 use plan::{Extent, Place, Span};

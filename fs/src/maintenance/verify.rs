@@ -1,6 +1,7 @@
 //! Verifying: every block against its checksum, every stripe's parity against its data.
 
-use crate::{Error, FileSystem, Result, presence};
+use crate::maintenance::presence;
+use crate::{Error, FileSystem, Result};
 use meta::SetRecord;
 use plan::TargetId;
 use serde::{Deserialize, Serialize};

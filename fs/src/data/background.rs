@@ -1,8 +1,8 @@
 //! What goes on beside the callers: full stripes leave, and what is dirty long enough is committed.
 
-use crate::buffer::Taken;
-use crate::commit::Packer;
-use crate::file::File;
+use crate::data::buffer::Taken;
+use crate::data::commit::Packer;
+use crate::data::file::File;
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,14 +55,14 @@ impl Background {
         threads.push(std::thread::spawn(move || look_after(&weak, &ticks)));
         if !fs.volume.read_only {
             let weak = Arc::downgrade(fs);
-            helpers.push(std::thread::spawn(move || crate::probe::probe(&weak)));
+            helpers.push(std::thread::spawn(move || crate::maintenance::probe::probe(&weak)));
         }
         if fs.client.is_none() {
             let weak = Arc::downgrade(fs);
-            helpers.push(std::thread::spawn(move || crate::collect::collect(&weak)));
+            helpers.push(std::thread::spawn(move || crate::maintenance::collect::collect(&weak)));
             if !fs.volume.read_only {
                 let weak = Arc::downgrade(fs);
-                helpers.push(std::thread::spawn(move || crate::strays::watch(&weak)));
+                helpers.push(std::thread::spawn(move || crate::maintenance::strays::watch(&weak)));
             }
         }
         *lock(&self.jobs) = Some(jobs);

@@ -1,16 +1,23 @@
 //! A volume whose metadata a server has: data goes straight to the targets, what names it goes to the server.
 
-use crate::cache::{Cache, Sole};
-use crate::ending::Ending;
-use crate::history::History;
-use crate::label::{Label, Member, Role};
-use crate::locks::OwnLocks;
+pub mod cache;
+pub mod ending;
+pub mod fence;
+pub mod locks;
+pub mod removals;
+
+use crate::client::cache::{Cache, Sole};
+use crate::client::ending::Ending;
+use crate::client::locks::OwnLocks;
+use crate::client::removals::Removals;
+use crate::data::sets::Leased;
+use crate::data::store::{Options, Store};
 use crate::mutex::lock;
-use crate::removals::Removals;
 use crate::sessions::Question;
-use crate::sets::Leased;
-use crate::store::{Options, Store};
-use crate::{Error, FileSystem, OpenOptions, Result, open};
+use crate::volume::history::History;
+use crate::volume::label::{Label, Member, Role};
+use crate::volume::open;
+use crate::{Error, FileSystem, OpenOptions, Result};
 use meta::Kind;
 use meta::port::{Port, Session, Welcome};
 use std::collections::{BTreeMap, HashMap};

@@ -1,6 +1,6 @@
 //! Repair: the chunk sets with the least redundancy first, some at a time; what is made again is checked before it counts.
 
-use crate::counts::Shown;
+use crate::data::counts::Shown;
 use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use meta::SetRecord;

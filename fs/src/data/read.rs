@@ -1,6 +1,6 @@
 //! Reading, and looking for data and holes.
 
-use crate::file::File;
+use crate::data::file::File;
 use crate::{Error, FileSystem, Result};
 use meta::Kind;
 use plan::extent::{Piece, pieces};

@@ -1,9 +1,9 @@
 //! How a volume is: room, targets, and what it survives.
 
-use crate::label::Role;
+use crate::maintenance::presence::Astray;
+use crate::maintenance::verify::{SCRUB, Scrub};
 use crate::mutex::lock;
-use crate::presence::Astray;
-use crate::verify::{SCRUB, Scrub};
+use crate::volume::label::Role;
 use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::State;

@@ -1,7 +1,7 @@
 //! Finding the targets that a label names: all at the same time, so that those that do not answer keep nobody from the others.
 
-use crate::label::{Label, Member};
-use crate::places::Places;
+use crate::volume::label::{Label, Member};
+use crate::volume::places::Places;
 use crate::{Error, Result};
 use plan::TargetId;
 use plan::late::patience;

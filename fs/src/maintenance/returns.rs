@@ -1,9 +1,9 @@
 //! Targets that were not found when the volume was opened: they are used as soon as they are there, without anybody saying so. Those that were found and failed
 //! are tried by `probe.rs`.
 
-use crate::find::open_target;
-use crate::label::{Member, Role};
 use crate::mutex::lock;
+use crate::volume::find::open_target;
+use crate::volume::label::{Member, Role};
 use crate::{FileSystem, Result};
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! What fails together, and how chunk sets are placed: what the label says of both, as placement needs it.
 
-use crate::label::{Label, Role};
+use crate::data::store::Store;
 use crate::mutex::lock;
-use crate::store::Store;
+use crate::volume::label::{Label, Role};
 use ec::Shape;
 use plan::membership::State;
 use plan::placement::{Candidate, Placement, Policy, Rules};
@@ -23,7 +23,7 @@ pub(crate) struct Topology {
 
 impl Topology {
     pub fn of(label: &Label) -> Self {
-        let domain = |member: &crate::label::Member| Some((member.id, member.domain.clone()?));
+        let domain = |member: &crate::volume::label::Member| Some((member.id, member.domain.clone()?));
         let seed = label.id().map_or(0, |id| u64::from_le_bytes(*id.first_chunk().expect("an id is longer than that")));
         let active = label.members().filter(|member| member.role == Role::Active).map(|member| member.id).collect();
         Self { placement: label.placement, seed, domains: label.members().filter_map(domain).collect(), active }

@@ -1,0 +1,14 @@
+//! Work that goes on beside programs, where the metadata is: space is given back, chunks are verified and repaired, targets come and go.
+
+pub mod census;
+pub mod claims;
+pub mod collect;
+pub mod compact;
+pub mod fsck;
+pub mod members;
+pub mod presence;
+pub mod probe;
+pub mod repair;
+pub mod returns;
+pub mod strays;
+pub mod verify;
