@@ -1,8 +1,9 @@
-//! The project's own tasks: `cargo xtask check|test|peers|fuzz|conformance|torture`. Few dependencies, so that it compiles at once.
+//! The project's own tasks: `cargo xtask check|test|links|peers|fuzz|conformance|torture`. Few dependencies, so that it compiles at once.
 
 mod asan;
 mod conformance;
 mod fuzz;
+mod links;
 mod mir;
 mod monitoring;
 mod mpi;
@@ -19,7 +20,8 @@ const HELP: &str = "\
 cargo xtask TASK
 
   test    all tests; builds the peers they compare with where it can, and says what it skipped and why
-  check   format, lints and documentation with warnings denied, then everything `test` does
+  check   format, links of the documents, lints and documentation with warnings denied, then everything `test` does
+  links   the links of the Markdown pages alone
   peers   build the other libraries that compatibility tests and benchmarks compare with
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
   mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ["asan", seconds] => {
             seconds_of(seconds).and_then(|seconds| said(optional("AddressSanitizer", asan::run(&root(), seconds))))
         }
+        ["links"] => links::check(&root()),
         ["mir"] => mir(),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
@@ -92,6 +95,7 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String>
 
 fn check() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"], &[])?;
+    links::check(&root())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
