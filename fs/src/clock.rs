@@ -1,6 +1,5 @@
 //! The time of changes, by the clock that the kernel stamps files with: where it stamps some and Weft others, later ones are never earlier.
 
-use crate::FileSystem;
 use meta::Time;
 use rustix::fs::{MemfdFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, memfd_create};
 use rustix::time::{ClockId, clock_gettime};
@@ -17,28 +16,15 @@ pub(crate) fn now() -> Time {
     Time { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
-impl FileSystem {
-    /// The time of a change of names or attributes. Where the kernel keeps times of writes itself, it is one that the kernel would give; among the clients of a
-    /// server, one that all of them on this machine give.
-    pub(crate) fn stamp(&self) -> Time {
-        if self.client.is_some() { now() } else { stamp() }
-    }
-
-    /// The time of a write.
-    pub(crate) fn stamp_of_write(&self) -> Time {
-        if self.client.is_some() { now() } else { now_after_stamps() }
-    }
-}
-
 /// The time that the kernel would stamp a file with now. It takes two system calls.
-fn stamp() -> Time {
+pub(crate) fn stamp() -> Time {
     let mut last = crate::mutex::lock(&LAST);
     *last = ask_kernel().unwrap_or_default().max(now());
     *last
 }
 
 /// As [`now`], and no earlier than the last [`stamp`].
-fn now_after_stamps() -> Time {
+pub(crate) fn now_after_stamps() -> Time {
     now().max(*crate::mutex::lock(&LAST))
 }
 

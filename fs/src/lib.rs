@@ -2,21 +2,34 @@
 //! the archive encoder and gateways are its users.
 //!
 //! ```text
-//! write -> buffer -> stripe -> chunks on k+m targets      (commit.rs, store.rs)
+//! write -> buffer -> stripe -> chunks on k+m targets      (data/commit.rs, data/store.rs)
 //!                      `-> extents -> transaction -> journal on m+1 targets
 //! ```
 //!
-//! A commit puts dirty data into stripes, syncs the chunks, and then names the stripes in one transaction. So what a transaction names is there,
-//! and what no transaction names does not exist.
+//! A commit puts dirty data into stripes, syncs the chunks, and then names the stripes in one transaction. So what a
+//! transaction names is there, and what no transaction names does not exist.
+//!
+//! The rooms, each of which knows only those before it:
+//!
+//! - `volume`: what a volume is: its label, where its targets are, how it is made.
+//! - `session`: what a client and a metadata server agree on.
+//! - `data`: files, names and their content. Others who share the volume are behind one trait (`data/sharing.rs`).
+//! - `maintenance`: collection, compaction, repair, verification, targets that come and go; only where the metadata is.
+//! - `server` and `client`: the two halves of a session.
+//! - `open.rs`, `role.rs`, `background.rs`: the parts of an open volume are put together, and its threads run.
 #![forbid(unsafe_code)]
 
+mod background;
 mod client;
 mod clock;
 mod data;
 mod error;
 mod maintenance;
 mod mutex;
-mod sessions;
+mod open;
+mod role;
+mod server;
+mod session;
 #[cfg(test)]
 mod testing;
 mod volume;
@@ -37,6 +50,8 @@ pub use maintenance::fsck::{Checked, Rebuilt, rebuild};
 pub use maintenance::members::Seen;
 pub use maintenance::probe::PROBE_SET;
 pub use maintenance::repair::Repaired;
+pub use maintenance::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
+pub use maintenance::targets::{reopen, wait_until_closed};
 pub use maintenance::verify::{Away, Problem, Scrub, Verified};
 pub use meta::port::FileLock;
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole, unprivileged};
@@ -44,12 +59,11 @@ pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::State;
 pub use plan::placement::{Placement, PolicyName};
-pub use sessions::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions};
+pub use server::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions};
+pub use volume::create::Create;
 pub use volume::label;
-pub use volume::open::{Create, METADATA_BYTES, OpenOptions, Warn};
+pub use volume::opened::{METADATA_BYTES, OpenOptions, Warn};
 pub use volume::places::{Directories, Places};
-pub use volume::status::{AtRisk, DomainStatus, Status, TargetStatus, Written};
-pub use volume::targets::{reopen, wait_until_closed};
 
 pub(crate) use clock::now;
 use std::sync::Arc;
@@ -72,38 +86,26 @@ pub struct Usage {
 /// An open volume.
 pub struct FileSystem {
     pub(crate) meta: Arc<dyn meta::port::Port>,
-    engine: Option<Engine>,
-    pub(crate) client: Option<client::Client>,
+    pub(crate) role: role::Role,
     pub(crate) store: data::store::Store,
     pub(crate) table: data::file::Table,
     pub(crate) lookups: data::lookups::Lookups,
-    pub(crate) memory: data::limits::Memory,
-    pub(crate) room: data::limits::Room,
+    pub(crate) memory: data::memory::Memory,
+    pub(crate) room: data::space::Room,
     pub(crate) collector: maintenance::collect::Collector,
     pub(crate) inline: maintenance::collect::Inline,
     pub(crate) compactor: maintenance::compact::Compactor,
     pub(crate) strays: maintenance::strays::Strays,
     pub(crate) returns: maintenance::returns::Returns,
     pub(crate) members: maintenance::members::Members,
-    pub(crate) background: data::background::Background,
-    pub(crate) volume: volume::open::Opened,
-    pub(crate) leases: sessions::Leases,
+    pub(crate) background: background::Background,
+    pub(crate) volume: volume::opened::Opened,
+    pub(crate) leases: server::Leases,
     pub(crate) counts: Counts,
     pub(crate) closed: AtomicBool,
 }
 
-/// The metadata itself, where no server has it.
-pub(crate) struct Engine {
-    pub meta: Arc<meta::Meta>,
-    pub journal: Arc<meta::journal::Journaled>,
-}
-
 impl FileSystem {
-    /// The metadata itself, for those who look after the volume.
-    pub(crate) fn engine(&self) -> Result<&Engine> {
-        self.engine.as_ref().ok_or(Error::Unsupported("only the metadata server of the volume can do that"))
-    }
-
     /// What its owner calls it.
     pub fn name(&self) -> String {
         self.volume.label().name

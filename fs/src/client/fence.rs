@@ -4,32 +4,14 @@
 use crate::FileSystem;
 use crate::client::Client;
 use crate::data::file::State;
-use crate::data::write::lost;
-use meta::port::{session_of_work, within_session};
-
-/// The number of no session. Work that begins between two sessions has it, and fails.
-const NONE: u64 = 0;
+use crate::data::sharing::NO_SESSION;
 
 impl FileSystem {
-    /// Does work that belongs to the session that there is now, or to that of the work around it: if that ends meanwhile, its requests fail, and nothing of it gets
-    /// into a buffer. A mount begins with this before it looks whether a program still has its locks.
-    pub fn in_this_session<T>(&self, work: impl FnOnce() -> T) -> T {
-        within_session(self.client.as_ref().map(Client::number), work)
-    }
-
-    /// Refuses work of a session that ended. To be called with the state locked that is changed then: what is taken in before a fence is dropped by it.
-    pub(crate) fn is_still_in_session(&self) -> crate::Result<()> {
-        match (&self.client, session_of_work()) {
-            (Some(client), Some(session)) if session == NONE || session != client.number() => Err(lost()),
-            _ => Ok(()),
-        }
-    }
-
     /// The session ended, and this client has another one from now on. Drops what is not committed, gives up all locks, and has those hear of it whom that concerns.
     /// Asks nobody, and takes no turns: whoever waits for the server may have some.
     pub(crate) fn fence(&self, client: &Client, session: u64) {
         // Until all is dropped there is no session: what is taken from a buffer meanwhile is not of the new one, and nothing gets in.
-        client.set_number(NONE);
+        client.set_number(NO_SESSION);
         client.forget_reserved();
         let locks = client.locks.lose_all();
         let files = self.table.all().iter().filter(|file| self.lose_uncommitted(&mut file.state())).count();
@@ -55,32 +37,20 @@ impl FileSystem {
         lost
     }
 
-    /// Notes that something of a file is lost.
-    pub(crate) fn note_lost(&self, state: &mut State) {
-        state.lost = true;
-        state.losses += 1;
-        self.client.iter().for_each(Client::note_loss);
-    }
-
-    /// How often something that was written to an open file was lost. Whoever has it open since before hears of each loss once, by comparing.
-    pub fn losses(&self, ino: u64) -> u64 {
-        self.table.find(ino).map_or(0, |file| file.state().losses)
-    }
-
     /// Whether locks were lost that `take_lost_locks` did not tell of yet.
     pub fn has_lost_locks(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| client.locks.any_is_lost())
+        self.client().is_some_and(|client| client.locks.any_is_lost())
     }
 
     /// The locks that were lost since the last call: files and owners.
     pub fn take_lost_locks(&self) -> Vec<(u64, u64)> {
-        self.client.as_ref().map_or_else(Vec::new, |client| client.locks.take_lost())
+        self.client().map_or_else(Vec::new, |client| client.locks.take_lost())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::NONE;
+    use crate::data::sharing::NO_SESSION;
     use crate::testing::{Lab, make};
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
@@ -95,7 +65,7 @@ mod tests {
             fs.open(ino, true).unwrap();
             fs.write(ino, 0, b"of the old session").unwrap();
         }
-        let (client, first) = (fs.client.as_ref().unwrap(), fs.table.find(files[0]).unwrap());
+        let (client, first) = (fs.client().unwrap(), fs.table.find(files[0]).unwrap());
         let session = client.number();
         let (held, is_held) = channel();
         let (let_go, go) = channel::<()>();
@@ -117,7 +87,7 @@ mod tests {
             drop(let_go);
             fence.join().unwrap();
             assert!(synced.is_err() && written.is_err());
-            assert_eq!(number, NONE);
+            assert_eq!(number, NO_SESSION);
         });
         assert_eq!(client.number(), session);
         for ino in files {

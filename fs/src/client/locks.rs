@@ -5,7 +5,7 @@
 
 use crate::client::Client;
 use crate::mutex::lock;
-use crate::sessions::locks::{Lock, Locks};
+use crate::session::locks::{Lock, Locks};
 use crate::{Error, FileSystem, Result};
 use meta::port::{FileLock, Session};
 use std::ops::RangeInclusive;
@@ -119,7 +119,7 @@ impl OwnLocks {
 
 impl FileSystem {
     fn locker(&self) -> Result<&Client> {
-        self.client.as_ref().ok_or(Error::Unsupported("the kernel keeps the locks of this volume"))
+        self.client().ok_or(Error::Unsupported("the kernel keeps the locks of this volume"))
     }
 
     /// Locks a range for an owner. Returns whether that could be; with `wait`, which is asked from time to time, it is waited for as long as that says so.

@@ -5,20 +5,22 @@ pub mod ending;
 pub mod fence;
 pub mod locks;
 pub mod removals;
+pub mod sharing;
 
 use crate::client::cache::{Cache, Sole};
 use crate::client::ending::Ending;
 use crate::client::locks::OwnLocks;
 use crate::client::removals::Removals;
 use crate::data::sets::Leased;
+use crate::data::sharing::Sharing;
 use crate::data::store::{Options, Store};
 use crate::mutex::lock;
-use crate::sessions::Question;
+use crate::role::Role;
+use crate::session::Question;
 use crate::volume::history::History;
-use crate::volume::label::{Label, Member, Role};
-use crate::volume::open;
+use crate::volume::label::{Label, Member, Role as TargetRole};
+use crate::volume::opened::Opened;
 use crate::{Error, FileSystem, OpenOptions, Result};
-use meta::Kind;
 use meta::port::{Port, Session, Welcome};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -102,11 +104,11 @@ fn beats(fs: &Weak<FileSystem>, pause: Duration) {
     loop {
         std::thread::sleep(pause);
         let Some(fs) = fs.upgrade() else { return };
-        if fs.client.as_ref().is_none_or(|client| *lock(&client.ended)) {
+        if fs.client().is_none_or(|client| *lock(&client.ended)) {
             return;
         }
         fs.beside("telling the metadata server that this client lives", || {
-            let noted = fs.beat().and_then(|()| fs.client.as_ref().map_or(Ok(()), |client| fs.note_removals(client)));
+            let noted = fs.beat().and_then(|()| fs.client().map_or(Ok(()), |client| fs.note_removals(client)));
             if let Err(error) = noted {
                 fs.volume.warn(&error.to_string());
             }
@@ -165,7 +167,7 @@ impl FileSystem {
             loss: AtomicBool::new(false),
         };
         let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(BEAT);
-        let fs = Self::assemble(cache, None, Some(client), store, open::Opened::served(label, options));
+        let fs = Self::assemble(cache, Role::Client(Box::new(client)), store, Opened::served(label, options));
         fs.look_at_targets()?;
         fs.beat()?;
         fs.background.start(&fs);
@@ -176,7 +178,7 @@ impl FileSystem {
 
     /// Opens the targets of the label that were not open yet, and closes those that are no longer in it.
     fn look_at_targets(&self) -> Result<()> {
-        let Some(client) = &self.client else { return Ok(()) };
+        let Some(client) = self.client() else { return Ok(()) };
         let label = self.volume.label();
         for id in self.store.targets.ids() {
             if !label.members().any(|member| member.id == id) {
@@ -191,7 +193,7 @@ impl FileSystem {
                     Err(error) => _ = missing.insert(member.id, error.to_string()),
                 }
             }
-            self.store.close_target(member.id, member.role != Role::Active);
+            self.store.close_target(member.id, member.role != TargetRole::Active);
         }
         *lock(&self.volume.missing) = missing;
         client.generation.store(label.generation, Ordering::Relaxed);
@@ -200,7 +202,7 @@ impl FileSystem {
 
     /// Says that this client lives, and hears what changed.
     fn beat(&self) -> Result<()> {
-        let Some(client) = &self.client else { return Ok(()) };
+        let Some(client) = self.client() else { return Ok(()) };
         let beat = {
             // One at a time, so that what is heard last was said last.
             let ended = lock(&client.ended);
@@ -228,7 +230,7 @@ impl FileSystem {
 
     /// The client is about to end. All that waits for a metadata server that is gone ends together from now on, and what comes later does not wait again.
     pub fn begin_end(&self) {
-        if let Some(client) = &self.client {
+        if let Some(client) = self.client() {
             client.ending.begin();
         }
     }
@@ -241,12 +243,12 @@ impl FileSystem {
 
     /// Whether the metadata can be asked: it is here, or its server answered not long ago.
     pub fn is_connected(&self) -> bool {
-        self.client.as_ref().is_none_or(|client| lock(&client.heard).elapsed() < SILENCE)
+        self.client().is_none_or(|client| lock(&client.heard).elapsed() < SILENCE)
     }
 
     /// What a client does every second, when stores do not keep it from that.
     pub(crate) fn tick_client(&self) -> Result<()> {
-        let Some(client) = &self.client else { return Ok(()) };
+        let Some(client) = self.client() else { return Ok(()) };
         if client.sets.take_lost() {
             self.table.all().iter().for_each(|file| _ = self.forget_lost(&mut file.state()));
         }
@@ -307,7 +309,7 @@ impl FileSystem {
 
     /// Others want to see what was written to these files: commits it. Without a question: there are others from now on.
     pub fn recall(&self, questions: &[Question]) {
-        let Some(client) = &self.client else { return };
+        let Some(client) = self.client() else { return };
         if questions.is_empty() {
             // Another client joins. The second one says that this client heard so.
             let done = self.beat().and_then(|()| self.beat());
@@ -356,7 +358,7 @@ impl FileSystem {
     /// # Errors
     /// When the server does not answer.
     pub fn take_up(&self, session: &dyn Session, have: &dyn Fn(&Welcome)) -> meta::Result<()> {
-        let Some(client) = &self.client else { return Ok(()) };
+        let Some(client) = self.client() else { return Ok(()) };
         let _one_at_a_time = lock(&client.cache.taking_up);
         // No other locks than those of the client itself: whoever waits for the server may have them.
         let told = client.sets.tell();
@@ -403,52 +405,6 @@ impl FileSystem {
         session.told()
     }
 
-    /// Counts one more opener here and at the server. From then on what others wrote before is seen.
-    pub(crate) fn open_served(&self, client: &Client, ino: u64, write: bool) -> Result<()> {
-        let number = if write { client.number_of_write(ino) } else { 0 };
-        let file = self.table.enter(ino);
-        let changes = file.state().changes;
-        let attributes = client.session.open(ino, number).map_err(|error| match error {
-            meta::Error::NotFound => Error::Stale,
-            error => error.into(),
-        })?;
-        {
-            let mut open = lock(&client.open);
-            let (all, writers) = open.entry(ino).or_default();
-            (*all, *writers) = (*all + 1, *writers + u32::from(write));
-        }
-        let mut state = file.state();
-        state.openers += 1;
-        let is_overtaken = state.changes != changes;
-        if attributes.kind == Kind::File && !is_overtaken {
-            self.learn_size(&mut state, attributes.size);
-        }
-        drop(state);
-        if is_overtaken {
-            // It is open; what cannot be learned now is when it is asked for.
-            let _ = self.attributes_of(&file);
-        }
-        Ok(())
-    }
-
-    /// Tells the server of one opener less.
-    pub(crate) fn close_served(&self, client: &Client, ino: u64) {
-        let writes = {
-            let mut open = lock(&client.open);
-            let Some((all, writers)) = open.get_mut(&ino) else { return };
-            let writes = *writers > 0;
-            *all -= 1;
-            if *all == 0 {
-                open.remove(&ino);
-            }
-            writes
-        };
-        let number = if writes { client.number_of_write(ino) } else { 0 };
-        if let Err(error) = client.session.close(ino, number) {
-            self.volume.warn(&error.to_string());
-        }
-    }
-
     /// Ends the session, after everything was committed.
     pub(crate) fn end_session(&self, client: &Client) -> Result<()> {
         client.sets.release_ahead()?;
@@ -458,41 +414,6 @@ impl FileSystem {
 }
 
 impl Client {
-    /// Has `write` write to a range behind the end of a file that is this client's alone. It hears where that begins, and whether no range of this client is
-    /// behind it.
-    pub fn append(&self, ino: u64, length: u64, write: impl FnOnce(u64, bool) -> Result<()>) -> Result<()> {
-        let begin = self.session.reserve(ino, length)?;
-        let end = begin.saturating_add(length);
-        let is_last = {
-            let mut ends = lock(&self.ends);
-            let reserved = ends.entry(ino).or_default();
-            reserved.end = end.max(reserved.end);
-            reserved.waiting += 1;
-            reserved.end == end
-        };
-        let done = write(begin, is_last);
-        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
-            reserved.waiting = reserved.waiting.saturating_sub(1);
-        }
-        done
-    }
-
-    /// A file is about to be cut off, and what was behind that is forgotten. Returns what `uncut` takes if it cannot be.
-    pub fn cut(&self, ino: u64, size: u64) -> Option<u64> {
-        let mut ends = lock(&self.ends);
-        let reserved = ends.get_mut(&ino).filter(|reserved| reserved.waiting == 0)?;
-        let end = reserved.end;
-        reserved.end = end.min(size);
-        Some(end)
-    }
-
-    /// A file was not cut off.
-    pub fn uncut(&self, ino: u64, end: u64) {
-        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
-            reserved.end = end.max(reserved.end);
-        }
-    }
-
     /// The session.
     pub fn number(&self) -> u64 {
         self.number.load(Ordering::SeqCst)
@@ -518,28 +439,8 @@ impl Client {
         number
     }
 
-    /// The start of the server's machine, as far as this client heard.
-    pub fn start(&self) -> u64 {
-        self.start.load(Ordering::SeqCst)
-    }
-
-    /// Something that was written is lost.
-    pub fn note_loss(&self) {
-        self.loss.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether something was lost since the last call.
-    pub fn take_loss(&self) -> bool {
-        self.loss.swap(false, Ordering::Relaxed)
-    }
-
     /// Says nothing more to the server, as the death of the process would.
     pub fn die(&self) {
         *lock(&self.ended) = true;
-    }
-
-    /// Whether no other client has the volume open.
-    pub fn is_sole(&self) -> bool {
-        self.sole.period(Instant::now()).is_some()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::mutex::lock;
-use crate::sessions::REMOVED_AT_A_TIME;
+use crate::session::REMOVED_AT_A_TIME;
 use crate::{FileSystem, Result};
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -248,7 +248,7 @@ impl FileSystem {
         }
         let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
         // A server is asked for both at once. What is here is what it was if that fails, and can be committed once more; not so stripes.
-        let durable = wait == Wait::ForThis && rest.is_empty() && self.client.is_some();
+        let durable = wait == Wait::ForThis && rest.is_empty() && self.is_shared();
         let done = self.store.targets.steps().timed(Step::Metadata, || match durable {
             true => self.meta.change_contents_durably(&edits),
             false => self.meta.change_contents(&edits),

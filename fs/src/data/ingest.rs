@@ -3,7 +3,6 @@
 //!
 //! What is committed together is there together or not at all.
 
-use crate::client::Client;
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
 use crate::data::write::lost;
@@ -260,7 +259,7 @@ impl Ingest<'_> {
                 Fate::Open | Fate::Dropped => {}
             }
         }
-        let machine = || self.fs.client.as_ref().map(Client::start);
+        let machine = || self.fs.sharing().server_start();
         let before = machine();
         for group in whole.chunks(FILES_PER_TRANSACTION) {
             let put = self.fs.meta.put_files(group)?;

@@ -90,7 +90,7 @@ impl Lookups {
 impl FileSystem {
     /// Begins to ask for files that the kernel of a mount gets to know by the answer. None where nobody else could remove them meanwhile.
     pub fn looking_up(&self) -> Option<Lookup<'_>> {
-        self.client.as_ref().map(|_| self.lookups.begin())
+        self.is_shared().then(|| self.lookups.begin())
     }
 
     /// The kernel is told of a file: the file stays, with or without a name, until the kernel forgets it. Called before [`Lookup`] ends.

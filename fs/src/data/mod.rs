@@ -1,19 +1,23 @@
-//! Files, their data and their names: what an open volume does for programs. Nothing here knows who else uses the volume.
+//! Files, their names and their content: what an open volume does for programs.
 //!
-//! A write goes through [`write`] into a [`buffer`]; [`background`] and [`commit`] put buffers into stripes ([`store`]) and name these in one transaction.
+//! A write goes through [`write`] into a [`buffer`]; a commit ([`commit`]) packs buffers into stripes ([`store`]) and names
+//! these in one transaction. Others who share the volume are behind the trait [`sharing::Sharing`].
 
-pub mod background;
 pub mod buffer;
+pub mod claims;
 pub mod coding;
 pub mod commit;
 pub mod counts;
 pub mod file;
 pub mod ingest;
-pub mod limits;
 pub mod lookups;
 pub mod manifest;
+pub mod memory;
 pub mod names;
 pub mod read;
 pub mod sets;
+pub mod sharing;
+pub mod space;
 pub mod store;
+pub mod topology;
 pub mod write;

@@ -1,9 +1,8 @@
 //! Names and attributes: the metadata, with what buffers know better.
 
 use crate::data::file::{File, State};
-use crate::{Error, FileSystem, Result, sessions};
+use crate::{Error, FileSystem, Result};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
-use std::time::{Duration, Instant};
 
 /// How often attributes are asked for that are overtaken by commits, before the file is held.
 const ATTEMPTS: usize = 3;
@@ -269,7 +268,7 @@ impl FileSystem {
         state.orphan = false;
         self.forget_content(state);
         // A server knows itself.
-        if self.engine.is_some() {
+        if !self.is_shared() {
             self.collector.add_orphan(ino);
         }
     }
@@ -324,29 +323,6 @@ impl FileSystem {
             self.commit(std::slice::from_ref(&*file), false)?;
         }
         Ok(())
-    }
-
-    /// Whether others may change files at the same time.
-    pub fn is_shared(&self) -> bool {
-        self.client.is_some()
-    }
-
-    /// How long attributes and names stay what they are, unless they are changed here.
-    pub fn valid_for(&self) -> Duration {
-        const ALONE: Duration = Duration::from_secs(24 * 60 * 60);
-        match &self.client {
-            None => ALONE,
-            Some(client) if client.is_sole() => sessions::BELIEVED_FOR,
-            Some(_) => Duration::ZERO,
-        }
-    }
-
-    /// The number of the time without other clients that goes on: what was seen in it was changed by nobody else since. None with others.
-    pub fn alone(&self) -> Option<u64> {
-        match &self.client {
-            None => Some(0),
-            Some(client) => client.sole.period(Instant::now()),
-        }
     }
 
     /// The next entries of a directory behind a cookie, 0 for the beginning; none only at the end.
@@ -406,37 +382,49 @@ impl FileSystem {
     }
 
     /// Counts one more opener of a file or directory. Every `open` has a `close`. `write` says that it may be written to.
+    /// What others wrote before is seen from then on.
     ///
     /// # Errors
     /// When it is not there.
     pub fn open(&self, ino: u64, write: bool) -> Result<()> {
-        if let Some(client) = &self.client {
-            return self.open_served(client, ino, write);
-        }
+        let stale = |error: meta::Error| if error == meta::Error::NotFound { Error::Stale } else { error.into() };
         let file = self.table.enter(ino);
-        let opened = {
+        if !self.is_shared() {
             // In turn: a removal that comes later sees that it is open.
             let _turn = file.naming();
             let gone = file.state().gone;
-            let there = if gone { Err(meta::Error::NotFound) } else { self.meta.attributes(ino).map(|_| ()) };
+            let there = if gone { Err(meta::Error::NotFound) } else { self.meta.attributes(ino).map(drop) };
             file.state().openers += u32::from(there.is_ok());
-            there
-        };
-        opened.map_err(|error| if error == meta::Error::NotFound { Error::Stale } else { error.into() })
+            return there.map_err(stale);
+        }
+        let changes = file.state().changes;
+        let found = self.sharing().open(ino, write).map_err(stale)?;
+        let mut state = file.state();
+        state.openers += 1;
+        let is_overtaken = state.changes != changes;
+        if let Some(found) = found.filter(|found| found.kind == Kind::File && !is_overtaken) {
+            self.learn_size(&mut state, found.size);
+        }
+        drop(state);
+        if is_overtaken {
+            // It is open; what cannot be learned now is when it is asked for.
+            let _ = self.attributes_of(&file);
+        }
+        Ok(())
     }
 
     /// One opener less. The last one takes a file without a name with it.
     pub fn close(&self, ino: u64) {
         let Some(file) = self.table.find(ino) else { return };
-        let turn = self.engine.is_some().then(|| file.naming());
+        let turn = (!self.is_shared()).then(|| file.naming());
         let mut state = file.state();
         state.openers = state.openers.saturating_sub(1);
         self.let_go(ino, &mut state);
         drop(state);
         drop(turn);
         drop(file);
-        if let Some(client) = &self.client {
-            self.close_served(client, ino);
+        if let Err(error) = self.sharing().close(ino) {
+            self.volume.warn(&error.to_string());
         }
     }
 }

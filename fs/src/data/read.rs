@@ -40,8 +40,8 @@ impl FileSystem {
                 let range = offset.min(size)..size.min(offset.saturating_add(into.len() as u64));
                 (range.end - range.start, state.buffer.read(range), state.seen())
             };
-            if let Some(client) = self.client.as_ref().filter(|_| attempt > 1) {
-                client.cache.forget_extents(ino);
+            if attempt > 1 {
+                self.sharing().forget_extents(ino);
             }
             // The buffer was looked at first: what a commit moves meanwhile is in both.
             let mut found = self.find_pieces(ino, over.clone())?;

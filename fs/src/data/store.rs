@@ -1,12 +1,12 @@
 //! Stripes on the targets: which chunk set is written to, and where the others are.
 
+use crate::data::claims::Claims;
 use crate::data::coding::Coders;
-use crate::data::limits::{self, TargetRoom};
 use crate::data::sets::NewSets;
-use crate::maintenance::claims::Claims;
+use crate::data::space::{self, TargetRoom};
+use crate::data::topology::Topology;
 use crate::mutex::lock;
 use crate::volume::history::History;
-use crate::volume::topology::Topology;
 use crate::{Error, Result};
 use ec::Code;
 use meta::SetRecord;
@@ -238,7 +238,7 @@ impl Store {
             0 => rooms.iter().map(|room| TargetRoom::of(Some(room))).collect(),
             _ => topology.active().map(|id| TargetRoom::of(known(id))).collect(),
         };
-        limits::user_room(&targets, shape.k as u64, shape.blocks() as u64)
+        space::user_room(&targets, shape.k as u64, shape.blocks() as u64)
     }
 
     /// The targets that new chunks can go to. Those that had no room lately are among them only if there are too few others, and those that failed and

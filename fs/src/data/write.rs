@@ -1,8 +1,8 @@
 //! Writing, cutting off, and setting room aside.
 
-use crate::client::Client;
 use crate::data::buffer::Buffer;
 use crate::data::file::{File, Held, Locked, State};
+use crate::data::sharing::Reservation;
 use crate::{Error, FileSystem, Result};
 use meta::namespace::MAX_SIZE;
 use meta::{ContentEdit, Kind, Resize};
@@ -73,25 +73,30 @@ impl FileSystem {
     }
 
     fn append_in_session(&self, ino: u64, data: &[u8]) -> Result<()> {
-        match &self.client {
-            // Others may append, too: the server says where this one goes.
-            Some(client) if !data.is_empty() => {
-                self.writable()?;
-                let begun = Instant::now();
-                client.append(ino, data.len() as u64, |offset, is_last| {
-                    self.store.targets.steps().add(Step::Metadata, begun.elapsed());
-                    let file = self.table.enter(ino);
-                    let mut state = self.sized(&file)?;
-                    if is_last && state.buffer.is_clean() {
-                        // Less than is known here: somebody else cut it off.
-                        state.buffer.size = state.buffer.size.min(Some(offset));
-                    }
-                    drop(state);
-                    self.write_at(ino, Some(offset), data)
-                })
-            }
-            _ => self.write_at(ino, None, data),
+        self.writable()?;
+        if data.is_empty() {
+            return Ok(());
         }
+        let begun = Instant::now();
+        // Others may append, too.
+        let Some(Reservation { begin, is_last }) = self.sharing().reserve(ino, data.len() as u64)? else {
+            return self.write_at(ino, None, data);
+        };
+        self.store.targets.steps().add(Step::Metadata, begun.elapsed());
+        let done = self.write_reserved(ino, begin, is_last, data);
+        self.sharing().appended(ino);
+        done
+    }
+
+    fn write_reserved(&self, ino: u64, begin: u64, is_last: bool, data: &[u8]) -> Result<()> {
+        let file = self.table.enter(ino);
+        let mut state = self.sized(&file)?;
+        if is_last && state.buffer.is_clean() {
+            // Less than is known here: somebody else cut it off.
+            state.buffer.size = state.buffer.size.min(Some(begin));
+        }
+        drop(state);
+        self.write_at(ino, Some(begin), data)
     }
 
     fn write_at(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
@@ -186,8 +191,8 @@ impl FileSystem {
         state.changing = true;
         drop(state);
         // Before it is asked for: a server that did it and was killed before it said so hears of the ends first.
-        let ends = match (&self.client, resize) {
-            (Some(client), Resize::To(size)) => client.cut(ino, size),
+        let cut = match resize {
+            Resize::To(size) => self.sharing().cut(ino, size),
             _ => None,
         };
         let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
@@ -203,7 +208,9 @@ impl FileSystem {
             // Where it is not known any more, it is asked for.
             self.change_buffer(&mut state, |buffer| buffer.size = buffer.size.map(|now| now.max(before.unwrap_or(0))));
             drop(state);
-            self.client.iter().zip(ends).for_each(|(client, end)| client.uncut(ino, end));
+            if let Some(end) = cut {
+                self.sharing().uncut(ino, end);
+            }
         } else {
             self.change_buffer(&mut state, |buffer| {
                 buffer.forget(range);
@@ -362,10 +369,21 @@ impl FileSystem {
         self.told_of_power_loss(ino, true)
     }
 
+    /// Notes that something of a file is lost.
+    pub(crate) fn note_lost(&self, state: &mut State) {
+        state.lost = true;
+        state.losses += 1;
+        self.sharing().note_loss();
+    }
+
+    /// How often something that was written to an open file was lost. Whoever has it open since before hears of each loss once, by comparing.
+    pub fn losses(&self, ino: u64) -> u64 {
+        self.table.find(ino).map_or(0, |file| file.state().losses)
+    }
+
     /// Tells, once to who closes it and once to who syncs it, that something of a file or directory may be lost with the machine of the metadata server.
     fn told_of_power_loss(&self, ino: u64, at_close: bool) -> Result<()> {
-        let is_lost = self.client.as_ref().is_some_and(|client| client.cache.tell_lost(ino, at_close));
-        if is_lost { Err(lost()) } else { Ok(()) }
+        if self.sharing().take_loss_of(ino, at_close) { Err(lost()) } else { Ok(()) }
     }
 
     /// Returns when everything is durable.
@@ -378,7 +396,7 @@ impl FileSystem {
         let synced = self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(meta::Seq::MAX));
         committed?;
         synced?;
-        if self.client.as_ref().is_some_and(Client::take_loss) { Err(lost()) } else { Ok(()) }
+        if self.sharing().take_loss() { Err(lost()) } else { Ok(()) }
     }
 
     /// Commits files that have been dirty since a moment, or all.

@@ -5,7 +5,7 @@ use crate::data::store::Stored;
 use crate::maintenance::presence;
 use crate::volume::find::find;
 use crate::volume::label::Label;
-use crate::volume::open::STRIPES_PER_OPENING;
+use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
 use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, Kind, New, Resize, SetRecord};
@@ -197,7 +197,7 @@ struct FoundStripe {
 /// When the volume is open, or its targets cannot be read or written.
 pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     let pointer = Label::read_pointer(directory)?;
-    let guard = crate::volume::open::lock(directory)?;
+    let guard = crate::volume::opened::lock(directory)?;
     let found = find(&places, pointer)?;
     for target in found.disks.values() {
         let files = target.list().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
@@ -207,8 +207,8 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
             }
         }
     }
-    let _ = std::fs::remove_file(directory.join(crate::volume::open::INDEX));
-    crate::volume::open::begin(&found.label, found.disks.iter().map(|(&id, disk)| (id, disk.clone())).collect())?;
+    let _ = std::fs::remove_file(directory.join(crate::volume::opened::INDEX));
+    crate::volume::create::begin(&found.label, found.disks.iter().map(|(&id, disk)| (id, disk.clone())).collect())?;
     drop(found);
     drop(guard);
     let fs = FileSystem::open_volume(directory, OpenOptions { places, ..OpenOptions::default() })?;

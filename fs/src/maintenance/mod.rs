@@ -1,7 +1,7 @@
 //! Work that goes on beside programs, where the metadata is: space is given back, chunks are verified and repaired, targets come and go.
 
 pub mod census;
-pub mod claims;
+pub mod cleanup;
 pub mod collect;
 pub mod compact;
 pub mod fsck;
@@ -10,5 +10,7 @@ pub mod presence;
 pub mod probe;
 pub mod repair;
 pub mod returns;
+pub mod status;
 pub mod strays;
+pub mod targets;
 pub mod verify;

@@ -61,7 +61,7 @@ pub(crate) fn probe(fs: &Weak<FileSystem>) {
                     // It may have missed something.
                     fs.strays.suspect(id);
                     targets.forgive(id);
-                    if let Some(engine) = &fs.engine {
+                    if let Some(engine) = fs.role.owner() {
                         engine.journal.retry();
                     }
                 }

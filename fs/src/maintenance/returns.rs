@@ -54,7 +54,7 @@ impl FileSystem {
     /// Uses a target that was missing, if it is there.
     fn look_for_return(&self, member: &Member) -> Result<()> {
         let (id, targets) = (member.id, &self.store.targets);
-        let target = match &self.client {
+        let target = match self.client() {
             Some(client) => (client.find)(member)?,
             None => open_target(&*self.volume.places, &member.path, &self.volume.label().volume, Some(id))?.0,
         };
@@ -64,7 +64,7 @@ impl FileSystem {
             self.store.close_target(id, true);
         }
         self.volume.warn(&format!("target {} is there again", id.0));
-        if let Some(engine) = self.engine.as_ref().filter(|_| !self.is_read_only()) {
+        if let Some(engine) = self.role.owner().filter(|_| !self.is_read_only()) {
             let all = targets.ids().into_iter().filter_map(|id| Some((id, targets.get(id)?))).collect();
             engine.journal.set_targets(all)?;
             self.strays.suspect(id);

@@ -7,7 +7,7 @@ mod known;
 mod sole;
 mod unsynced;
 
-pub(crate) use sole::{SOLE_FOR, Sole};
+pub(crate) use sole::Sole;
 
 use crate::mutex::lock;
 use known::{Asked, Concerned, Known, Now};

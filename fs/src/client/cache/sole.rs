@@ -1,12 +1,9 @@
 //! Whether a client is the only one of its volume, and until when it may believe so.
 
 use crate::mutex::lock;
+use crate::session::SOLE_FOR;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-/// A client that hears that there are no others may believe so for this long, counted from when it asked. One that joins waits until that is over, or the
-/// client has heard of it.
-pub(crate) const SOLE_FOR: Duration = Duration::from_millis(1500);
+use std::time::Instant;
 
 /// What a client knows of others.
 #[derive(Debug, Default)]
@@ -39,6 +36,7 @@ impl Sole {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_period_goes_on_as_long_as_answers_come_in_time() {

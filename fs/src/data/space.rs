@@ -1,109 +1,15 @@
-//! What may grow, and how far: memory for data that is in no stripe yet, and room on the targets.
+//! Space on the targets: how much user data still fits, and who is refused when it does not.
 
 use crate::mutex::lock;
+use crate::{Error, FileSystem, Result};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::target::Space;
 
 /// Writers that are refused have the room looked at again no more often.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// Memory for data on its way to the targets.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    limit: u64,
-    used: AtomicU64,
-    /// What of it will be in the metadata. May be a little off while several change the same file.
-    inline: AtomicI64,
-    waiting: Mutex<u32>,
-    less: Condvar,
-    /// Why nothing can be written at the moment; whether that is for lack of room.
-    stuck: Mutex<Option<(bool, String)>>,
-}
-
-impl Memory {
-    pub fn new(limit: u64) -> Self {
-        Self {
-            limit,
-            used: AtomicU64::new(0),
-            inline: AtomicI64::new(0),
-            waiting: Mutex::new(0),
-            less: Condvar::new(),
-            stuck: Mutex::default(),
-        }
-    }
-
-    pub fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Bytes on their way into the metadata itself.
-    pub fn inline(&self) -> u64 {
-        u64::try_from(self.inline.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    /// What is on its way into the metadata was so much, and is now so much.
-    pub fn changed_inline(&self, before: u64, after: u64) {
-        self.inline.fetch_add(after.cast_signed() - before.cast_signed(), Ordering::Relaxed);
-    }
-
-    /// Whether so much is used that it should be written soon.
-    pub fn is_half_full(&self) -> bool {
-        self.used() > self.limit / 2
-    }
-
-    pub fn add(&self, bytes: u64) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub fn subtract(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-        let waiting = lock(&self.waiting);
-        if *waiting > 0 {
-            self.less.notify_all();
-        }
-    }
-
-    /// Adds what a buffer grew by, or subtracts what it shrank by.
-    pub fn changed(&self, before: u64, after: u64) {
-        if after >= before { self.add(after - before) } else { self.subtract(before - after) }
-    }
-
-    /// Notes whether dirty data could be written.
-    pub fn note(&self, done: &crate::Result<()>) {
-        let why = done.as_ref().err().map(|error| (error.is_no_space(), error.to_string()));
-        *lock(&self.stuck) = why;
-    }
-
-    /// Waits while the limit is exceeded; `hurry` is called now and then to have something written.
-    ///
-    /// # Errors
-    /// When nothing can be written.
-    pub fn wait_for_room(&self, hurry: impl Fn()) -> crate::Result<()> {
-        if self.used() <= self.limit {
-            return Ok(());
-        }
-        let mut waiting = lock(&self.waiting);
-        *waiting += 1;
-        while self.used() > self.limit {
-            hurry();
-            let stuck = lock(&self.stuck).clone();
-            if let Some((no_space, why)) = stuck {
-                *waiting -= 1;
-                return Err(match no_space {
-                    true => crate::Error::Volume(volume::Error::NoSpace("the volume".into())),
-                    false => crate::Error::Meta(meta::Error::Unavailable(why)),
-                });
-            }
-            (waiting, _) =
-                self.less.wait_timeout(waiting, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner);
-        }
-        *waiting -= 1;
-        Ok(())
-    }
-}
 
 /// Room on the targets, in bytes of user data, as of the last look and what was stored since.
 #[derive(Debug, Default)]
@@ -223,6 +129,54 @@ fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
     let blocks = blocks.min(targets.len() as u64);
     let fits = |of: fn(&(u64, u64, u64)) -> (u64, u64)| balanced(&rooms.iter().map(of).collect::<Vec<_>>(), blocks) * k;
     (fits(|room| (room.0, room.1)), fits(|room| (room.0, room.2)))
+}
+
+impl FileSystem {
+    /// Looks how much room there is. Targets on one file system share it.
+    pub(crate) fn look_at_room(&self) {
+        let spent = self.room.spent();
+        if let Some((need_bytes, mirrors)) = self.sharing().metadata_needs() {
+            self.store.keep_for_metadata(need_bytes, mirrors);
+        }
+        let takes_more = self.sharing().metadata_takes_more(self.memory.inline()).unwrap_or(true);
+        let (total, free) = self.store.user_room();
+        // Clients hear of the metadata by this, too.
+        self.room.looked(spent, total, if takes_more { free } else { 0 });
+    }
+
+    /// Refuses what makes the metadata grow while there is no room for more. What makes it less in the end is not asked, nor is what was promised.
+    pub(crate) fn room_for_metadata(&self) -> Result<()> {
+        match self.sharing().metadata_takes_more(self.memory.inline()) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Error::Meta(meta::Error::NoSpace)),
+            None if self.room.now().1 > 0 => Ok(()),
+            None => Err(self.no_room()),
+        }
+    }
+
+    /// Why there is no room: targets are full, or too few of them are there.
+    fn no_room(&self) -> Error {
+        let (targets, k) = (&self.store.targets, self.store.options.code.shape().k);
+        let there = targets.ids().into_iter().filter(|&id| targets.is_usable(id)).count();
+        if there < k {
+            return Error::Meta(meta::Error::Unavailable(format!("{there} targets answer and {k} are needed")));
+        }
+        if self.is_shared() && self.room.now().0 == 0 {
+            return Error::Meta(meta::Error::Unavailable("too few targets say how much room they have".into()));
+        }
+        Error::Volume(volume::Error::NoSpace("the volume".into()))
+    }
+
+    /// Refuses data for which there is no room.
+    pub(crate) fn room_for(&self, bytes: u64) -> Result<()> {
+        self.room_for_metadata()?;
+        let fits = || self.room.now().1 >= self.memory.used() + bytes;
+        if !fits() && !self.is_shared() && self.room.is_old() {
+            // Some may have been given back since the last look.
+            self.look_at_room();
+        }
+        if fits() { Ok(()) } else { Err(self.no_room()) }
+    }
 }
 
 #[cfg(test)]

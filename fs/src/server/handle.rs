@@ -1,9 +1,9 @@
 //! What one client asks.
 
-use super::locks::Lock;
 use super::{Grant, Leases, Recall, Request, Sessions};
 use crate::data::sets::Placed;
 use crate::mutex::lock;
+use crate::session::locks::Lock;
 use meta::port::{Beat, FileLock, Port, Session, Welcome};
 use meta::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Once, Put, Removed, Rename, Resize,
@@ -549,7 +549,7 @@ impl Session for Handle {
             fresh,
             lapsed,
             label: fs.volume.label().to_json(),
-            first_stripe: crate::volume::open::first_stripe_of(session),
+            first_stripe: crate::volume::opened::first_stripe_of(session),
             start: self.sessions.start,
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
             kept,

@@ -141,7 +141,7 @@ pub struct Written {
 impl FileSystem {
     /// Whether a server has the metadata, which knows how the volume is.
     pub fn is_client(&self) -> bool {
-        self.engine.is_none()
+        self.is_shared()
     }
 
     /// What was written since the volume was opened.

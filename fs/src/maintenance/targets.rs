@@ -307,7 +307,7 @@ fn positions_on(record: &meta::SetRecord, id: TargetId) -> Vec<usize> {
 /// Waits until no process has a volume open, at most ten seconds.
 pub fn wait_until_closed(directory: &Path) {
     for _ in 0..100 {
-        if crate::volume::open::lock(directory).is_ok() {
+        if crate::volume::opened::lock(directory).is_ok() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));

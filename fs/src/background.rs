@@ -57,7 +57,7 @@ impl Background {
             let weak = Arc::downgrade(fs);
             helpers.push(std::thread::spawn(move || crate::maintenance::probe::probe(&weak)));
         }
-        if fs.client.is_none() {
+        if !fs.is_shared() {
             let weak = Arc::downgrade(fs);
             helpers.push(std::thread::spawn(move || crate::maintenance::collect::collect(&weak)));
             if !fs.volume.read_only {
@@ -130,7 +130,7 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
         let Some(fs) = fs.upgrade().filter(|_| tick != Err(RecvTimeoutError::Disconnected)) else { return };
         fs.beside("looking after the volume", || {
             // Clients look when they say that they live, and the server of clients with its sessions.
-            if fs.client.is_none() {
+            if !fs.is_shared() {
                 fs.look_for_returns();
             }
             fs.tick(tick.is_ok());
@@ -165,7 +165,7 @@ impl FileSystem {
 
     /// What is to be done now and then. What fails here is tried again at the next tick; whoever syncs hears of it.
     fn tick(&self, hurry: bool) {
-        if self.client.is_some() {
+        if self.is_shared() {
             let done = self.tick_client();
             self.warn(done);
         } else {
@@ -185,7 +185,7 @@ impl FileSystem {
         self.warn(done);
         let done = self.note_damage();
         self.warn(done);
-        if self.client.is_some() {
+        if self.is_shared() {
             return;
         }
         let done = self.move_inline();

@@ -1,14 +1,11 @@
 //! Who has what open, and which sets are whose: the state behind [`Sessions`](super::Sessions), without a clock and without waiting.
 
-use super::BELIEVED_FOR;
-use crate::client::cache::SOLE_FOR;
+use crate::session::{BELIEVED_FOR, REMOVED_AT_A_TIME, SOLE_FOR};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Removed files that are kept for clients that did not take note of their removal yet; of more, the oldest go.
 const MOST_REMOVED: usize = 1 << 17;
-/// The same that are told of at a time.
-pub(crate) const REMOVED_AT_A_TIME: usize = 4096;
 /// Files without a name that are kept for the kernel of one client.
 const MOST_KEPT: usize = 1 << 16;
 /// Files that a client has open, or something uncommitted of. More are not believed.

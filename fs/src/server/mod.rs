@@ -6,12 +6,13 @@
 
 mod caller;
 mod handle;
-pub(crate) mod locks;
 mod removed;
 mod table;
 
-use crate::client::cache::SOLE_FOR;
 use crate::mutex::lock;
+pub use crate::session::Question;
+use crate::session::locks;
+use crate::session::{BELIEVED_FOR, SOLE_FOR};
 use crate::{Error, FileSystem, Result};
 pub use caller::{Caller, Secret};
 pub(crate) use caller::{KEY, SETS, new_key};
@@ -21,7 +22,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
-pub(crate) use table::REMOVED_AT_A_TIME;
 use table::{Left, Table};
 
 /// How long a client that was asked to commit is waited for.
@@ -31,8 +31,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Numbers of sessions that one opening of a volume gives out.
 const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
-/// What a client that is alone tells its kernel may be believed for so long.
-pub(crate) const BELIEVED_FOR: Duration = Duration::from_millis(500);
 /// How often it is looked whether they know of one that joins; nobody's clock is off by so much in that time.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -44,8 +42,6 @@ const STALL: Duration = Duration::from_secs(3);
 /// The sessions that there are, as the metadata has it: after a crash they may come back, and others may not.
 pub(crate) const SESSIONS: &str = "sessions";
 
-/// A file of which a client shall commit what it wrote, as another one wants to see it, and the number of that question, which the answer has too.
-pub type Question = (u64, u64);
 /// Asks a client; without a question it is told that there are others.
 pub type Recall = Arc<dyn Fn(&[Question]) + Send + Sync>;
 

@@ -1,0 +1,111 @@
+//! What a client says of others to the data: it asks the server, or remembers what the server said.
+
+use crate::Result;
+use crate::client::Client;
+use crate::data::sharing::{Reservation, Sharing};
+use crate::mutex::lock;
+use crate::session::BELIEVED_FOR;
+use meta::Attributes;
+use plan::TargetId;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+impl Sharing for Client {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn session(&self) -> Option<u64> {
+        Some(self.number())
+    }
+
+    fn alone(&self) -> Option<u64> {
+        self.sole.period(Instant::now())
+    }
+
+    fn valid_for(&self) -> Duration {
+        if self.alone().is_some() { BELIEVED_FOR } else { Duration::ZERO }
+    }
+
+    fn open(&self, ino: u64, write: bool) -> meta::Result<Option<Attributes>> {
+        let number = if write { self.number_of_write(ino) } else { 0 };
+        let attributes = self.session.open(ino, number)?;
+        let mut open = lock(&self.open);
+        let (all, writers) = open.entry(ino).or_default();
+        (*all, *writers) = (*all + 1, *writers + u32::from(write));
+        Ok(Some(attributes))
+    }
+
+    fn close(&self, ino: u64) -> meta::Result<()> {
+        let writes = {
+            let mut open = lock(&self.open);
+            let Some((all, writers)) = open.get_mut(&ino) else { return Ok(()) };
+            let writes = *writers > 0;
+            *all -= 1;
+            if *all == 0 {
+                open.remove(&ino);
+            }
+            writes
+        };
+        let number = if writes { self.number_of_write(ino) } else { 0 };
+        self.session.close(ino, number)
+    }
+
+    fn reserve(&self, ino: u64, length: u64) -> Result<Option<Reservation>> {
+        let begin = self.session.reserve(ino, length)?;
+        let end = begin.saturating_add(length);
+        let mut ends = lock(&self.ends);
+        let reserved = ends.entry(ino).or_default();
+        reserved.end = end.max(reserved.end);
+        reserved.waiting += 1;
+        Ok(Some(Reservation { begin, is_last: reserved.end == end }))
+    }
+
+    fn appended(&self, ino: u64) {
+        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+            reserved.waiting = reserved.waiting.saturating_sub(1);
+        }
+    }
+
+    fn cut(&self, ino: u64, size: u64) -> Option<u64> {
+        let mut ends = lock(&self.ends);
+        let reserved = ends.get_mut(&ino).filter(|reserved| reserved.waiting == 0)?;
+        let end = reserved.end;
+        reserved.end = end.min(size);
+        Some(end)
+    }
+
+    fn uncut(&self, ino: u64, end: u64) {
+        if let Some(reserved) = lock(&self.ends).get_mut(&ino) {
+            reserved.end = end.max(reserved.end);
+        }
+    }
+
+    fn forget_extents(&self, ino: u64) {
+        self.cache.forget_extents(ino);
+    }
+
+    fn note_loss(&self) {
+        self.loss.store(true, Ordering::Relaxed);
+    }
+
+    fn take_loss(&self) -> bool {
+        self.loss.swap(false, Ordering::Relaxed)
+    }
+
+    fn take_loss_of(&self, ino: u64, at_close: bool) -> bool {
+        self.cache.tell_lost(ino, at_close)
+    }
+
+    fn server_start(&self) -> Option<u64> {
+        Some(self.start.load(Ordering::SeqCst))
+    }
+
+    fn metadata_needs(&self) -> Option<(u64, Vec<TargetId>)> {
+        None
+    }
+
+    fn metadata_takes_more(&self, _: u64) -> Option<bool> {
+        None
+    }
+}

@@ -1,0 +1,101 @@
+//! Memory for data that is in no stripe yet.
+
+use crate::mutex::lock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Memory for data on its way to the targets.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    limit: u64,
+    used: AtomicU64,
+    /// What of it will be in the metadata. May be a little off while several change the same file.
+    inline: AtomicI64,
+    waiting: Mutex<u32>,
+    less: Condvar,
+    /// Why nothing can be written at the moment; whether that is for lack of room.
+    stuck: Mutex<Option<(bool, String)>>,
+}
+
+impl Memory {
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            used: AtomicU64::new(0),
+            inline: AtomicI64::new(0),
+            waiting: Mutex::new(0),
+            less: Condvar::new(),
+            stuck: Mutex::default(),
+        }
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes on their way into the metadata itself.
+    pub fn inline(&self) -> u64 {
+        u64::try_from(self.inline.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// What is on its way into the metadata was so much, and is now so much.
+    pub fn changed_inline(&self, before: u64, after: u64) {
+        self.inline.fetch_add(after.cast_signed() - before.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// Whether so much is used that it should be written soon.
+    pub fn is_half_full(&self) -> bool {
+        self.used() > self.limit / 2
+    }
+
+    pub fn add(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn subtract(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        let waiting = lock(&self.waiting);
+        if *waiting > 0 {
+            self.less.notify_all();
+        }
+    }
+
+    /// Adds what a buffer grew by, or subtracts what it shrank by.
+    pub fn changed(&self, before: u64, after: u64) {
+        if after >= before { self.add(after - before) } else { self.subtract(before - after) }
+    }
+
+    /// Notes whether dirty data could be written.
+    pub fn note(&self, done: &crate::Result<()>) {
+        let why = done.as_ref().err().map(|error| (error.is_no_space(), error.to_string()));
+        *lock(&self.stuck) = why;
+    }
+
+    /// Waits while the limit is exceeded; `hurry` is called now and then to have something written.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub fn wait_for_room(&self, hurry: impl Fn()) -> crate::Result<()> {
+        if self.used() <= self.limit {
+            return Ok(());
+        }
+        let mut waiting = lock(&self.waiting);
+        *waiting += 1;
+        while self.used() > self.limit {
+            hurry();
+            let stuck = lock(&self.stuck).clone();
+            if let Some((no_space, why)) = stuck {
+                *waiting -= 1;
+                return Err(match no_space {
+                    true => crate::Error::Volume(volume::Error::NoSpace("the volume".into())),
+                    false => crate::Error::Meta(meta::Error::Unavailable(why)),
+                });
+            }
+            (waiting, _) =
+                self.less.wait_timeout(waiting, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner);
+        }
+        *waiting -= 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether a process has the metadata of a volume itself, or a server has it.
+
+use crate::client::Client;
+use crate::data::sharing::{Reservation, Sharing};
+use crate::{Error, FileSystem, Result};
+use meta::Attributes;
+use plan::TargetId;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an open volume is to this process.
+pub(crate) enum Role {
+    /// It has the metadata: an embedded volume, or that of a metadata server.
+    Owner(Engine),
+    /// A metadata server has it.
+    Client(Box<Client>),
+}
+
+/// The metadata itself.
+pub(crate) struct Engine {
+    pub meta: Arc<meta::Meta>,
+    pub journal: Arc<meta::journal::Journaled>,
+}
+
+impl Role {
+    pub fn owner(&self) -> Option<&Engine> {
+        match self {
+            Self::Owner(engine) => Some(engine),
+            Self::Client(_) => None,
+        }
+    }
+
+    pub fn client(&self) -> Option<&Client> {
+        match self {
+            Self::Owner(_) => None,
+            Self::Client(client) => Some(client),
+        }
+    }
+}
+
+impl FileSystem {
+    /// The metadata itself, for maintenance.
+    pub(crate) fn engine(&self) -> Result<&Engine> {
+        self.role.owner().ok_or(Error::Unsupported("only the metadata server of the volume can do that"))
+    }
+
+    /// This process's part of its session with a metadata server.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.role.client()
+    }
+
+    /// Others who share the volume.
+    pub(crate) fn sharing(&self) -> &dyn Sharing {
+        match &self.role {
+            Role::Owner(engine) => engine,
+            Role::Client(client) => &**client,
+        }
+    }
+}
+
+/// Where the metadata is, nothing changes that this process does not hear of: its sessions ask it for each change.
+impl Sharing for Engine {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn session(&self) -> Option<u64> {
+        None
+    }
+
+    fn alone(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn valid_for(&self) -> Duration {
+        Duration::from_secs(24 * 60 * 60)
+    }
+
+    fn open(&self, _: u64, _: bool) -> meta::Result<Option<Attributes>> {
+        Ok(None)
+    }
+
+    fn close(&self, _: u64) -> meta::Result<()> {
+        Ok(())
+    }
+
+    fn reserve(&self, _: u64, _: u64) -> Result<Option<Reservation>> {
+        Ok(None)
+    }
+
+    fn appended(&self, _: u64) {}
+
+    fn cut(&self, _: u64, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn uncut(&self, _: u64, _: u64) {}
+
+    fn forget_extents(&self, _: u64) {}
+
+    fn note_loss(&self) {}
+
+    fn take_loss(&self) -> bool {
+        false
+    }
+
+    fn take_loss_of(&self, _: u64, _: bool) -> bool {
+        false
+    }
+
+    fn server_start(&self) -> Option<u64> {
+        None
+    }
+
+    fn metadata_needs(&self) -> Option<(u64, Vec<TargetId>)> {
+        let status = self.journal.status();
+        Some((status.need_bytes, status.mirrors))
+    }
+
+    fn metadata_takes_more(&self, inline_bytes: u64) -> Option<bool> {
+        Some(self.journal.takes_more(inline_bytes))
+    }
+}

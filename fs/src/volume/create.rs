@@ -1,0 +1,150 @@
+//! Making a volume: labels on its targets, a pointer to them, and metadata with a root directory.
+
+use crate::data::store::block_bytes;
+use crate::volume::label::{Label, Member, POINTER};
+use crate::volume::places::Places;
+use crate::{Error, Result, now};
+use meta::journal::{Journaled, Limits};
+use meta::kv::MemoryIndex;
+use plan::coding::Coding;
+use plan::placement::Placement;
+use plan::{Domain, TargetId};
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use volume::target::{Space, Target};
+
+/// A volume to be made.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// What its owner calls it.
+    pub name: String,
+    /// The code.
+    pub code: String,
+    /// The length that a chunk may have.
+    pub chunk_bytes: u32,
+    /// How many targets must have a stripe before it is acknowledged; None: one more than k, or k when m is 0.
+    pub durability: Option<usize>,
+    /// Who codes stripes where clients do not say otherwise.
+    pub coding: Coding,
+    /// Where the targets are to be, at least as many as the code has blocks.
+    pub targets: Vec<PathBuf>,
+    /// What some of them fail together with. A storage server's targets are in the domain that it says; others are on their own.
+    pub domains: Vec<(PathBuf, Domain)>,
+    /// How chunk sets are placed.
+    pub placement: Placement,
+    /// Knows what is at these places.
+    pub places: Arc<dyn Places>,
+}
+
+fn random_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    // Never all zeroes, which is no id.
+    id[0] = 1;
+    fastrand::Rng::new().fill(&mut id[1..]);
+    id
+}
+
+/// Who makes a volume owns its root directory.
+pub(crate) fn owner() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+impl Create {
+    /// Makes the volume: labels on its targets, a pointer in `directory`, and a root directory.
+    ///
+    /// # Errors
+    /// When the code cannot be used, there are too few targets or one is in use, or something cannot be written.
+    pub fn run(&self, directory: &Path) -> Result<()> {
+        let code = ec::parse(&self.code).map_err(|why| Error::Invalid(why.to_string()))?;
+        let shape = code.shape();
+        if self.targets.len() < shape.blocks() {
+            return Err(Error::Invalid(format!(
+                "{} needs {} directories, one for each block of a stripe, and {} were given",
+                code.spec(),
+                shape.blocks(),
+                self.targets.len()
+            )));
+        }
+        let wanted = self.durability.unwrap_or(shape.k + usize::from(shape.m > 0));
+        if !(shape.k..=shape.blocks()).contains(&wanted) {
+            return Err(Error::Invalid(format!(
+                "durability must be between {} and {}, the data blocks and all blocks of {}",
+                shape.k,
+                shape.blocks(),
+                code.spec()
+            )));
+        }
+        let least = 2 * (block_bytes(shape.k) as u32 + 65_536);
+        if self.chunk_bytes < least || self.chunk_bytes > 1 << 30 {
+            return Err(Error::Invalid(format!("a chunk can have {least} bytes to 1 GiB")));
+        }
+        if directory.join(POINTER).exists() {
+            return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
+        }
+        let targets: Vec<PathBuf> = self.targets.iter().map(|path| self.places.full(path)).collect::<Result<_>>()?;
+        let (members, spec) = (self.members(&targets)?, code.spec().to_string());
+        let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
+        let label = Label { coding: self.coding, placement: self.placement, ..label };
+        // Tried before anything is changed elsewhere.
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
+        let probe = directory.join(format!("{POINTER}.new"));
+        let probed = std::fs::write(&probe, []).and_then(|()| std::fs::remove_file(&probe));
+        probed.map_err(|why| cannot_write(directory, &why))?;
+        let disks: Vec<Arc<dyn Target>> = targets.iter().map(|path| self.places.format(path)).collect::<Result<_>>()?;
+        for (disk, member) in disks.iter().zip(&label.targets) {
+            label.write(&**disk, member.id).map_err(|why| cannot_write(&member.path, &why))?;
+        }
+        let disks = disks.into_iter().zip(&label.targets).map(|(disk, member)| (member.id, disk));
+        begin(&label, disks.collect())?;
+        label.write_pointer(directory).map_err(|why| cannot_write(directory, &why))
+    }
+}
+
+impl Create {
+    /// The targets with their domains.
+    fn members(&self, targets: &[PathBuf]) -> Result<Vec<Member>> {
+        let mut given = BTreeMap::new();
+        for (path, domain) in &self.domains {
+            let full = self.places.full(path)?;
+            if !targets.contains(&full) {
+                let shown = volume::Shown(path);
+                return Err(Error::Invalid(format!("a domain is given for {shown}, which is not among the targets")));
+            }
+            given.insert(full, domain.clone());
+        }
+        let member = |(number, path): (usize, &PathBuf)| {
+            let domain = given.remove(path).map_or_else(|| self.places.domain(path), |domain| Ok(Some(domain)))?;
+            Ok(Member { domain, ..Member::new(TargetId(number as u16), path.clone()) })
+        };
+        targets.iter().enumerate().map(member).collect()
+    }
+}
+
+/// Begins the metadata of a new volume, with a root directory in it.
+pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) -> Result<()> {
+    let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
+    let spaces: Vec<Space> = targets.iter().filter_map(|(_, target)| target.space().ok()).collect();
+    let journal = Arc::new(Journaled::create(meta::journal::Options {
+        volume: label.id()?,
+        targets,
+        mirrors: code.shape().m + 1,
+        index: Box::new(MemoryIndex::default()),
+        merge: meta::MERGE,
+        limits: journal_limits(spaces),
+        accept_loss: false,
+    })?);
+    meta::Meta::open(journal.clone(), owner(), now())?;
+    Ok(journal.close()?)
+}
+
+/// The sizes of a journal on targets with so much room.
+pub(crate) fn journal_limits(spaces: impl IntoIterator<Item = Space>) -> Limits {
+    Limits::for_targets(spaces.into_iter().map(|space| space.total).min().unwrap_or(u64::MAX))
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> Error {
+    Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(path)))
+}
