@@ -36,8 +36,8 @@ pub fn build(
     m: usize,
     packet: usize,
 ) -> Result<Arc<dyn Code>, String> {
-    let parameters = if packet > 0 { vec![("packet".to_owned(), packet)] } else { vec![] };
-    let spec = Spec { name: name.to_owned(), numbers: vec![k, m], parameters };
+    let parameters: &[_] = if packet > 0 { &[("packet", packet)] } else { &[] };
+    let spec = Spec::new(name, &[k, m], parameters);
     ec::build(&spec, kernel).map_err(|e| e.to_string())
 }
 

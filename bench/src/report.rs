@@ -65,7 +65,7 @@ pub struct Participant {
 pub fn measure(args: &Args) -> Result<Report, String> {
     let effort = args.effort();
     let chosen = gf::select::chosen().map_err(|e| e.to_string())?;
-    let avx2 = || gf::select::by_name("avx2").map_err(|e| e.to_string());
+    let avx2 = || gf::select::kernel(gf::Isa::Avx2).map_err(|e| e.to_string());
     let lanes: Vec<(&'static str, &'static dyn Kernel)> = match args.kernel {
         Lanes::Auto => vec![("auto", chosen)],
         Lanes::Avx2 => vec![("avx2", avx2()?)],

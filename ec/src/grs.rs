@@ -8,7 +8,7 @@ use crate::fastest::fastest;
 use crate::transform::Transform;
 use gf::coset::{vanishing, vanishing_derivative};
 use gf::field::{inv, mul};
-use gf::{Direct, Dyadic, DyadicGroup, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way};
+use gf::{Direct, Dyadic, DyadicGroup, Erasure, Group, Grouped, GroupedSpec, Isa, Kernel, NO_BLOCK, Way};
 
 /// Block i stands at point i; `column[i]` times the block is the polynomial's value there.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Grs {
 
     /// The fastest map from exactly k blocks to some others. `matrix` is the same map as a plain matrix, row-major.
     pub fn map(&self, kernel: &'static dyn Kernel, inputs: &[usize], outputs: &[usize], matrix: &[u8]) -> Transform {
-        if kernel.name() == "naive" {
+        if kernel.isa() == Isa::Naive {
             return Transform::matrix(kernel, inputs.len(), matrix);
         }
         fastest(self.candidates(kernel, inputs, outputs, matrix))

@@ -3,6 +3,7 @@
 
 use crate::code::Code;
 use crate::transform::Transform;
+#[cfg(feature = "checksums")]
 use gf::checksum::Crc64;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -31,23 +32,31 @@ pub struct Caches {
     pub second: usize,
 }
 
-/// This processor's caches, as the system tells them, or cautious guesses.
+/// This processor's caches, as the system tells them (feature `cache-sizes`), or cautious guesses.
 pub fn caches() -> Caches {
     static CACHES: OnceLock<Caches> = OnceLock::new();
-    *CACHES.get_or_init(|| {
-        let of_level = |level: &str| {
-            (0..8).find_map(|index| {
-                let read = |name: &str| {
-                    std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}")).ok()
-                };
-                let fits = read("level")?.trim() == level && read("type")?.trim() != "Instruction";
-                let size = read("size")?;
-                let kib: usize = size.trim().strip_suffix('K')?.parse().ok()?;
-                fits.then_some(kib * 1024)
-            })
-        };
-        Caches { first: of_level("1").unwrap_or(32 << 10), second: of_level("2").unwrap_or(256 << 10) }
+    *CACHES.get_or_init(|| Caches {
+        first: cache_bytes("1").unwrap_or(32 << 10),
+        second: cache_bytes("2").unwrap_or(256 << 10),
     })
+}
+
+#[cfg(feature = "cache-sizes")]
+fn cache_bytes(level: &str) -> Option<usize> {
+    (0..8).find_map(|index| {
+        let read = |name: &str| {
+            std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}")).ok()
+        };
+        let fits = read("level")?.trim() == level && read("type")?.trim() != "Instruction";
+        let size = read("size")?;
+        let kib: usize = size.trim().strip_suffix('K')?.parse().ok()?;
+        fits.then_some(kib * 1024)
+    })
+}
+
+#[cfg(not(feature = "cache-sizes"))]
+fn cache_bytes(_: &str) -> Option<usize> {
+    None
 }
 
 /// A stripe of more second-level caches than this has left the caches near the core when its last byte is made: what
@@ -71,6 +80,15 @@ impl Partition {
     }
 
     /// Runs a map over whole blocks, region by region, on the threads asked for.
+    ///
+    /// ```
+    /// let code = weft_ec::parse("xor:2+1")?;
+    /// let (data, mut parity) = ([vec![1; 1 << 20], vec![2; 1 << 20]], vec![0; 1 << 20]);
+    /// let two_threads = weft_ec::partition::Partition { threads: 2, ..Default::default() };
+    /// two_threads.run(code.encoder(), &[&data[0], &data[1]], &mut [&mut parity]);
+    /// assert!(parity.iter().all(|&byte| byte == 3));
+    /// # Ok::<(), weft_ec::InvalidCode>(())
+    /// ```
     ///
     /// # Panics
     /// When the blocks are not those of the map, or differ in length.
@@ -109,8 +127,17 @@ impl Partition {
 /// Codes the k data blocks of one stripe into its coded blocks and checksums every granule of every stored block
 /// while it is in cache. Returns the checksums by position, then granule; the last granule may be short.
 ///
+/// ```
+/// let code = weft_ec::parse("rs:2+1")?;
+/// let (data, mut parity) = ([[1u8; 6000], [2; 6000]], [0u8; 6000]);
+/// let sums = weft_ec::partition::encode_checksummed(&*code, &[&data[0], &data[1]], &mut [&mut parity], 4096);
+/// assert_eq!(sums[2], [&parity[..4096], &parity[4096..]].map(weft_ec::gf::checksum::crc64));
+/// # Ok::<(), weft_ec::InvalidCode>(())
+/// ```
+///
 /// # Panics
 /// When `granule_bytes` is zero, or the blocks are not the code's or differ in length.
+#[cfg(feature = "checksums")]
 pub fn encode_checksummed(
     code: &dyn Code,
     data: &[&[u8]],
@@ -134,6 +161,7 @@ pub fn encode_checksummed(
 }
 
 /// The checksums of one block's granules, fed region by region.
+#[cfg(feature = "checksums")]
 #[derive(Clone)]
 struct Granules {
     bytes: usize,
@@ -143,6 +171,7 @@ struct Granules {
     done: Vec<u64>,
 }
 
+#[cfg(feature = "checksums")]
 impl Granules {
     fn new(bytes: usize, length: usize) -> Self {
         Self { bytes, open: Crc64::default(), filled: 0, done: Vec::with_capacity(length.div_ceil(bytes)) }

@@ -1,10 +1,14 @@
 //! How a code is written down: `rs:4+2`, `lrc:12+2+2`, `cauchy-good:8+3,packet=2048`, `liberation:5+2,w=7`.
 
+use crate::invalid::InvalidCode;
 use std::fmt;
 use std::str::FromStr;
 
 /// The most blocks in a stripe: points of GF(2^8).
 pub const MAX_BLOCKS: usize = 256;
+
+/// The longest spec as text.
+pub const MAX_SPEC_BYTES: usize = 100;
 
 /// Data and parity blocks of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,6 +44,25 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// A spec from its parts; [`build`](crate::build) says whether there is such a code.
+    ///
+    /// ```
+    /// let spec = weft_ec::Spec::new("cauchy-good", &[8, 3], &[("packet", 2048)]);
+    /// assert_eq!(spec.to_string(), "cauchy-good:8+3,packet=2048");
+    /// ```
+    pub fn new(name: &str, numbers: &[usize], parameters: &[(&str, usize)]) -> Self {
+        let parameters = parameters.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        Self { name: name.to_owned(), numbers: numbers.to_vec(), parameters }
+    }
+
+    /// The first number is that of the data blocks; all others are parity blocks.
+    pub fn shape(&self) -> Shape {
+        match &self.numbers[..] {
+            [k, parity @ ..] => Shape { k: *k, m: parity.iter().fold(0, |m, &n| m.saturating_add(n)) },
+            [] => Shape { k: 0, m: 0 },
+        }
+    }
+
     /// The parameter of that name.
     pub fn parameter(&self, name: &str) -> Option<usize> {
         self.parameters.iter().find(|(n, _)| n == name).map(|&(_, value)| value)
@@ -54,25 +77,13 @@ impl fmt::Display for Spec {
     }
 }
 
-/// Why a code cannot be had: the reason, and what would work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidCode(pub String);
-
-impl fmt::Display for InvalidCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidCode {}
-
 impl FromStr for Spec {
     type Err = InvalidCode;
 
     fn from_str(text: &str) -> Result<Self, InvalidCode> {
-        let malformed = || InvalidCode(format!("{text:?} is not a code; write NAME:K+M, for example rs:4+2"));
-        if text.len() > 100 {
-            return Err(InvalidCode("a code has at most 100 characters".into()));
+        let malformed = || InvalidCode::Malformed(text.to_owned());
+        if text.len() > MAX_SPEC_BYTES {
+            return Err(InvalidCode::TooLong);
         }
         let mut parts = text.split(',');
         let (name, numbers) = parts.next().and_then(|head| head.split_once(':')).ok_or_else(malformed)?;
@@ -91,7 +102,7 @@ impl FromStr for Spec {
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(malformed)?;
             if parameters.iter().any(|(k, _)| k == key) {
-                return Err(InvalidCode(format!("{text:?} gives {key} twice")));
+                return Err(InvalidCode::Repeated { text: text.to_owned(), parameter: key.to_owned() });
             }
             parameters.push((key.to_owned(), number(value)?));
         }

@@ -1,8 +1,8 @@
 //! Parity of the real libraries, kept in `golden/` (made by `bench/peers/golden.py`): ours must equal it, and their
 //! blocks must decode here, with every kernel.
 
-use ec::{Code, Shape, Spec};
 use std::path::Path;
+use weft_ec::{Code, Shape, Spec};
 
 /// The data of the golden files: one splitmix64 stream.
 fn data(k: usize, length: usize) -> Vec<Vec<u8>> {
@@ -52,7 +52,7 @@ fn parity_equals_the_real_libraries_and_their_blocks_decode() {
             let spec = spec(name, number(k), number(m), number(packet));
             let (data, parity) = (data(number(k), number(length)), unhex(parity));
             for kernel in gf::select::listed() {
-                let code = ec::build(&spec, kernel).unwrap_or_else(|e| panic!("{spec}: {e}"));
+                let code = weft_ec::build(&spec, kernel).unwrap_or_else(|e| panic!("{spec}: {e}"));
                 check(&*code, &data, &parity, &mut random);
             }
         }

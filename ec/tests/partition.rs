@@ -1,8 +1,8 @@
 //! Partition Encoding: regions, threads and fused checksums never change a byte.
 
-use ec::partition::{Partition, encode_checksummed};
+use weft_ec::partition::{Partition, encode_checksummed};
 
-fn stripe(code: &dyn ec::Code, length: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+fn stripe(code: &dyn weft_ec::Code, length: usize) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let mut random = fastrand::Rng::with_seed(length as u64);
     let data: Vec<Vec<u8>> = (0..code.shape().k).map(|_| (0..length).map(|_| random.u8(..)).collect()).collect();
     let mut coded = vec![vec![0u8; length]; code.coded().len()];
@@ -17,7 +17,7 @@ const CODES: [&str; 8] =
 #[test]
 fn regions_and_threads_give_the_same_bytes() {
     for text in CODES {
-        let code = ec::parse(text).unwrap();
+        let code = weft_ec::parse(text).unwrap();
         for length in [0, 1, 4096, 70_001, 300_000] {
             let length = usize::next_multiple_of(length, code.unit());
             let (data, coded) = stripe(&*code, length);
@@ -36,7 +36,7 @@ fn regions_and_threads_give_the_same_bytes() {
 #[test]
 fn large_stripes_have_the_bytes_of_small_ones() {
     for text in ["rs:10+4", "rs:9+3", "rs:40+20", "crs:10+4", "crs:12+6", "cauchy-good:4+2", "raid6:5+2"] {
-        let code = ec::parse(text).unwrap();
+        let code = weft_ec::parse(text).unwrap();
         let outputs = code.coded().len();
         let length = usize::next_multiple_of((64 << 20) / (code.shape().k + outputs), code.unit());
         let (data, coded) = stripe(&*code, length);
@@ -56,7 +56,7 @@ fn large_stripes_have_the_bytes_of_small_ones() {
 #[test]
 fn fused_checksums_are_those_of_the_granules() {
     for text in CODES {
-        let code = ec::parse(text).unwrap();
+        let code = weft_ec::parse(text).unwrap();
         for (length, granule) in [(0, 64), (1, 64), (100_000, 4096), (262_144, 65_536), (70_001, 1000)] {
             let length = usize::next_multiple_of(length, code.unit());
             let (data, coded) = stripe(&*code, length);

@@ -1,7 +1,7 @@
 //! Every erasure pattern of every small shape of every code: what can be repaired is, and nothing else claims to be.
 
-use ec::{Code, Shape};
 use std::sync::Arc;
+use weft_ec::{Code, Shape};
 
 /// Shapes small enough for all their patterns.
 const CODES: &[&str] = &[
@@ -89,7 +89,7 @@ fn slices_mut(blocks: &mut [Vec<u8>]) -> Vec<&mut [u8]> {
     blocks.iter_mut().map(|b| &mut b[..]).collect()
 }
 
-fn run(repair: &ec::Repair, stored: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn run(repair: &weft_ec::Repair, stored: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let reads: Vec<&[u8]> = repair.reads().iter().map(|r| &stored[r.block][..]).collect();
     let mut makes = vec![vec![0x11u8; stored[0].len()]; repair.makes().len()];
     repair.run(&reads, &mut slices_mut(&mut makes));
@@ -99,7 +99,7 @@ fn run(repair: &ec::Repair, stored: &[Vec<u8>]) -> Vec<Vec<u8>> {
 #[test]
 fn every_pattern_of_up_to_tolerated_losses_is_repaired() {
     for &text in CODES {
-        let code: Arc<dyn Code> = ec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let code: Arc<dyn Code> = weft_ec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         let Shape { k, m } = code.shape();
         let blocks = k + m;
         let (data, stored) = stripe(&*code, 2, 7);
@@ -143,7 +143,7 @@ fn every_pattern_of_up_to_tolerated_losses_is_repaired() {
 #[test]
 fn one_wanted_block_is_repaired_alone_among_several_losses() {
     for &text in CODES {
-        let code = ec::parse(text).unwrap();
+        let code = weft_ec::parse(text).unwrap();
         let (_, stored) = stripe(&*code, 1, 9);
         let blocks = code.shape().blocks();
         for wanted in 0..blocks {
@@ -161,7 +161,7 @@ fn one_wanted_block_is_repaired_alone_among_several_losses() {
 #[test]
 fn accumulating_in_any_order_is_encoding_and_a_difference_updates() {
     for &text in CODES {
-        let code = ec::parse(text).unwrap();
+        let code = weft_ec::parse(text).unwrap();
         let (mut data, stored) = stripe(&*code, 3, 11);
         let coded = &stored[code.coded()];
         let mut sums = vec![vec![0u8; stored[0].len()]; coded.len()];
@@ -183,9 +183,9 @@ fn accumulating_in_any_order_is_encoding_and_a_difference_updates() {
 #[test]
 fn a_spec_names_its_code_for_ever() {
     for &text in CODES {
-        let code = ec::parse(text).unwrap();
+        let code = weft_ec::parse(text).unwrap();
         let canonical = code.spec().to_string();
-        let again = ec::parse(&canonical).unwrap();
+        let again = weft_ec::parse(&canonical).unwrap();
         assert_eq!(again.spec().to_string(), canonical);
         assert_eq!(stripe(&*code, 2, 3), stripe(&*again, 2, 3));
     }
@@ -213,7 +213,7 @@ fn information_allows(k: usize, l: usize, g: usize, lost: &[usize]) -> bool {
 #[test]
 fn azure_lrc_repairs_every_pattern_that_any_code_of_its_structure_could() {
     for (k, text) in [(12, "lrc:12+2+2"), (6, "lrc:6+2+2"), (4, "lrc:4+2+2")] {
-        let code = ec::parse(text).unwrap();
+        let code = weft_ec::parse(text).unwrap();
         let mut counts = [0; 2];
         for pattern in 0u32..1 << (k + 4) {
             if pattern.count_ones() > 4 {
@@ -233,13 +233,13 @@ fn azure_lrc_repairs_every_pattern_that_any_code_of_its_structure_could() {
 
 #[test]
 fn one_loss_of_an_lrc_reads_its_group_only() {
-    let code = ec::parse("lrc:12+2+2").unwrap();
+    let code = weft_ec::parse("lrc:12+2+2").unwrap();
     for lost in 0..14 {
         let have: Vec<usize> = (0..16).filter(|&b| b != lost).collect();
         assert_eq!(code.repair(&[lost], &have).unwrap().reads().len(), 6, "block {lost}");
     }
     // The wide one of HPC archives: 160 data, 8 local, 12 global.
-    let wide = ec::parse("lrc:160+8+12").unwrap();
+    let wide = weft_ec::parse("lrc:160+8+12").unwrap();
     let have: Vec<usize> = (0..180).filter(|&b| b != 77).collect();
     assert_eq!(wide.repair(&[77], &have).unwrap().reads().len(), 20);
     assert_eq!(wide.tolerates(), 13);
@@ -276,7 +276,7 @@ fn what_a_code_cannot_do_is_refused_with_what_works() {
         ("lrc:2+3+1", "lrc:12+2+2"),
         ("rs:9999999+9999999", "256"),
     ] {
-        let error = ec::parse(text).expect_err(text).to_string();
+        let error = weft_ec::parse(text).expect_err(text).to_string();
         assert!(error.contains(hint), "{text}: {error}");
         assert!(!error.contains('\n'));
     }
@@ -284,18 +284,18 @@ fn what_a_code_cannot_do_is_refused_with_what_works() {
 
 #[test]
 fn every_suggestion_works() {
-    let names = ec::CATALOGUE.iter().map(|f| f.name);
+    let names = weft_ec::CATALOGUE.iter().map(|f| f.name);
     for name in names {
         for shape in ["300+2", "300+6", "255+1", "1+255", "300+4", "40+3", "0+1", "4+0", "300+2+2", "4", "9+9", "254+2"]
         {
             let text = format!("{name}:{shape}");
-            let Err(error) = ec::parse(&text) else { continue };
+            let Err(error) = weft_ec::parse(&text) else { continue };
             let message = error.to_string();
             for word in
                 message.split([' ', ';', ',', '"']).filter(|w| w.contains(':') && w.contains('+') && !w.ends_with(':'))
             {
                 if word != text && word.split(':').next() != Some(&text) {
-                    assert!(ec::parse(word.trim_end_matches(':')).is_ok(), "{text}: {message}");
+                    assert!(weft_ec::parse(word.trim_end_matches(':')).is_ok(), "{text}: {message}");
                 }
             }
         }

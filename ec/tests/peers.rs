@@ -111,7 +111,7 @@ fn compare(peer: &mut Peer, name: &str, k: usize, m: usize, random: &mut fastran
     let bit_matrix = name.starts_with("cauchy") || name == "liberation";
     let packet = if bit_matrix { 64 } else { 0 };
     let text = if bit_matrix { format!("{name}:{k}+{m},packet={packet}") } else { format!("{name}:{k}+{m}") };
-    let Ok(code) = ec::parse(&text) else { return false };
+    let Ok(code) = weft_ec::parse(&text) else { return false };
     if bit_matrix && k + m > 60 {
         return false; // Their schedules take minutes there; the golden files have some.
     }

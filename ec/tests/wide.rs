@@ -1,11 +1,11 @@
 //! Wide shapes, where the fast ways differ most from the definition: every kernel against the naive one, and random
 //! losses of all sizes.
 
-use ec::{Code, Spec};
 use std::sync::Arc;
+use weft_ec::{Code, Spec};
 
 fn code(text: &str, kernel: &'static dyn gf::Kernel) -> Arc<dyn Code> {
-    ec::build(&text.parse::<Spec>().unwrap(), kernel).unwrap()
+    weft_ec::build(&text.parse::<Spec>().unwrap(), kernel).unwrap()
 }
 
 fn encode(code: &dyn Code, data: &[Vec<u8>]) -> Vec<Vec<u8>> {

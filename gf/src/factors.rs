@@ -1,5 +1,6 @@
 //! Coefficients in the form that one kernel multiplies by: nibble tables or bit matrices, contiguous and aligned.
 
+use crate::isa::Isa;
 use std::cell::Cell;
 
 #[derive(Clone, Copy)]
@@ -61,14 +62,14 @@ impl Drop for Scratch {
 /// A list of coefficients made ready for one kernel by [`Kernel::factors`](crate::Kernel::factors).
 #[derive(Clone)]
 pub struct Factors {
-    kernel: &'static str,
+    kernel: Isa,
     stride: usize,
     values: Vec<u8>,
     table: Aligned,
 }
 
 impl Factors {
-    pub(crate) fn new(kernel: &'static str, stride: usize, values: &[u8], expand: impl Fn(u8, &mut [u8])) -> Self {
+    pub(crate) fn new(kernel: Isa, stride: usize, values: &[u8], expand: impl Fn(u8, &mut [u8])) -> Self {
         let mut table = Aligned::zeroed(values.len() * stride);
         for (slot, &value) in table.as_mut_slice().chunks_exact_mut(stride.max(1)).zip(values) {
             expand(value, slot);
@@ -85,7 +86,7 @@ impl Factors {
     ///
     /// # Panics
     /// When another kernel made the factors, or `index` is past the end: programmer errors.
-    pub(crate) fn at(&self, kernel: &'static str, index: usize) -> *const u8 {
+    pub(crate) fn at(&self, kernel: Isa, index: usize) -> *const u8 {
         assert_eq!(self.kernel, kernel, "factors of one kernel used with another");
         assert!(index <= self.values.len(), "factor {index} of {}", self.values.len());
         self.table.as_slice()[index * self.stride..].as_ptr()

@@ -4,6 +4,7 @@
 //! bytes; `naive` is the oracle they are tested against. Lengths and alignment are free.
 
 use crate::factors::Factors;
+use crate::isa::Isa;
 use crate::{Dyadic, Erasure, Grouped};
 use std::ops::Range;
 
@@ -12,8 +13,13 @@ use std::ops::Range;
 /// Sealed: the kernels of this crate trust each other's factors with raw pointers. Every operation panics when a block ends
 /// before the range, or the blocks are not those of the map: programmer errors.
 pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
+    /// The instruction set that it is written for.
+    fn isa(&self) -> Isa;
+
     /// The name that `WEFT_KERNEL` takes.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.isa().name()
+    }
 
     /// Expands coefficients for this kernel.
     fn factors(&self, values: &[u8]) -> Factors;

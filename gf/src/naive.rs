@@ -6,6 +6,7 @@ use crate::erasure::Erasure;
 use crate::factors::Factors;
 use crate::field::mul;
 use crate::grouped::{Grouped, NO_BLOCK};
+use crate::isa::Isa;
 use crate::kernel::{Kernel, check};
 use std::ops::Range;
 
@@ -15,12 +16,12 @@ pub struct Naive;
 impl crate::kernel::sealed::Sealed for Naive {}
 
 impl Kernel for Naive {
-    fn name(&self) -> &'static str {
-        "naive"
+    fn isa(&self) -> Isa {
+        Isa::Naive
     }
 
     fn factors(&self, values: &[u8]) -> Factors {
-        Factors::new(self.name(), 0, values, |_, _| ())
+        Factors::new(Isa::Naive, 0, values, |_, _| ())
     }
 
     fn xor(&self, inputs: &[&[u8]], output: &mut [u8], at: Range<usize>) {

@@ -3,73 +3,95 @@
 //! Some virtual machines hide features that the processor runs. A forced kernel that CPUID does not list is therefore
 //! probed in a child process, which an illegal instruction may kill without harm.
 
+use crate::isa::{Isa, UnknownIsa};
 use crate::kernel::Kernel;
 use crate::naive::Naive;
+use std::fmt;
 use std::sync::OnceLock;
 
 /// The environment variable that forces a kernel.
 pub const FORCE_VARIABLE: &str = "WEFT_KERNEL";
 
 /// One kernel and how it stands on this machine.
+#[derive(Clone, Copy, Debug)]
 pub struct Availability {
-    /// Its name.
-    pub name: &'static str,
+    /// Its instruction set.
+    pub isa: Isa,
     /// The kernel, if the processor lists its features.
     pub listed: Option<&'static dyn Kernel>,
 }
 
-/// All kernels that this build knows, slowest first.
+/// All kernels that this build has, slowest first.
 pub fn all() -> Vec<Availability> {
-    let mut kernels = vec![Availability { name: "naive", listed: Some(&Naive) }];
+    let mut kernels = vec![Availability { isa: Isa::Naive, listed: Some(&Naive) }];
     #[cfg(target_arch = "x86_64")]
     {
         use crate::x86::*;
         macro_rules! list {
-            ($($name:literal => $kernel:ident),+) => {$({
+            ($($kernel:ident),+) => {$({
                 static KERNEL: OnceLock<Option<$kernel>> = OnceLock::new();
                 let listed = KERNEL.get_or_init($kernel::new).as_ref().map(|k| k as &dyn Kernel);
-                kernels.push(Availability { name: $name, listed });
+                kernels.push(Availability { isa: Isa::$kernel, listed });
             })+};
         }
-        list!("ssse3" => Ssse3, "avx2" => Avx2, "avx512" => Avx512, "gfni-avx2" => GfniAvx2, "gfni-avx512" => GfniAvx512);
+        list!(Ssse3, Avx2, Avx512, GfniAvx2, GfniAvx512);
     }
     kernels
 }
 
-/// The kernels whose tests can run here: those that CPUID lists.
+/// The kernels whose tests can run here: those that CPUID lists, slowest first.
 pub fn listed() -> Vec<&'static dyn Kernel> {
     all().into_iter().filter_map(|k| k.listed).collect()
 }
 
-/// Why a kernel could not be had.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoKernel(pub String);
+/// Why a kernel is not available.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoKernel {
+    /// No kernel has this name.
+    Unknown(UnknownIsa),
+    /// This processor does not run it, or this build does not have it.
+    NotHere(Isa),
+    /// [`FORCE_VARIABLE`] asks for what is not available.
+    Forced(Box<NoKernel>),
+}
 
-impl std::fmt::Display for NoKernel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+impl fmt::Display for NoKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(why) => why.fmt(f),
+            Self::NotHere(isa) => write!(f, "this processor does not run the kernel {:?}", isa.name()),
+            Self::Forced(why) => write!(f, "{FORCE_VARIABLE}: {why}"),
+        }
     }
 }
 
 impl std::error::Error for NoKernel {}
 
-/// The kernel of that name, probed in a child process when CPUID hides it.
-///
-/// # Errors
-/// When there is no kernel of that name, or it does not run here.
-pub fn by_name(name: &str) -> Result<&'static dyn Kernel, NoKernel> {
-    let kernels = all();
-    let Some(found) = kernels.iter().find(|k| k.name == name) else {
-        let names: Vec<&str> = kernels.iter().map(|k| k.name).collect();
-        return Err(NoKernel(format!("no kernel is called {name:?}; there are {}", names.join(", "))));
-    };
-    match found.listed {
-        Some(kernel) => Ok(kernel),
-        None => probed(found.name).ok_or_else(|| NoKernel(format!("this processor does not run the kernel {name:?}"))),
+impl From<UnknownIsa> for NoKernel {
+    fn from(why: UnknownIsa) -> Self {
+        Self::Unknown(why)
     }
 }
 
+/// The kernel of an instruction set, probed in a child process when CPUID hides it.
+///
+/// # Errors
+/// When it does not run here.
+pub fn kernel(isa: Isa) -> Result<&'static dyn Kernel, NoKernel> {
+    let listed = all().into_iter().find(|k| k.isa == isa).and_then(|k| k.listed);
+    listed.or_else(|| probed(isa)).ok_or(NoKernel::NotHere(isa))
+}
+
 /// The kernel in use: `WEFT_KERNEL` if it is set, else the best that CPUID lists.
+///
+/// ```
+/// let kernel = weft_gf::select::chosen()?;
+/// let mut sum = [0; 4];
+/// kernel.xor(&[&[1, 2, 3, 4], &[4, 4, 4, 4]], &mut sum, 0..4);
+/// assert_eq!(sum, [5, 6, 7, 0]);
+/// # Ok::<(), weft_gf::select::NoKernel>(())
+/// ```
 ///
 /// # Errors
 /// When `WEFT_KERNEL` names a kernel that does not exist or does not run here.
@@ -77,19 +99,21 @@ pub fn chosen() -> Result<&'static dyn Kernel, NoKernel> {
     static CHOSEN: OnceLock<Result<&'static dyn Kernel, NoKernel>> = OnceLock::new();
     CHOSEN
         .get_or_init(|| match std::env::var(FORCE_VARIABLE) {
-            Ok(name) if !name.is_empty() => by_name(&name).map_err(|e| NoKernel(format!("{FORCE_VARIABLE}: {e}"))),
+            Ok(name) if !name.is_empty() => (name.parse::<Isa>().map_err(NoKernel::from))
+                .and_then(kernel)
+                .map_err(|why| NoKernel::Forced(Box::new(why))),
             _ => Ok(*listed().last().expect("the naive kernel is always there")),
         })
         .clone()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn probed(_: &str) -> Option<&'static dyn Kernel> {
+#[cfg(not(all(unix, target_arch = "x86_64")))]
+fn probed(_: Isa) -> Option<&'static dyn Kernel> {
     None
 }
 
-#[cfg(target_arch = "x86_64")]
-fn probed(name: &str) -> Option<&'static dyn Kernel> {
+#[cfg(all(unix, target_arch = "x86_64"))]
+fn probed(isa: Isa) -> Option<&'static dyn Kernel> {
     use crate::x86::*;
     macro_rules! probe {
         ($kernel:ident) => {{
@@ -103,15 +127,15 @@ fn probed(name: &str) -> Option<&'static dyn Kernel> {
     }
     // An operating system that does not save the wide registers would corrupt them silently, so what it enables
     // (XCR0, which these detections include) is required; only the instruction itself may be hidden.
-    match name {
-        "gfni-avx2" if std::arch::is_x86_feature_detected!("avx2") => probe!(GfniAvx2),
-        "gfni-avx512" if std::arch::is_x86_feature_detected!("avx512bw") => probe!(GfniAvx512),
+    match isa {
+        Isa::GfniAvx2 if std::arch::is_x86_feature_detected!("avx2") => probe!(GfniAvx2),
+        Isa::GfniAvx512 if std::arch::is_x86_feature_detected!("avx512bw") => probe!(GfniAvx512),
         _ => None,
     }
 }
 
 /// Whether `attempt` returns true in a forked child; a signal that kills the child counts as false.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(unix, target_arch = "x86_64"))]
 fn survives_in_child(attempt: impl FnOnce() -> bool) -> bool {
     // SAFETY: between fork and _exit the child runs only `attempt`, which computes on its stack, and
     // async-signal-safe calls; the parent waits for that very child.
@@ -140,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(unix, target_arch = "x86_64"))]
     fn an_illegal_instruction_kills_only_the_child() {
         assert!(survives_in_child(|| true));
         assert!(!survives_in_child(|| false));
@@ -152,9 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kernel_is_refused_with_the_names_there_are() {
-        let error = by_name("sse9").unwrap_err().to_string();
-        assert!(error.contains("sse9") && error.contains("naive"), "{error}");
-        assert_eq!(by_name("naive").unwrap().name(), "naive");
+    fn what_is_listed_is_found_and_what_is_not_has_its_name_in_the_error() {
+        for available in all() {
+            match available.listed {
+                Some(listed) => assert_eq!(kernel(available.isa).unwrap().isa(), listed.isa()),
+                None => assert!(
+                    kernel(available.isa).is_ok_and(|probed| probed.isa() == available.isa)
+                        || NoKernel::NotHere(available.isa).to_string().contains(available.isa.name())
+                ),
+            }
+        }
+        assert_eq!(kernel(Isa::Naive).unwrap().name(), "naive");
+        let forced = NoKernel::Forced(Box::new("sse9".parse::<Isa>().unwrap_err().into())).to_string();
+        assert!(forced.starts_with("WEFT_KERNEL: ") && forced.contains("sse9"), "{forced}");
     }
 }

@@ -1,9 +1,9 @@
 //! Every kernel that runs here against the naive one: random shapes, odd lengths, unaligned blocks, partial ranges.
 
-use gf::{
+use proptest::prelude::*;
+use weft_gf::{
     Direct, Dyadic, DyadicGroup, Erasure, Group, Grouped, GroupedSpec, Kernel, NO_BLOCK, Way, naive::Naive, select,
 };
-use proptest::prelude::*;
 
 /// The lengths where loops begin and end, and some at random.
 fn length() -> impl Strategy<Value = usize> {
@@ -235,7 +235,7 @@ fn random_map(size: usize, columns: usize, rows: usize, ones: bool, seed: u64) -
 
 #[test]
 fn the_erasure_transform_recovers_an_evaluation_code() {
-    use gf::field::{mul, power};
+    use weft_gf::field::{mul, power};
     // Values of a random polynomial of degree < 5 at 16 points; five known ones give back all others.
     let coefficients = [7, 0, 200, 3, 91u8];
     let value = |x: usize| (0..5).fold(0, |sum, c| sum ^ mul(coefficients[c], power(x as u8, c)));
@@ -274,8 +274,9 @@ fn many_inputs_and_outputs_fit() {
 }
 
 /// A random program: sums of anything made before, each output made once.
-fn random_program(planes: usize, inputs: usize, outputs: usize, temporaries: usize, seed: u64) -> gf::Program {
-    use gf::{Plane, Step};
+#[cfg(all(feature = "jit", target_arch = "x86_64"))]
+fn random_program(planes: usize, inputs: usize, outputs: usize, temporaries: usize, seed: u64) -> weft_gf::Program {
+    use weft_gf::{Plane, Step};
     let mut random = fastrand::Rng::with_seed(seed);
     let mut made: Vec<Plane> = (0..planes * inputs).map(Plane::Input).collect();
     let mut targets: Vec<Plane> = (0..temporaries).map(Plane::Temporary).collect();
@@ -287,17 +288,17 @@ fn random_program(planes: usize, inputs: usize, outputs: usize, temporaries: usi
         made.push(target);
         Step { target, sources }
     });
-    gf::Program::new(planes, inputs, outputs, steps.collect())
+    weft_gf::Program::new(planes, inputs, outputs, steps.collect())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64"))]
     fn compiled_programs_do_what_interpreted_ones_do(planes in 1..9usize, inputs in 1..20usize, outputs in 1..5usize,
             temporaries in 0..60usize, packet in 32..200usize, regions in 1..4usize, seed: u64) {
-        use gf::jit::{Compiled, Lane, Style};
+        use weft_gf::jit::{Compiled, Lane, Style};
         let program = random_program(planes, inputs, outputs, temporaries, seed);
         let length = planes * packet * regions;
         let input = Blocks::random(inputs, length, seed >> 1);
@@ -321,10 +322,10 @@ proptest! {
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64"))]
     fn streaming_programs_do_what_interpreted_ones_do(planes in 1..9usize, inputs in 1..20usize, outputs in 1..9usize,
             temporaries in 0..60usize, packet in 1..4usize, regions in 1..4usize, seed: u64) {
-        use gf::jit::{Compiled, Lane, Style};
+        use weft_gf::jit::{Compiled, Lane, Style};
         let program = random_program(planes, inputs, outputs, temporaries, seed);
         let packet = packet * 64;
         let length = planes * packet * regions;

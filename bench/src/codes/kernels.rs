@@ -10,8 +10,9 @@ const BLOCK: usize = 1024;
 pub fn tables(contest: &mut Contest) -> Vec<Table> {
     // A kernel that the processor runs but does not list is probed in a child process; it is marked as forced.
     let kernels = gf::select::all().into_iter().filter_map(|kernel| {
-        let column = if kernel.listed.is_some() { kernel.name.to_owned() } else { format!("{} forced", kernel.name) };
-        Some((column, kernel.name, gf::select::by_name(kernel.name).ok()?))
+        let name = kernel.isa.name();
+        let column = if kernel.listed.is_some() { name.to_owned() } else { format!("{name} forced") };
+        Some((column, name, gf::select::kernel(kernel.isa).ok()?))
     });
     let (mut subjects, mut entrants) = (Vec::<Box<dyn Subject>>::new(), vec![]);
     for (column, name, kernel) in kernels {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::xor::optimise::program;
 
-    /// Makes `crs_points.txt` anew: `cargo test --release -p ec crs_table -- --ignored --nocapture`. The points of a
+    /// Makes `crs_points.txt` anew: `cargo test --release -p weft-ec crs_table -- --ignored --nocapture`. The points of a
     /// shape are the best of many random ones by ones in the matrix, then of the best few by XORs of the program.
     #[test]
     #[ignore = "makes the table, which never changes"]

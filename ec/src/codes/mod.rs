@@ -10,9 +10,10 @@ mod vandermonde;
 use crate::byte_code::{self, ByteCode};
 use crate::code::Code;
 use crate::grs::Grs;
+use crate::invalid::{InvalidCode, Limit};
 use crate::linear::Matrix;
 use crate::plane_code::{self, PlaneCode};
-use crate::spec::{InvalidCode, MAX_BLOCKS, Shape, Spec};
+use crate::spec::{MAX_BLOCKS, Shape, Spec};
 use crate::xor::Layout;
 use crate::xor::bits::BitMatrix;
 use gf::Kernel;
@@ -37,13 +38,13 @@ pub struct Family {
 }
 
 /// The largest prime that an array code is built on: enough for 254 blocks, and a bound on what a spec can cost.
-const MOST_PRIME: usize = 257;
+pub(crate) const MOST_PRIME: usize = 257;
 
 /// The bit-matrix codes' packet when a spec does not say: Ceph's.
-const DEFAULT_PACKET: usize = 2048;
+pub(crate) const DEFAULT_PACKET: usize = 2048;
 
 /// The longest packet: a region of 256 planes then has 16 MiB.
-const MOST_PACKET: usize = 64 << 10;
+pub(crate) const MOST_PACKET: usize = 64 << 10;
 
 const fn family(
     name: &'static str,
@@ -133,7 +134,7 @@ pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, 
         "rs-isa-vandermonde" => {
             request.require(vandermonde::isa_is_mds(k, m), || {
                 let nearest = (1..k).rev().find(|&k| vandermonde::isa_is_mds(k, m)).unwrap_or(1);
-                format!("this matrix does not survive every loss of {m} blocks at {k}+{m}; rs-isa-vandermonde:{nearest}+{m} and rs:{k}+{m} do")
+                Limit::NotMds { nearest }
             })?;
             byte(vandermonde::isa(k, m))
         }
@@ -149,13 +150,11 @@ pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, 
             byte(vec![vec![1; k]])
         }
         "replica" => {
-            request.require(k == 1, || {
-                format!("replica keeps whole copies, so k is 1; for {} copies write replica:1+{m}", m + 1)
-            })?;
+            request.require(k == 1, || Limit::OneData)?;
             byte(vec![vec![1]; m])
         }
         "none" => {
-            request.require(m == 0, || format!("none has no parity; write none:{k}"))?;
+            request.require(m == 0, || Limit::NoParity)?;
             byte(Matrix::new())
         }
         "lrc" => {
@@ -163,7 +162,7 @@ pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, 
             request.byte(kernel, lrc::rows(k, l, g), g + 1, None, false)
         }
         "crs" => {
-            request.require(k + m <= 32, || format!("crs has at most 32 blocks; rs:{k}+{m} works"))?;
+            request.require(k + m <= 32, || Limit::SmallField)?;
             let layout = Layout { planes: crs::planes(k, m), packet: crs::PACKET, short_tail: true };
             request.planes(kernel, vec![], layout, crs::matrix(k, m), true)
         }
@@ -185,7 +184,7 @@ pub fn build(spec: &Spec, kernel: &'static dyn Kernel) -> Result<Arc<dyn Code>, 
             request.array(kernel, "p", p, p - 1, array::rdp(k, p))
         }
         "gluster" => {
-            request.require(m <= 254, || "gluster has m <= 254; gluster:1+254 works".into())?;
+            request.require(m <= 254, || Limit::MaxParity(254))?;
             request.at_most(MAX_BLOCKS - 1 - m)?;
             let layout = Layout { planes: 8, packet: 64, short_tail: false };
             request.planes(kernel, vec![], layout, expand(&points::gluster(k, m)), false)
@@ -207,90 +206,68 @@ struct Request<'a> {
 
 impl<'a> Request<'a> {
     fn new(spec: &'a Spec) -> Result<Self, InvalidCode> {
-        let invalid = |why: String| Err(InvalidCode(why));
-        if !CATALOGUE.iter().any(|f| f.name == spec.name) {
-            let names: Vec<&str> = CATALOGUE.iter().map(|f| f.name).collect();
-            return invalid(format!("no code is called {:?}; there are {}", spec.name, names.join(", ")));
-        }
-        let shape = match (spec.name.as_str(), &spec.numbers[..]) {
-            ("none", &[k]) => Shape { k, m: 0 },
-            ("lrc", &[k, l, g]) => Shape { k, m: l + g },
-            ("lrc", _) => return invalid("lrc takes data blocks, local and global parities: lrc:12+2+2".into()),
-            (_, &[k, m]) => Shape { k, m },
-            (name, _) => {
-                let example = CATALOGUE.iter().find(|f| f.name == name).map_or("rs:4+2", |f| f.example);
-                return invalid(format!("{name} takes data and parity blocks: {example}"));
-            }
+        let family = CATALOGUE.iter().find(|family| family.name == spec.name);
+        let Family { name, example, .. } = family.ok_or_else(|| InvalidCode::UnknownFamily(spec.name.clone()))?;
+        let wanted = match *name {
+            "none" => 1,
+            "lrc" => 3,
+            _ => 2,
         };
-        let allowed: &[&str] = match spec.name.as_str() {
+        // `none:4+0` names the code as well.
+        if spec.numbers.len() != wanted && !(*name == "none" && spec.numbers.len() == 2) {
+            return Err(InvalidCode::Numbers { family: name, example });
+        }
+        let allowed: &'static [&'static str] = match *name {
             "cauchy-original" | "cauchy-good" => &["packet"],
             "liberation" => &["w", "packet"],
             "evenodd" | "rdp" => &["p", "packet"],
             _ => &[],
         };
-        if let Some((name, _)) = spec.parameters.iter().find(|(n, _)| !allowed.contains(&n.as_str())) {
-            return invalid(match allowed {
-                [] => format!("{} takes no parameters, and {name:?} is one", spec.name),
-                _ => format!("{} has no parameter {name:?}, only {}", spec.name, allowed.join(" and ")),
-            });
+        if let Some((parameter, _)) = spec.parameters.iter().find(|(n, _)| !allowed.contains(&n.as_str())) {
+            let (family, parameter) = (spec.name.clone(), parameter.clone());
+            return Err(InvalidCode::UnknownParameter { family, parameter, allowed });
         }
-        let Shape { k, m } = shape;
-        if k == 0 {
-            return invalid(format!("{spec}: there must be at least one data block"));
-        }
-        if m == 0 && spec.name != "none" {
-            return invalid(format!("{spec}: there must be at least one parity block; for none write none:{k}"));
-        }
-        if k > MAX_BLOCKS || m > MAX_BLOCKS || k + m > MAX_BLOCKS {
-            let nearest = match m < MAX_BLOCKS {
-                true => format!("; rs:{}+{m} is the widest with m = {m}", MAX_BLOCKS - m),
-                false => String::new(),
-            };
-            return invalid(format!("{spec} has more than {MAX_BLOCKS} blocks, the points of GF(2^8){nearest}"));
-        }
-        if spec.name == "lrc" {
+        let shape @ Shape { k, m } = spec.shape();
+        let request = Self { spec, shape };
+        request.require(k > 0, || Limit::MinData)?;
+        request.require(m > 0 || *name == "none", || Limit::MinParity)?;
+        request.require(k.saturating_add(m) <= MAX_BLOCKS, || Limit::MaxBlocks)?;
+        if *name == "lrc" {
             let (l, g) = (spec.numbers[1], spec.numbers[2]);
-            if l == 0 || g == 0 || l > k {
-                return invalid(format!(
-                    "{spec}: each of the local groups needs a data block, and one global parity at least; lrc:12+2+2"
-                ));
-            }
-            if k + l + g >= MAX_BLOCKS {
-                return invalid(format!("{spec}: at most {} blocks", MAX_BLOCKS - 1));
-            }
+            request.require(l > 0 && g > 0 && l <= k, || Limit::LocalGroups)?;
+            request.require(k + l + g < MAX_BLOCKS, || Limit::MaxLocal(MAX_BLOCKS - 1))?;
         }
-        Ok(Self { spec, shape })
+        Ok(request)
     }
 
-    fn require(&self, holds: bool, why: impl FnOnce() -> String) -> Result<(), InvalidCode> {
-        if holds { Ok(()) } else { Err(InvalidCode(format!("{}: {}", self.spec, why()))) }
+    fn require(&self, holds: bool, limit: impl FnOnce() -> Limit) -> Result<(), InvalidCode> {
+        if holds { Ok(()) } else { Err(InvalidCode::Unsupported { spec: self.spec.clone(), limit: limit() }) }
     }
 
     fn parities(&self, m: usize) -> Result<(), InvalidCode> {
-        let (name, k) = (&self.spec.name, self.shape.k.min(254));
-        self.require(self.shape.m == m, || format!("{name} has m = {m}; {name}:{k}+{m} works"))
+        self.require(self.shape.m == m, || Limit::ExactParity(m))
     }
 
     fn at_most(&self, k: usize) -> Result<(), InvalidCode> {
-        let (name, m) = (&self.spec.name, self.shape.m);
-        self.require(self.shape.k <= k, || format!("{name} has k <= {k} here; {name}:{k}+{m} works"))
+        self.require(self.shape.k <= k, || Limit::MaxData(k))
     }
 
     /// The prime that an array code is built on: the parameter, or the least that holds k + `extra` columns.
-    fn prime(&self, name: &str, k: usize, extra: usize) -> Result<usize, InvalidCode> {
+    fn prime(&self, name: &'static str, k: usize, extra: usize) -> Result<usize, InvalidCode> {
         let least = array::prime_from((k + extra).max(3));
         let prime = self.spec.parameter(name).unwrap_or(least);
-        self.require(array::odd_prime(prime) && prime >= k + extra && prime <= MOST_PRIME, || {
-            format!("{name} must be an odd prime from {} to {MOST_PRIME}; {name}={least} works", (k + extra).max(3))
+        self.require(array::odd_prime(prime) && prime >= k + extra && prime <= MOST_PRIME, || Limit::Prime {
+            parameter: name,
+            at_least: (k + extra).max(3),
+            works: least,
         })?;
         Ok(prime)
     }
 
     fn packet(&self) -> Result<usize, InvalidCode> {
         let packet = self.spec.parameter("packet").unwrap_or(DEFAULT_PACKET);
-        self.require((8..=MOST_PACKET).contains(&packet) && packet.is_multiple_of(8), || {
-            format!("packet must be a multiple of 8 from 8 to {MOST_PACKET}; packet={DEFAULT_PACKET} is the default")
-        })?;
+        let fits = (8..=MOST_PACKET).contains(&packet) && packet.is_multiple_of(8);
+        self.require(fits, || Limit::Packet)?;
         Ok(packet)
     }
 

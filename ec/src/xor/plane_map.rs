@@ -3,6 +3,7 @@
 use gf::{Kernel, Program};
 use std::fmt;
 use std::ops::Range;
+#[cfg(all(feature = "jit", target_arch = "x86_64"))]
 use std::sync::OnceLock;
 
 /// How planes lie in a block.
@@ -32,21 +33,23 @@ impl Layout {
 pub(crate) struct PlaneMap {
     program: Program,
     layout: Layout,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64"))]
     compiled: Option<gf::jit::Compiled>,
     /// For input blocks that crowd each other out of the first-level cache, for outputs that leave the caches anyway, and
     /// for both; made when they are first needed.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64"))]
     variants: [OnceLock<Option<gf::jit::Compiled>>; 3],
 }
 
 impl PlaneMap {
     pub fn new(kernel: &dyn Kernel, program: Program, layout: Layout) -> Self {
         assert_eq!(program.planes(), layout.planes, "planes of program and layout");
+        #[cfg(not(all(feature = "jit", target_arch = "x86_64")))]
+        let _ = kernel;
         Self {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(feature = "jit", target_arch = "x86_64"))]
             compiled: compile(kernel, &program, layout.packet, gf::jit::Style::default()),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(feature = "jit", target_arch = "x86_64"))]
             variants: Default::default(),
             program,
             layout,
@@ -89,7 +92,7 @@ impl PlaneMap {
         at: Range<usize>,
         streaming: bool,
     ) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "jit", target_arch = "x86_64"))]
         if let Some(compiled) = &self.compiled {
             // A register of a whole cache line takes the line at once and gains nothing by gathering.
             let gathered = compiled.lane() == gf::jit::Lane::Avx2 && crowded(inputs, self.layout);
@@ -102,7 +105,7 @@ impl PlaneMap {
     }
 
     /// The program compiled in another style than the plain one.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(feature = "jit", target_arch = "x86_64"))]
     fn variant(&self, kernel: &dyn Kernel, style: gf::jit::Style) -> Option<&gf::jit::Compiled> {
         let at = (usize::from(style.gathered) + 2 * usize::from(style.streaming)).checked_sub(1)?;
         self.variants[at].get_or_init(|| compile(kernel, &self.program, self.layout.packet, style)).as_ref()
@@ -131,12 +134,13 @@ impl PlaneMap {
 }
 
 /// Compiled for the widest registers that the kernel in use stands for, so that a forced kernel is obeyed here too.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "jit", target_arch = "x86_64"))]
 fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, style: gf::jit::Style) -> Option<gf::jit::Compiled> {
+    use gf::Isa;
     use gf::jit::{Compiled, Lane};
-    match kernel.name() {
-        "naive" | "ssse3" => None,
-        name if name.ends_with("avx512") => Compiled::new(program, packet, Lane::Avx512, style)
+    match kernel.isa() {
+        Isa::Naive | Isa::Ssse3 => None,
+        Isa::Avx512 | Isa::GfniAvx512 => Compiled::new(program, packet, Lane::Avx512, style)
             .or_else(|| Compiled::new(program, packet, Lane::Avx2, style)),
         _ => Compiled::new(program, packet, Lane::Avx2, style),
     }
@@ -144,7 +148,7 @@ fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, style: gf::jit
 
 /// Whether more planes of the inputs begin in one set of the first-level cache than it has ways to spare beside the
 /// outputs: true of page-aligned blocks, whose lines then evict each other between two uses.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "jit", target_arch = "x86_64"))]
 fn crowded(inputs: &[&[u8]], layout: Layout) -> bool {
     const SETS: usize = 64;
     const WAYS: u16 = 6;
@@ -160,7 +164,7 @@ fn crowded(inputs: &[&[u8]], layout: Layout) -> bool {
 impl fmt::Debug for PlaneMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an XOR program of {} XORs", self.program.xors())?;
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(feature = "jit", target_arch = "x86_64"))]
         if let Some(compiled) = &self.compiled {
             return write!(f, ", compiled ({} bytes, {:?})", compiled.code_bytes(), compiled.lane());
         }

@@ -2,6 +2,7 @@
 
 use super::{FAR_BYTES, PREFETCH_BYTES, Pointers, put};
 use crate::dyadic::Dyadic;
+use crate::isa::Isa;
 use crate::vector::Vector;
 use std::ops::Range;
 
@@ -29,7 +30,7 @@ struct Blocks<'a> {
 #[inline(always)]
 pub(crate) unsafe fn dyadic<V: Vector>(
     map: &Dyadic,
-    kernel: &'static str,
+    kernel: Isa,
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     at: Range<usize>,

@@ -4,6 +4,7 @@ use super::tile::{inverse_transform, scale, transform};
 use crate::coset::twiddle_offset;
 use crate::erasure::Erasure;
 use crate::factors::{Aligned, Scratch};
+use crate::isa::Isa;
 use crate::vector::Vector;
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ pub(crate) const WIDTH: usize = 64;
 #[inline(always)]
 pub(crate) unsafe fn erasure<V: Vector>(
     map: &Erasure,
-    kernel: &'static str,
+    kernel: Isa,
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     at: Range<usize>,

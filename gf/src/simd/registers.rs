@@ -2,6 +2,7 @@
 
 use super::{FAR_BYTES, PREFETCH_BYTES, Pointers, put};
 use crate::grouped::{Grouped, NO_BLOCK, Pass};
+use crate::isa::Isa;
 use crate::vector::Vector;
 use std::ops::Range;
 
@@ -24,7 +25,7 @@ pub(crate) const fn step<V: Vector>() -> usize {
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
     map: &Grouped,
-    kernel: &'static str,
+    kernel: Isa,
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     at: Range<usize>,

@@ -5,6 +5,7 @@ use super::{FAR_BYTES, MAX_BLOCKS, put};
 use crate::coset::twiddle_offset;
 use crate::factors::{Aligned, Scratch};
 use crate::grouped::{Grouped, NO_BLOCK, Way};
+use crate::isa::Isa;
 use crate::vector::Vector;
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ const MAX_POINTS: usize = 256;
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
     map: &Grouped,
-    kernel: &'static str,
+    kernel: Isa,
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     at: Range<usize>,

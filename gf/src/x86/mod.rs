@@ -10,13 +10,14 @@ use crate::dyadic::Dyadic;
 use crate::erasure::Erasure;
 use crate::factors::Factors;
 use crate::grouped::{Grouped, Way};
+use crate::isa::Isa;
 use crate::kernel::{Kernel, check};
 use crate::simd::{Tail, dyadic, erasure, in_steps, registers, simple, streamable, tile};
 use crate::vector::Vector;
 use std::ops::Range;
 
 macro_rules! kernel {
-    ($kernel:ident, $vector:ty, $name:literal, $doc:literal, $features:literal, [$($feature:tt),+], $private:ident) => {
+    ($kernel:ident, $vector:ty, $doc:literal, $features:literal, [$($feature:tt),+], $private:ident) => {
         #[doc = $doc]
         pub struct $kernel(());
 
@@ -60,23 +61,23 @@ macro_rules! kernel {
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn multiply_add(f: &Factors, input: &[u8], outputs: &mut [&mut [u8]], at: Range<usize>) {
-                simple::multiply_add::<$vector>(f.at($name, 0), input, outputs, at)
+                simple::multiply_add::<$vector>(f.at(Isa::$kernel, 0), input, outputs, at)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn registers(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
-                registers::grouped::<$vector>(m, $name, i, o, at, past)
+                registers::grouped::<$vector>(m, Isa::$kernel, i, o, at, past)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn tile(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
-                tile::grouped::<$vector>(m, $name, i, o, at, past)
+                tile::grouped::<$vector>(m, Isa::$kernel, i, o, at, past)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn dyadic(m: &Dyadic, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
-                dyadic::dyadic::<$vector>(m, $name, i, o, at, past)
+                dyadic::dyadic::<$vector>(m, Isa::$kernel, i, o, at, past)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn erasure(m: &Erasure, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>) {
-                erasure::erasure::<$vector>(m, $name, i, o, at)
+                erasure::erasure::<$vector>(m, Isa::$kernel, i, o, at)
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn pq(inputs: &[&[u8]], p: &mut [u8], q: &mut [u8], at: Range<usize>) {
@@ -90,12 +91,12 @@ macro_rules! kernel {
 
         #[allow(clippy::undocumented_unsafe_blocks)]
         impl Kernel for $kernel {
-            fn name(&self) -> &'static str {
-                $name
+            fn isa(&self) -> Isa {
+                Isa::$kernel
             }
 
             fn factors(&self, values: &[u8]) -> Factors {
-                Factors::new($name, <$vector>::FACTOR_BYTES, values, <$vector>::expand)
+                Factors::new(Isa::$kernel, <$vector>::FACTOR_BYTES, values, <$vector>::expand)
             }
 
             fn xor(&self, inputs: &[&[u8]], output: &mut [u8], at: Range<usize>) {
@@ -193,30 +194,20 @@ macro_rules! kernel {
     };
 }
 
-kernel!(Ssse3, ssse3::Ssse3, "ssse3", "Nibble shuffles on 16 bytes.", "ssse3", ["ssse3"], ssse3_code);
-kernel!(Avx2, avx2::Avx2, "avx2", "Nibble shuffles on 32 bytes.", "avx2", ["avx2"], avx2_code);
+kernel!(Ssse3, ssse3::Ssse3, "Nibble shuffles on 16 bytes.", "ssse3", ["ssse3"], ssse3_code);
+kernel!(Avx2, avx2::Avx2, "Nibble shuffles on 32 bytes.", "avx2", ["avx2"], avx2_code);
 kernel!(
     Avx512,
     avx512::Avx512,
-    "avx512",
     "Nibble shuffles on 64 bytes.",
     "avx512f,avx512bw",
     ["avx512f", "avx512bw"],
     avx512_code
 );
-kernel!(
-    GfniAvx2,
-    gfni_avx2::GfniAvx2,
-    "gfni-avx2",
-    "Affine products on 32 bytes.",
-    "gfni,avx2",
-    ["gfni", "avx2"],
-    gfni_avx2_code
-);
+kernel!(GfniAvx2, gfni_avx2::GfniAvx2, "Affine products on 32 bytes.", "gfni,avx2", ["gfni", "avx2"], gfni_avx2_code);
 kernel!(
     GfniAvx512,
     gfni_avx512::GfniAvx512,
-    "gfni-avx512",
     "Affine products on 64 bytes.",
     "gfni,avx512f,avx512bw",
     ["gfni", "avx512f", "avx512bw"],
