@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask check|test|links|peers|fuzz|conformance|torture`. Few dependencies, so that it compiles at once.
+//! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture`. Few dependencies, so that it compiles at once.
 
 mod asan;
 mod conformance;
@@ -8,6 +8,8 @@ mod mir;
 mod monitoring;
 mod mpi;
 mod peers;
+mod policy;
+mod rules;
 mod suite;
 mod torture;
 
@@ -20,8 +22,11 @@ const HELP: &str = "\
 cargo xtask TASK
 
   test    all tests; builds the peers they compare with where it can, and says what it skipped and why
-  check   format, links of the documents, lints and documentation with warnings denied, then everything `test` does
+  check   format, links, rules, lints and documentation with warnings denied; licences and sources of dependencies, the
+          oldest compiler and another processor where that can be checked. It runs no tests
   links   the links of the Markdown pages alone
+  rules [--write]  the rules in xtask/rules alone: layers of crates and modules, widths of lines, lengths of files;
+          --write writes down counts that fell
   peers   build the other libraries that compatibility tests and benchmarks compare with
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
   mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
@@ -37,7 +42,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
-        ["check"] => check().and_then(|()| test()),
+        ["check"] => check(),
         ["peers"] => build_peers().map(|_| ()),
         ["fuzz"] => fuzz::run(&root(), 60, true, "none"),
         ["fuzz", seconds] => seconds_of(seconds).and_then(|seconds| fuzz::run(&root(), seconds, true, "none")),
@@ -46,6 +51,8 @@ fn main() -> ExitCode {
             seconds_of(seconds).and_then(|seconds| said(optional("AddressSanitizer", asan::run(&root(), seconds))))
         }
         ["links"] => links::check(&root()),
+        ["rules"] => rules::check(&root(), false),
+        ["rules", "--write"] => rules::check(&root(), true),
         ["mir"] => mir(),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
@@ -93,11 +100,22 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String>
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
+/// Everything that needs no test to run. The profile is that of the tests, so that build scripts and macros are compiled once.
 fn check() -> Result<(), String> {
+    let root = root();
     cargo(&["fmt", "--all", "--check"], &[])?;
-    links::check(&root())?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
-    cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"], &[("RUSTDOCFLAGS", "-D warnings")])
+    links::check(&root)?;
+    rules::check(&root, false)?;
+    let workspace = ["--workspace", "--profile", "release-test"];
+    cargo(&[&["clippy"], &workspace[..], &["--all-targets", "--", "-D", "warnings"]].concat(), &[])?;
+    let documents = ["--no-deps", "--document-private-items"];
+    cargo(&[&["doc"], &workspace[..], &documents].concat(), &[("RUSTDOCFLAGS", "-D warnings")])?;
+    let mut skipped = Vec::new();
+    skipped.extend(optional("policy for dependencies", policy::dependencies())?);
+    skipped.extend(optional("the oldest compiler", policy::oldest_compiler(&root))?);
+    skipped.extend(optional("compiling for another processor", policy::other_processor())?);
+    skipped.iter().for_each(|what| println!("skipped: {what}"));
+    Ok(())
 }
 
 /// Crates whose faults lose data: their tests run in exactly what users run, too. What the command line's tests run is the program
