@@ -124,7 +124,7 @@ impl FileSystem {
             accept_loss: false,
         })?);
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
-            journal.keep_tail(&directory.join(TAIL)).map_err(meta::Error::from)?;
+            journal.keep_local_wal(&directory.join(TAIL)).map_err(meta::Error::from)?;
         }
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
         let opening: u64 = meta.setting("openings")?.unwrap_or(0);

@@ -1,15 +1,15 @@
 //! The engine itself: commits and reads.
 
+use super::checkpointer;
 use super::files::Files;
 use super::frame::{Epoch, take_edit};
 use super::inventory::take_all;
-use super::keeper;
-use super::moving::set_targets;
+use super::local_wal::{self, LocalWal};
 use super::options::{Options, Place, Status};
 use super::recover::{Recovered, check, recover};
+use super::relocate::set_targets;
 use super::retry;
 use super::shared::{Layers, Shared, Start, Tasks, closed};
-use super::tail::{self, Tail};
 use super::writer::Writer;
 use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
@@ -75,11 +75,11 @@ impl Journaled {
     ///
     /// # Errors
     /// When the directory cannot be used, or what was there cannot be committed.
-    pub fn keep_tail(&self, directory: &Path) -> Result<(), KvError> {
+    pub fn keep_local_wal(&self, directory: &Path) -> Result<(), KvError> {
         let failed = |why: std::io::Error| KvError::Unavailable(format!("{}: {why}", directory.display()));
         let epoch = self.shared.epoch;
-        let left = tail::left(directory, &self.shared.volume, epoch).map_err(failed)?;
-        self.shared.log().tail = Some(Tail::begin(directory, epoch).map_err(failed)?);
+        let left = local_wal::left(directory, &self.shared.volume, epoch).map_err(failed)?;
+        self.shared.log().wal = Some(LocalWal::begin(directory, epoch).map_err(failed)?);
         for record in left {
             let (mut batch, mut rest) = (Batch::default(), &record[..]);
             while let Some((key, value)) = take_edit(&mut rest) {
@@ -91,7 +91,7 @@ impl Journaled {
             self.commit(batch)?;
         }
         self.sync(Seq::MAX)?;
-        Tail::forget_before(directory, epoch).map_err(failed)
+        LocalWal::forget_before(directory, epoch).map_err(failed)
     }
 
     fn start(options: Options, recovered: Recovered) -> Result<Self, KvError> {
@@ -105,7 +105,7 @@ impl Journaled {
         let mut engine = Self { shared: shared.clone(), merge, order: Mutex::new(()), threads: Vec::new() };
         engine.spawn("weft-journal", move || writer.run())?;
         let trying = shared.clone();
-        engine.spawn("weft-keeper", move || keeper::run(&shared))?;
+        engine.spawn("weft-checkpoint", move || checkpointer::run(&shared))?;
         engine.spawn("weft-retry", move || retry::run(&trying))?;
         Ok(engine)
     }
@@ -117,10 +117,10 @@ impl Journaled {
     }
 
     /// Makes sure that nothing that was committed is lost with this process, nor with this machine's power: it is on targets, or in the files of
-    /// [`Self::keep_tail`]. Returns whether that is so.
+    /// [`Self::keep_local_wal`]. Returns whether that is so.
     pub fn keep(&self) -> bool {
         let log = self.shared.log();
-        log.durable == log.last || log.tail.as_ref().is_some_and(|tail| tail.sync().is_ok())
+        log.durable == log.last || log.wal.as_ref().is_some_and(|wal| wal.sync().is_ok())
     }
 
     /// How the engine is.
@@ -196,7 +196,7 @@ impl Journaled {
         Layered { layers: [Some(&layers.active), layers.frozen.as_deref()], base: &*self.shared.index }
     }
 
-    /// Waits while the keeper cannot keep up.
+    /// Waits while the checkpointer cannot keep up.
     fn wait_for_memory(&self) -> Result<(), KvError> {
         let limit = self.shared.limits.overlay_bytes;
         while self.layers().active.bytes() >= limit.saturating_mul(2) {

@@ -9,7 +9,7 @@
 //! | 8 | 8 | number: head: as in the file's name; record: its transaction; block: 0, 1, ...; end: how many blocks |
 //! | 16 | 8 | epoch: one more with every opening of the volume |
 //! | 24 | 8 | the epoch's first transaction |
-//! | 32 | 8 | mark: segment head and record: all transactions up to this were durable before; else the snapshot's last |
+//! | 32 | 8 | commit_index: segment head and record: all transactions up to this were durable before; else the snapshot's last |
 //! | 40 | 8 | CRC-64/NVME of the volume's id (16 bytes, not stored here), of bytes 0 to 39, and of the payload |
 //! | 48 | | payload, and zeroes up to a multiple of 8 (not in the checksum) |
 //!
@@ -68,7 +68,7 @@ pub(super) struct Frame {
     pub kind: Kind,
     pub number: u64,
     pub epoch: Epoch,
-    pub mark: u64,
+    pub commit_index: u64,
     /// The length of the payload.
     pub payload: usize,
 }
@@ -89,8 +89,8 @@ impl Kind {
 
 impl Frame {
     /// A frame whose payload has yet to be written.
-    pub fn new(kind: Kind, number: u64, epoch: Epoch, mark: u64) -> Self {
-        Self { kind, number, epoch, mark, payload: 0 }
+    pub fn new(kind: Kind, number: u64, epoch: Epoch, commit_index: u64) -> Self {
+        Self { kind, number, epoch, commit_index, payload: 0 }
     }
 
     /// Appends the frame with the payload that `fill` appends.
@@ -104,7 +104,7 @@ impl Frame {
         let frame = &mut to[start..start + FRAME_BYTES + payload];
         frame[..4].copy_from_slice(&self.kind.magic());
         frame[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
-        let numbers = [self.number, self.epoch.number, self.epoch.first, self.mark];
+        let numbers = [self.number, self.epoch.number, self.epoch.first, self.commit_index];
         for (field, number) in frame[8..40].chunks_exact_mut(8).zip(numbers) {
             field.copy_from_slice(&number.to_le_bytes());
         }
@@ -127,7 +127,7 @@ impl Frame {
         let &(kind, _) = Kind::ALL.iter().find(|(_, magic)| bytes.starts_with(magic))?;
         let payload = u32_at(bytes, 4) as usize;
         let epoch = Epoch { number: u64_at(bytes, 16), first: u64_at(bytes, 24) };
-        let frame = Self { kind, number: u64_at(bytes, 8), epoch, mark: u64_at(bytes, 32), payload };
+        let frame = Self { kind, number: u64_at(bytes, 8), epoch, commit_index: u64_at(bytes, 32), payload };
         (payload <= MAX_PAYLOAD_BYTES).then_some(frame)
     }
 

@@ -1,4 +1,4 @@
-//! Opening: finds what is on the targets. The index is then brought to it in `replay`, and the mirrors in `mend`.
+//! Opening: finds what is on the targets. The index is then brought to it in `replay`, and the mirrors in `resync`.
 
 use super::copies::{Copy, Miss};
 use super::files::{Failed, Files};

@@ -126,7 +126,8 @@ impl Recovery<'_> {
         if let Some(number) = ended_at.filter(|_| !accept_loss && next > base.applied) {
             let group = &mut self.segments[number];
             let (epoch, end) = (group.epoch, group.end);
-            let later = |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.mark >= next;
+            let later =
+                |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.commit_index >= next;
             if group.copies.iter_mut().any(|copy| copy.any_behind(volume, end, later)) {
                 return Err(Broken::Gap(next));
             }

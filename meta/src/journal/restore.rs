@@ -14,8 +14,9 @@ pub(super) fn load(options: &Options, group: &mut Group) -> Result<(), KvError> 
     let Options { volume, index, limits, .. } = options;
     index.clear()?;
     let (epoch, last) = (group.epoch, group.number);
-    let accept =
-        |frame: &Frame| matches!(frame.kind, Kind::Block | Kind::End) && frame.epoch == epoch && frame.mark == last;
+    let accept = |frame: &Frame| {
+        matches!(frame.kind, Kind::Block | Kind::End) && frame.epoch == epoch && frame.commit_index == last
+    };
     let damaged = || KvError::Corrupt(format!("the snapshot of transaction {last} is damaged on all targets"));
     let (mut layer, mut pairs, mut blocks, mut complete) = (Layer::default(), 0, 0, false);
     walk(&mut group.copies, volume, accept, |frame, mut payload| {

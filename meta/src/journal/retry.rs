@@ -3,8 +3,8 @@
 use super::files::same;
 use super::inventory::{Owner, take};
 use super::options::Place;
-use super::room::Gauge;
 use super::shared::Shared;
+use super::space::Gauge;
 use super::worker::{Job, Worker, all};
 use plan::TargetId;
 use std::collections::BTreeMap;

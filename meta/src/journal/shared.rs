@@ -2,15 +2,15 @@
 
 use super::files::Files;
 use super::frame::{Epoch, Frame, Kind, VolumeId, put_edit};
+use super::local_wal::LocalWal;
 use super::options::{Limits, Place, Status};
-use super::tail::Tail;
 use crate::kv::{Index, KvError, Layer, Seq};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// What the commits, the journal thread and the keeper share. Locks are taken in this order: layers, files, log, tasks.
+/// What the commits, the journal thread and the checkpointer share. Locks are taken in this order: layers, files, log, tasks.
 pub(super) struct Shared {
     pub volume: VolumeId,
     pub wanted: usize,
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     done: Condvar,
     files: Mutex<Files>,
     tasks: Mutex<Tasks>,
-    /// For the keeper, and those who wait for it.
+    /// For the checkpointer, and those who wait for it.
     tasks_changed: Condvar,
     /// Held by the one that changes the targets.
     pub moving: Mutex<()>,
@@ -61,10 +61,10 @@ pub(super) struct Log {
     pub stop: bool,
     pub failed: Option<KvError>,
     /// Keeps what is committed from being lost with this process.
-    pub tail: Option<Tail>,
+    pub wal: Option<LocalWal>,
 }
 
-/// What the keeper shall do.
+/// What the checkpointer shall do.
 #[derive(Default)]
 pub(super) struct Tasks {
     pub flush: bool,
@@ -110,7 +110,7 @@ impl Shared {
             stuck: None,
             stop: false,
             failed: None,
-            tail: None,
+            wal: None,
         };
         let layers = RwLock::new(Layers { active: Layer::after(last), frozen: None });
         let (work, done, tasks_changed) = (Condvar::new(), Condvar::new(), Condvar::new());
@@ -173,10 +173,10 @@ impl Shared {
                 put_edit(to, key, value.as_deref());
             }
         });
-        let Log { tail, pending, .. } = &mut *log;
-        if tail.as_mut().is_some_and(|tail| tail.add(&pending[before..]).is_err()) {
-            // Without room there, it is as safe as without the tail.
-            *tail = None;
+        let Log { wal, pending, .. } = &mut *log;
+        if wal.as_mut().is_some_and(|wal| wal.add(&pending[before..]).is_err()) {
+            // Without room there, it is as safe as without the local WAL.
+            *wal = None;
         }
         // Once in the journal, and maybe once in the next snapshot.
         self.slack.fetch_sub(2 * (log.pending.len() - before) as i64, Ordering::Relaxed);
@@ -241,7 +241,7 @@ impl Shared {
                 log.since = None;
                 let pending = std::mem::replace(&mut log.pending, spare);
                 let last = log.last;
-                log.tail.iter_mut().for_each(Tail::turn);
+                log.wal.iter_mut().for_each(LocalWal::turn);
                 drop(log);
                 self.done.notify_all();
                 return Some((pending, last));

@@ -260,7 +260,7 @@ impl Writer {
         last_error
     }
 
-    /// Does what was asked for since the last time: drops the mirrors that the keeper found failing, and turns to other targets.
+    /// Does what was asked for since the last time: drops the mirrors that the checkpointer found failing, and turns to other targets.
     fn settle(&mut self) -> Result<(), KvError> {
         let (asked, suspects) = {
             let mut files = self.shared.files();

@@ -1,4 +1,4 @@
-//! The keeper thread brings what is committed to the index and begins snapshots, which a thread of their own writes, so that
+//! The checkpointer thread brings what is committed to the index and begins snapshots, which a thread of their own writes, so that
 //! neither waits for the other and commits wait for none.
 
 use super::shared::Shared;
@@ -38,8 +38,8 @@ pub(super) fn run(shared: &Arc<Shared>) {
                 let _ = thread.join();
             }
             let view = shared.index.view()?;
-            let keeper = shared.clone();
-            let write = move || write(&keeper, &aim, &*view, last);
+            let checkpointer = shared.clone();
+            let write = move || write(&checkpointer, &aim, &*view, last);
             let thread = thread::Builder::new().name("weft-snapshot".into()).spawn(write);
             writing = Some(thread.map_err(|error| KvError::Unavailable(error.to_string()))?);
             Ok(())

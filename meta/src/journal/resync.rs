@@ -31,7 +31,7 @@ impl Recovery<'_> {
             if chosen.len() == self.options.mirrors {
                 break;
             }
-            match self.mend(place) {
+            match self.resync(place) {
                 Ok(()) => chosen.push(place),
                 Err(error) if is_full(&error) => full.push(place),
                 Err(error) => self.reject(place, &error.to_string()),
@@ -60,7 +60,7 @@ impl Recovery<'_> {
     }
 
     /// Gives a target what it lacks of the journal: a record may so far be on one mirror only.
-    fn mend(&self, place: usize) -> std::io::Result<()> {
+    fn resync(&self, place: usize) -> std::io::Result<()> {
         let target = &*self.options.targets[place].1;
         for group in self.segments.iter().filter(|group| group.counts) {
             let from = |place: usize| &*self.options.targets[place].1;

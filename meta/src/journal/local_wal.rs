@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The files of this opening.
-pub(super) struct Tail {
+pub(super) struct LocalWal {
     files: [File; 2],
     current: usize,
     at: u64,
@@ -35,7 +35,7 @@ fn epochs(directory: &Path) -> io::Result<BTreeSet<u64>> {
     Ok(epochs)
 }
 
-impl Tail {
+impl LocalWal {
     /// Begins the files of an epoch.
     pub fn begin(directory: &Path, epoch: Epoch) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
@@ -107,15 +107,15 @@ mod tests {
 
     #[test]
     fn what_follows_on_the_targets_comes_back() {
-        let place = std::env::temp_dir().join(format!("weft-tail-{}", std::process::id()));
+        let place = std::env::temp_dir().join(format!("weft-wal-{}", std::process::id()));
         let epoch = |number, first| Epoch { number, first };
         let left = |number, first| left(&place, &VOLUME, epoch(number, first)).unwrap();
         assert!(left(3, 1).is_empty());
-        let mut tail = Tail::begin(&place, epoch(3, 1)).unwrap();
+        let mut wal = LocalWal::begin(&place, epoch(3, 1)).unwrap();
         for number in 1..10 {
-            tail.add(&record(3, number)).unwrap();
+            wal.add(&record(3, number)).unwrap();
             if number % 4 == 0 {
-                tail.turn();
+                wal.turn();
             }
         }
         // 1 to 4 are overwritten in part by 9.
@@ -126,11 +126,11 @@ mod tests {
         // Somebody else opened it.
         assert!(left(5, 8).is_empty());
         // Killed again, before all was committed again.
-        let mut tail = Tail::begin(&place, epoch(4, 8)).unwrap();
-        tail.add(&record(4, 8)).unwrap();
+        let mut wal = LocalWal::begin(&place, epoch(4, 8)).unwrap();
+        wal.add(&record(4, 8)).unwrap();
         assert_eq!(left(5, 8), [vec![4, 8], vec![3, 9]]);
         assert_eq!(left(5, 9), [vec![3, 9]]);
-        Tail::forget_before(&place, epoch(4, 8)).unwrap();
+        LocalWal::forget_before(&place, epoch(4, 8)).unwrap();
         assert_eq!(left(5, 8), [vec![4, 8]]);
         fs::remove_dir_all(&place).unwrap();
     }
