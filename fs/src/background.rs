@@ -62,7 +62,7 @@ impl Background {
             helpers.push(std::thread::spawn(move || crate::maintenance::collect::collect(&weak)));
             if !fs.volume.read_only {
                 let weak = Arc::downgrade(fs);
-                helpers.push(std::thread::spawn(move || crate::maintenance::strays::watch(&weak)));
+                helpers.push(std::thread::spawn(move || crate::maintenance::orphan_chunks::watch(&weak)));
             }
         }
         *lock(&self.jobs) = Some(jobs);
@@ -131,7 +131,7 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
         fs.beside("looking after the volume", || {
             // Clients look when they say that they live, and the server of clients with its sessions.
             if !fs.is_shared() {
-                fs.look_for_returns();
+                fs.rejoin_targets();
             }
             fs.tick(tick.is_ok());
         });

@@ -36,8 +36,8 @@ mod volume;
 
 pub use client::ending::Ending;
 pub use client::{Find, Server};
+pub use data::bulk_load::{BulkLoad, BulkLoaded};
 pub use data::counts::{Counts, RepairProgress, Repairs};
-pub use data::ingest::{Ingest, Ingested};
 pub use data::lookups::Lookup;
 pub use data::manifest;
 pub use data::names::SetAttributes;
@@ -95,8 +95,8 @@ pub struct FileSystem {
     pub(crate) collector: maintenance::collect::Collector,
     pub(crate) inline: maintenance::collect::Inline,
     pub(crate) compactor: maintenance::compact::Compactor,
-    pub(crate) strays: maintenance::strays::Strays,
-    pub(crate) returns: maintenance::returns::Returns,
+    pub(crate) orphan_chunks: maintenance::orphan_chunks::OrphanChunks,
+    pub(crate) rejoins: maintenance::rejoin::Rejoins,
     pub(crate) members: maintenance::members::Members,
     pub(crate) background: background::Background,
     pub(crate) volume: volume::opened::Opened,

@@ -3,7 +3,7 @@
 use crate::data::sets::Placed;
 use crate::data::store::{Options, Store};
 use crate::data::{file, lookups, memory, space};
-use crate::maintenance::{collect, compact, members, returns, strays};
+use crate::maintenance::{collect, compact, members, orphan_chunks, rejoin};
 use crate::role::{Engine, Role};
 use crate::volume::create::{begin, journal_limits, owner};
 use crate::volume::find::{Found, find};
@@ -177,7 +177,7 @@ impl FileSystem {
             }
             // Nobody else asks again.
             meta.forget_requests(&before)?;
-            if !fs.leases.is_settling() {
+            if !fs.leases.is_in_grace() {
                 match fs.clean_up() {
                     // Without room for that, what is there can be read all the same, and be removed.
                     Err(error) if error.is_no_space() => fs.volume.warn(&format!("cannot clean up: {error}")),
@@ -219,8 +219,8 @@ impl FileSystem {
             collector: collect::Collector::default(),
             inline: collect::Inline::default(),
             compactor: compact::Compactor::default(),
-            strays: strays::Strays::default(),
-            returns: returns::Returns::default(),
+            orphan_chunks: orphan_chunks::OrphanChunks::default(),
+            rejoins: rejoin::Rejoins::default(),
             members: members::Members::default(),
             background: background::Background::new(),
             leases: server::Leases::default(),

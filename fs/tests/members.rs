@@ -133,9 +133,9 @@ fn appends_beside_a_truncation_never_get_the_same_place() {
             let mut places = Vec::new();
             barrier.wait();
             while !is_cut.load(Ordering::SeqCst) {
-                places.push(client.reserve(ino, 10).unwrap());
+                places.push(client.reserve_append(ino, 10).unwrap());
             }
-            let after = [(); 3].map(|()| client.reserve(ino, 10).unwrap());
+            let after = [(); 3].map(|()| client.reserve_append(ino, 10).unwrap());
             assert!(after.iter().all(|&place| place < BEFORE), "behind what was cut off: {after:?}");
             places.extend(after);
             places
@@ -366,14 +366,14 @@ impl Hostile {
             33 => Session::open(at, self.ino(), self.number()).map(drop),
             34 => Session::close(at, self.ino(), self.number()),
             35 => at.clean(&self.many(|own| (own.ino(), own.number()))),
-            36 => at.reserve(self.ino(), self.number()).map(drop),
+            36 => at.reserve_append(self.ino(), self.number()).map(drop),
             37 => at.lock(self.ino(), self.lock(), self.0.u32(..50) == 0).map(drop),
             38 => at.unlock(self.ino(), self.0.u64(..3), self.number(), self.number()),
             39 => at.conflicting_lock(self.ino(), self.lock()).map(drop),
             40 => at
                 .recalled(self.ino(), self.number(), self.number())
-                .and_then(|()| at.opened(self.ino(), self.number())),
-            _ => at.reserved(self.ino(), self.number()),
+                .and_then(|()| at.reclaim_open(self.ino(), self.number())),
+            _ => at.reclaim_append(self.ino(), self.number()),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::limit::Limiter;
 use crate::message::Stat;
 use crate::walk::stat_of;
 use blake3::Hasher;
-use fs::Ingest;
+use fs::BulkLoad;
 use rustix::fd::OwnedFd;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{Errno, pread};
@@ -55,7 +55,7 @@ impl Copying<'_> {
         file: &OwnedFd,
         stat: &Stat,
         range: Range<u64>,
-        ingest: &mut Ingest,
+        ingest: &mut BulkLoad,
         hasher: &mut Hasher,
     ) -> Result<u64, Trouble> {
         let (mut at, mut read) = (range.start, 0);

@@ -18,7 +18,7 @@ use crate::limit::Limiter;
 use crate::message::{Problem, Stat, Tally, Work};
 use crate::roles::{Craft, Made};
 use crate::transport::Broken;
-use fs::{FileSystem, Ingest};
+use fs::{BulkLoad, FileSystem};
 use later::Later;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub struct Encoding {
 /// An archive job's worker.
 pub struct Encoder<'a> {
     job: &'a Encoding,
-    ingest: Ingest<'a>,
+    ingest: BulkLoad<'a>,
     later: Later,
     tally: Tally,
     /// Names of the job's directory that files of this batch go to, and what these files are like.

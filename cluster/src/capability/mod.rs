@@ -18,17 +18,17 @@
 //!
 //! Little-endian. The hash is under a key that is derived from the cluster's for this purpose alone.
 
+mod cache;
 mod deputy;
 mod fence;
 mod guard;
 mod key;
-mod wallet;
 
+pub(crate) use cache::CapabilityCache;
 pub(crate) use deputy::{Deputy, Order, Orders};
 pub use fence::{Fence, Message as FenceMessage};
 pub use guard::{CLOCK_TOLERANCE, Guard, Wanted};
 pub use key::{ClusterKey, KEY_FILE};
-pub(crate) use wallet::Wallet;
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};

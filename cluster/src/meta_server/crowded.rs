@@ -127,7 +127,7 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     let silent = Raw::begin(&address, &place, "a");
     let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let (file, _) = asks(&silent).make(ROOT, b"x", &new, Time { seconds: 1, nanoseconds: 0 }).unwrap();
-    asks(&silent).opened(file.ino, 1).unwrap();
+    asks(&silent).reclaim_open(file.ino, 1).unwrap();
     let opens = Raw::begin(&address, &place, "a");
     let tape = Remote(Tape::default());
     let _ = Session::open(&tape, file.ino, 0);

@@ -2,11 +2,11 @@
 
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket};
 use crate::address::VolumeAddress;
-use crate::capability::Wallet;
+use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
 use fs::{Ending, FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
-use meta::port::{BEAT, BEGIN, CONTENT, Call, EXTENTS, Port, Remote, Session, Welcome, session_of_work};
+use meta::port::{BEGIN, CONTENT, Call, EXTENTS, HEARTBEAT, Port, Remote, Session, Welcome, session_of_work};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ pub(super) struct State {
     /// What proves that it is this client's.
     secret: Mutex<fs::Secret>,
     volume: Mutex<Weak<FileSystem>>,
-    wallet: Arc<Wallet>,
+    capabilities: Arc<CapabilityCache>,
     requests: Mutex<Requests>,
     ending: Arc<Ending>,
 }
@@ -67,7 +67,7 @@ impl State {
             session: AtomicU64::new(0),
             secret: Mutex::default(),
             volume: Mutex::default(),
-            wallet: Arc::default(),
+            capabilities: Arc::default(),
             requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
             ending: Arc::default(),
         }
@@ -167,7 +167,7 @@ impl Link {
         }
         // The server asks for what others want to see where it last heard of the session itself.
         match operation {
-            BEGIN | BEAT => client.call(operation, &body, parts, deadline).await,
+            BEGIN | HEARTBEAT => client.call(operation, &body, parts, deadline).await,
             _ => client.call_in_place(operation, &body, parts, deadline).await,
         }
     }
@@ -218,7 +218,7 @@ impl Link {
                 Ok(answer) => {
                     self.state.ending.hear();
                     let reads = matches!(operation, EXTENTS | CONTENT);
-                    self.state.wallet.put(&answer.body, reads.then_some(arguments));
+                    self.state.capabilities.put(&answer.body, reads.then_some(arguments));
                     return Ok(answer.payload.to_vec());
                 }
                 Err(wire::Error::Remote { .. }) if session == 0 => {
@@ -257,10 +257,10 @@ impl Link {
             match crate::runtime().block_on(self.ask_until_answered(&mut wish)) {
                 Ok(answer) => return Ok(answer),
                 Err(Unanswered::Failed(error)) => return Err(error),
-                Err(Unanswered::NoSession) => match self.take_up() {
+                Err(Unanswered::NoSession) => match self.reclaim() {
                     // It may have been started once more meanwhile.
                     Err(_) if !self.left(wish.begun).is_zero() && self.has_volume() => std::thread::sleep(PAUSE),
-                    taken_up => taken_up?,
+                    reclaimed => reclaimed?,
                 },
             }
         }
@@ -271,10 +271,10 @@ impl Link {
     }
 
     /// Has a server that does not know this session, since it was started again, know it.
-    fn take_up(&self) -> meta::Result<()> {
+    fn reclaim(&self) -> meta::Result<()> {
         let volume = lock(&self.state.volume).upgrade();
         let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
-        volume.take_up(&Remote(Self::taking_up(&self.state)), &|welcome| self.state.have(welcome))
+        volume.reclaim(&Remote(Self::taking_up(&self.state)), &|welcome| self.state.have(welcome))
     }
 }
 
@@ -321,7 +321,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
     });
     let weak = Arc::downgrade(&state);
     state
-        .wallet
+        .capabilities
         .on_refusal(Box::new(move |extents| weak.upgrade().into_iter().for_each(|state| ask_again(&state, extents))));
     let link = || Remote(Link::new(&state));
     let session: Arc<dyn Session> = Arc::new(link());
@@ -336,7 +336,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             address.server, address.volume
         )));
     }
-    let places = ClusterPlaces::of_client(state.wallet.clone());
+    let places = ClusterPlaces::of_client(state.capabilities.clone());
     let find = Box::new(move |member: &fs::label::Member| places.open(&member.path));
     let volume =
         FileSystem::connect(Server { port, session, welcome, find, ending: state.ending.clone() }, name, options)?;

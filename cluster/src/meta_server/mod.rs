@@ -3,15 +3,15 @@
 #[cfg(test)]
 mod crowded;
 mod grants;
-mod keeper;
 mod link;
+mod maintenance;
 mod replay;
 mod service;
 #[cfg(test)]
 mod simulated;
 
-pub use keeper::keep;
 pub use link::{command, connect, set_patience};
+pub use maintenance::keep;
 pub use service::{Commands, MetaServer};
 
 use serde::{Deserialize, Serialize};

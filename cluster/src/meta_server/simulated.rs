@@ -239,7 +239,7 @@ impl Mount {
                 Ok(answer) => break Ok(answer),
                 Err(Unanswered::Failed(error)) => break Err(error),
                 Err(Unanswered::NoSession) => {
-                    if self.take_up().await.is_err() {
+                    if self.reclaim().await.is_err() {
                         sleep(PAUSE).await;
                     }
                 }
@@ -250,14 +250,14 @@ impl Mount {
     }
 
     /// Has a server that was started again know the session.
-    async fn take_up(&self) -> meta::Result<()> {
+    async fn reclaim(&self) -> meta::Result<()> {
         let _one_at_a_time = self.taking_up.lock().await;
         let session = self.state.session.load(Ordering::SeqCst);
         let welcome = self.ask_once(|port| port.begin(Some(session), "client".into(), Vec::new())).await?;
         self.state.have(&welcome);
         if welcome.fresh {
             self.lab.record.note("the client takes its session up");
-            self.ask_once(Session::told).await?;
+            self.ask_once(Session::reclaim_complete).await?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ pub mod locks;
 pub mod removals;
 pub mod sharing;
 
-use crate::client::cache::{Cache, Sole};
+use crate::client::cache::{Cache, ExclusiveLease};
 use crate::client::ending::Ending;
 use crate::client::locks::OwnLocks;
 use crate::client::removals::Removals;
@@ -79,7 +79,7 @@ pub(crate) struct Client {
     /// Openings and closings by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
-    pub(crate) sole: Arc<Sole>,
+    pub(crate) exclusive: Arc<ExclusiveLease>,
     pub(crate) cache: Arc<Cache>,
     /// When the server answered a beat last.
     heard: Mutex<Instant>,
@@ -91,7 +91,7 @@ pub(crate) struct Client {
 }
 
 /// A client says so often that it lives, or four times in a lease.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// What a client changed is durable after this time, and a moment, whether or not somebody syncs it. The server has made it durable long before, as a rule.
 const UNSYNCED_FOR: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ const UNSYNCED_FOR: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Says that a client lives, whatever else it waits for.
-fn beats(fs: &Weak<FileSystem>, pause: Duration) {
+fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
     loop {
         std::thread::sleep(pause);
         let Some(fs) = fs.upgrade() else { return };
@@ -108,11 +108,11 @@ fn beats(fs: &Weak<FileSystem>, pause: Duration) {
             return;
         }
         fs.beside("telling the metadata server that this client lives", || {
-            let noted = fs.beat().and_then(|()| fs.client().map_or(Ok(()), |client| fs.note_removals(client)));
+            let noted = fs.heartbeat().and_then(|()| fs.client().map_or(Ok(()), |client| fs.note_removals(client)));
             if let Err(error) = noted {
                 fs.volume.warn(&error.to_string());
             }
-            fs.look_for_returns();
+            fs.rejoin_targets();
         });
     }
 }
@@ -134,8 +134,8 @@ impl FileSystem {
             coding: options.coding.unwrap_or(label.coding),
         };
         let sets = Arc::new(Leased::new(session.clone()));
-        let sole = Arc::new(Sole::default());
-        let cache = Arc::new(Cache::new(port.clone(), sole.clone()));
+        let exclusive = Arc::new(ExclusiveLease::default());
+        let cache = Arc::new(Cache::new(port.clone(), exclusive.clone()));
         let store = Store::new(
             Arc::new(Targets::new()),
             port,
@@ -159,20 +159,20 @@ impl FileSystem {
             ends: Mutex::default(),
             writes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
-            sole,
+            exclusive,
             cache: cache.clone(),
             heard: Mutex::new(Instant::now()),
             ended: Mutex::new(false),
             ending,
             loss: AtomicBool::new(false),
         };
-        let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(BEAT);
+        let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(HEARTBEAT);
         let fs = Self::assemble(cache, Role::Client(Box::new(client)), store, Opened::served(label, options));
         fs.look_at_targets()?;
-        fs.beat()?;
+        fs.heartbeat()?;
         fs.background.start(&fs);
         let weak = Arc::downgrade(&fs);
-        std::thread::spawn(move || beats(&weak, pause));
+        std::thread::spawn(move || send_heartbeats(&weak, pause));
         Ok(fs)
     }
 
@@ -201,7 +201,7 @@ impl FileSystem {
     }
 
     /// Says that this client lives, and hears what changed.
-    fn beat(&self) -> Result<()> {
+    fn heartbeat(&self) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
         let beat = {
             // One at a time, so that what is heard last was said last.
@@ -210,8 +210,8 @@ impl FileSystem {
                 return Ok(());
             }
             let asked = Instant::now();
-            let beat = client.session.beat()?;
-            client.sole.hear(asked, beat.others, Instant::now());
+            let beat = client.session.heartbeat()?;
+            client.exclusive.hear(asked, beat.others, Instant::now());
             beat
         };
         *lock(&client.heard) = Instant::now();
@@ -271,7 +271,7 @@ impl FileSystem {
 
     /// Tells the server which files have nothing uncommitted any more.
     fn tell_clean(&self, client: &Client) -> Result<()> {
-        self.settle_ends(client, None);
+        self.settle_reservations(client, None);
         let writes = |ino: &u64| lock(&client.open).get(ino).is_some_and(|(_, writers)| *writers > 0);
         // The numbers are older than what is looked at: who writes meanwhile is not meant.
         let all: Vec<(u64, u64)> = lock(&client.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
@@ -290,7 +290,7 @@ impl FileSystem {
     }
 
     /// Forgets ranges that are committed: how long their files are is what the metadata says, also when others cut them off.
-    fn settle_ends(&self, client: &Client, only: Option<u64>) {
+    fn settle_reservations(&self, client: &Client, only: Option<u64>) {
         let ends = lock(&client.ends).clone();
         let committed = |(ino, reserved): &(u64, Reserved)| {
             only.is_none_or(|only| only == *ino) && reserved.waiting == 0 && self.is_clean(*ino)
@@ -312,7 +312,7 @@ impl FileSystem {
         let Some(client) = self.client() else { return };
         if questions.is_empty() {
             // Another client joins. The second one says that this client heard so.
-            let done = self.beat().and_then(|()| self.beat());
+            let done = self.heartbeat().and_then(|()| self.heartbeat());
             return done.unwrap_or_else(|error| self.volume.warn(&error.to_string()));
         }
         for &(ino, question) in questions {
@@ -334,7 +334,7 @@ impl FileSystem {
             let mut number = lock(&client.dirty).get(&ino).copied().unwrap_or(0);
             if let Some(file) = self.table.find(ino) {
                 let done = self.hand_over(&file);
-                self.settle_ends(client, Some(ino));
+                self.settle_reservations(client, Some(ino));
                 if let Err(error) = done {
                     // Answered all the same: the other one sees what was committed before. There is something uncommitted still.
                     number = 0;
@@ -357,7 +357,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the server does not answer.
-    pub fn take_up(&self, session: &dyn Session, have: &dyn Fn(&Welcome)) -> meta::Result<()> {
+    pub fn reclaim(&self, session: &dyn Session, have: &dyn Fn(&Welcome)) -> meta::Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
         let _one_at_a_time = lock(&client.cache.taking_up);
         // No other locks than those of the client itself: whoever waits for the server may have them.
@@ -382,7 +382,7 @@ impl FileSystem {
         let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
         for (ino, (all, writers)) in open {
             for opener in 0..all {
-                session.opened(ino, if opener < writers { client.number_of_write(ino) } else { 0 })?;
+                session.reclaim_open(ino, if opener < writers { client.number_of_write(ino) } else { 0 })?;
             }
         }
         let kept = client.removals.kept();
@@ -395,14 +395,14 @@ impl FileSystem {
         // Ranges that appends got, and that nobody else may get. Not from the files themselves: whoever waits for the server has them locked.
         let ends: Vec<(u64, u64)> = lock(&client.ends).iter().map(|(&ino, of)| (ino, of.end)).collect();
         for (ino, end) in ends {
-            session.reserved(ino, end)?;
+            session.reclaim_append(ino, end)?;
         }
         let dirty: Vec<u64> = lock(&client.dirty).keys().copied().collect();
         for ino in dirty {
-            session.opened(ino, client.number_of_write(ino))?;
+            session.reclaim_open(ino, client.number_of_write(ino))?;
             session.close(ino, 0)?;
         }
-        session.told()
+        session.reclaim_complete()
     }
 
     /// Ends the session, after everything was committed.

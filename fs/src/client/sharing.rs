@@ -4,7 +4,7 @@ use crate::Result;
 use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
 use crate::mutex::lock;
-use crate::session::BELIEVED_FOR;
+use crate::session::KERNEL_VALID_FOR;
 use meta::Attributes;
 use plan::TargetId;
 use std::sync::atomic::Ordering;
@@ -20,11 +20,11 @@ impl Sharing for Client {
     }
 
     fn alone(&self) -> Option<u64> {
-        self.sole.period(Instant::now())
+        self.exclusive.period(Instant::now())
     }
 
     fn valid_for(&self) -> Duration {
-        if self.alone().is_some() { BELIEVED_FOR } else { Duration::ZERO }
+        if self.alone().is_some() { KERNEL_VALID_FOR } else { Duration::ZERO }
     }
 
     fn open(&self, ino: u64, write: bool) -> meta::Result<Option<Attributes>> {
@@ -52,7 +52,7 @@ impl Sharing for Client {
     }
 
     fn reserve(&self, ino: u64, length: u64) -> Result<Option<Reservation>> {
-        let begin = self.session.reserve(ino, length)?;
+        let begin = self.session.reserve_append(ino, length)?;
         let end = begin.saturating_add(length);
         let mut ends = lock(&self.ends);
         let reserved = ends.entry(ino).or_default();

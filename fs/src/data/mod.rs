@@ -4,12 +4,12 @@
 //! these in one transaction. Others who share the volume are behind the trait [`sharing::Sharing`].
 
 pub mod buffer;
+pub mod bulk_load;
 pub mod claims;
 pub mod coding;
 pub mod commit;
 pub mod counts;
 pub mod file;
-pub mod ingest;
 pub mod lookups;
 pub mod manifest;
 pub mod memory;

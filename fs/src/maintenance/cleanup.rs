@@ -8,7 +8,7 @@ impl FileSystem {
         for ino in self.engine()?.meta.orphans()? {
             self.leases.set_aside(ino);
         }
-        self.let_settled_go();
+        self.let_go_after_grace();
         let mut from = 0;
         loop {
             let sets = self.engine()?.meta.sets(from, 256)?;
@@ -77,6 +77,6 @@ impl FileSystem {
         }
         self.collect(true)?;
         self.collect(true)?;
-        self.remove_strays(false).map(drop)
+        self.remove_orphan_chunks(false).map(drop)
     }
 }

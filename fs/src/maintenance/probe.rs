@@ -59,7 +59,7 @@ pub(crate) fn probe(fs: &Weak<FileSystem>) {
             for id in probes.due(&failing, Instant::now()) {
                 if fs.works(id) {
                     // It may have missed something.
-                    fs.strays.suspect(id);
+                    fs.orphan_chunks.suspect(id);
                     targets.forgive(id);
                     if let Some(engine) = fs.role.owner() {
                         engine.journal.retry();

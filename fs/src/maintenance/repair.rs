@@ -123,7 +123,7 @@ impl FileSystem {
         // What failed once may be whole again; what fails again will be noticed again.
         for id in self.store.targets.ids() {
             if self.store.targets.error(id).is_some() {
-                self.strays.suspect(id);
+                self.orphan_chunks.suspect(id);
                 self.store.targets.forgive(id);
             }
         }

@@ -285,7 +285,7 @@ impl FileSystem {
             }
             if self.store.targets.is_healthy(id) {
                 // Chunks of sets that were given up lately, too: later nobody looks here any more.
-                self.strays.suspect(id);
+                self.orphan_chunks.suspect(id);
                 self.remove_strays_now()?;
             }
             // The metadata leaves it too, before it is forgotten.
@@ -379,10 +379,10 @@ mod tests {
         let fs = lab.open();
         // All targets of the lab are at this path, and the first of them is meant.
         let (path, id) = (Path::new(""), TargetId(0));
-        let held = fs.strays.hold();
+        let held = fs.orphan_chunks.hold();
         std::thread::scope(|scope| {
             let drain = scope.spawn(|| fs.drain_target(path, &Control::default()));
-            while !fs.strays.is_suspected(id) {
+            while !fs.orphan_chunks.is_suspected(id) {
                 assert!(!drain.is_finished());
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -4,7 +4,7 @@ use super::{Grant, Leases, Recall, Request, Sessions};
 use crate::data::sets::Placed;
 use crate::mutex::lock;
 use crate::session::locks::Lock;
-use meta::port::{Beat, FileLock, Port, Session, Welcome};
+use meta::port::{FileLock, Heartbeat, Port, Session, Welcome};
 use meta::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, Meta, New, Once, Put, Removed, Rename, Resize,
     Result, Seq, SetRecord, Time, Totals, Whole,
@@ -126,7 +126,7 @@ impl Handle {
     }
 
     fn wait_until_settled(&self) {
-        while self.sessions.fs.leases.is_settling() {
+        while self.sessions.fs.leases.is_in_grace() {
             std::thread::sleep(SETTLES);
         }
     }
@@ -138,7 +138,7 @@ impl Handle {
     /// Whether a file may be needed that loses its last name: it is open, or the kernels of others may know it. Clients of before a restart that are not back yet
     /// may have it open, too.
     fn is_needed(&self, ino: u64) -> bool {
-        if self.sessions.fs.leases.is_settling() {
+        if self.sessions.fs.leases.is_in_grace() {
             return true;
         }
         let table = self.sessions.fs.leases.table();
@@ -520,7 +520,7 @@ impl Session for Handle {
             let mut table = fs.leases.table();
             // One that ended is over: what its client began in it is not accepted in another one.
             let lives =
-                |number: u64| table.has(number) || fs.leases.is_settling() && lock(&fs.leases.before).contains(&number);
+                |number: u64| table.has(number) || fs.leases.is_in_grace() && lock(&fs.leases.before).contains(&number);
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
             if session.is_none_or(|_| lapsed) && !table.admits(&self.peer) {
                 return Err(Error::Unavailable(format!(
@@ -533,7 +533,7 @@ impl Session for Handle {
                 begun.ok_or_else(|| Error::Unavailable("a session of that number was never given out".into()))?;
             table.belongs(session, &self.peer);
             // At once: whatever else the client asks may come before its next word. Not if what was not told by now was given up meanwhile.
-            if fs.leases.is_settling() && !lapsed {
+            if fs.leases.is_in_grace() && !lapsed {
                 table.hold(session, own);
             }
             (session, fresh, table.sets(session), lapsed)
@@ -556,7 +556,7 @@ impl Session for Handle {
         })
     }
 
-    fn beat(&self) -> Result<Beat> {
+    fn heartbeat(&self) -> Result<Heartbeat> {
         let fs = &self.sessions.fs;
         // The connection on which the session began may be gone.
         lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
@@ -566,7 +566,7 @@ impl Session for Handle {
             (table.tell_of_others(self.session, Instant::now()) as u32, table.last_removal())
         };
         let (total, free) = fs.room.now();
-        Ok(Beat { total, free, generation: fs.volume.label().generation, others, removed })
+        Ok(Heartbeat { total, free, generation: fs.volume.label().generation, others, removed })
     }
 
     fn end(&self) -> Result<()> {
@@ -635,16 +635,16 @@ impl Session for Handle {
         self.clean(&[(ino, number)])
     }
 
-    fn opened(&self, ino: u64, writes: u64) -> Result<()> {
+    fn reclaim_open(&self, ino: u64, writes: u64) -> Result<()> {
         self.sessions.fs.leases.table().open(self.session, ino, writes);
         Ok(())
     }
 
-    fn reserved(&self, ino: u64, end: u64) -> Result<()> {
+    fn reclaim_append(&self, ino: u64, end: u64) -> Result<()> {
         self.sessions.fs.leases.table().reserve(ino, end, 0).map(drop).ok_or(Error::TooLarge)
     }
 
-    fn reserve(&self, ino: u64, length: u64) -> Result<u64> {
+    fn reserve_append(&self, ino: u64, length: u64) -> Result<u64> {
         if length > LONGEST_APPEND {
             return Err(Error::TooLarge);
         }
@@ -723,7 +723,7 @@ impl Session for Handle {
         Ok(self.sessions.note(self.session, after, kept, forgotten))
     }
 
-    fn told(&self) -> Result<()> {
+    fn reclaim_complete(&self) -> Result<()> {
         self.sessions.fs.leases.table().has_told(self.session);
         lock(&self.sessions.fs.leases.before).remove(&self.session);
         Ok(())

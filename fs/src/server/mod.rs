@@ -12,7 +12,7 @@ mod table;
 use crate::mutex::lock;
 pub use crate::session::Question;
 use crate::session::locks;
-use crate::session::{BELIEVED_FOR, SOLE_FOR};
+use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR};
 use crate::{Error, FileSystem, Result};
 pub use caller::{Caller, Secret};
 pub(crate) use caller::{KEY, SETS, new_key};
@@ -52,7 +52,7 @@ pub(crate) struct Leases {
     locks: Mutex<locks::Locks>,
     unlocked: Condvar,
     /// The sessions of before a restart may still be taken up: nothing is given back meanwhile.
-    settling: AtomicBool,
+    in_grace: AtomicBool,
     /// Those that were there then, did not end and did not say what they have. What others had was given up before.
     before: Mutex<BTreeSet<u64>>,
     /// The sets that those had.
@@ -72,7 +72,7 @@ impl Default for Leases {
             changed: Condvar::new(),
             locks: Mutex::default(),
             unlocked: Condvar::new(),
-            settling: AtomicBool::new(false),
+            in_grace: AtomicBool::new(false),
             before: Mutex::default(),
             owned: Mutex::default(),
             key: Mutex::default(),
@@ -88,7 +88,7 @@ impl Leases {
         owned.retain(|session, _| before.contains(session));
         *lock(&self.owned) = owned;
         *self.table() = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
-        self.settling.store(!before.is_empty(), Ordering::Relaxed);
+        self.in_grace.store(!before.is_empty(), Ordering::Relaxed);
         *lock(&self.before) = before;
     }
 
@@ -101,7 +101,7 @@ impl Leases {
     fn settle(&self) {
         // Whoever takes one up has the table.
         let _table = self.table();
-        self.settling.store(false, Ordering::Relaxed);
+        self.in_grace.store(false, Ordering::Relaxed);
         lock(&self.before).clear();
         lock(&self.owned).clear();
     }
@@ -117,12 +117,12 @@ impl Leases {
 
     /// Whether a client may still write to a set or name it in a transaction.
     pub fn is_held(&self, set: u64) -> bool {
-        self.is_settling() || self.table().is_held(set)
+        self.is_in_grace() || self.table().is_held(set)
     }
 
     /// Whether it is too early to say what clients have.
-    pub fn is_settling(&self) -> bool {
-        self.settling.load(Ordering::Relaxed)
+    pub fn is_in_grace(&self) -> bool {
+        self.in_grace.load(Ordering::Relaxed)
     }
 }
 
@@ -200,7 +200,7 @@ impl Sessions {
         &self.fs
     }
 
-    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up. Returns how many targets
+    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up. Rejoins how many targets
     /// cannot be reached if these are too many to write to, and nothing is lost by that: what they lack is in the volume directory until the next opening.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl Sessions {
 
     /// The number of the next session, and those that live; None as long as some of before a restart may come back.
     pub fn living(&self) -> Option<(u64, Vec<u64>)> {
-        if self.fs.leases.is_settling() {
+        if self.fs.leases.is_in_grace() {
             return None;
         }
         Some(self.fs.leases.table().living())
@@ -304,14 +304,14 @@ impl Sessions {
             }
             now > ticks.settled || lock(&self.fs.leases.before).is_empty()
         };
-        if self.fs.leases.is_settling() && settled {
+        if self.fs.leases.is_in_grace() && settled {
             self.fs.leases.settle();
             if let Err(error) = self.note_sessions(true).and_then(|()| self.fs.clean_up()) {
                 self.fs.volume.warn(&format!("cannot take away what clients of before left: {error}"));
             }
         }
-        self.fs.let_settled_go();
-        self.fs.look_for_returns();
+        self.fs.let_go_after_grace();
+        self.fs.rejoin_targets();
         let overdue = self.fs.leases.table().overdue(now);
         for session in overdue {
             if let Some(left) = self.leave(session, |table| table.end_overdue(session, now)) {
@@ -345,7 +345,7 @@ impl Sessions {
     /// The sets of those that a session says to have which it had before this server was started. It gets no others.
     fn owned(&self, session: u64, told: Vec<u64>) -> Vec<u64> {
         let leases = &self.fs.leases;
-        if !leases.is_settling() || !lock(&leases.before).contains(&session) {
+        if !leases.is_in_grace() || !lock(&leases.before).contains(&session) {
             return Vec::new();
         }
         let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
@@ -364,7 +364,7 @@ impl Sessions {
         }
         // Those that did not come back yet may have been told by the server of before that they are alone.
         if lock(&self.fs.leases.before).iter().any(|other| *other != session) {
-            let believed = self.began + SOLE_FOR + BELIEVED_FOR + LOOK;
+            let believed = self.began + EXCLUSIVE_FOR + KERNEL_VALID_FOR + LOOK;
             std::thread::sleep(believed.saturating_duration_since(Instant::now()));
         }
         let mut told = Vec::new();

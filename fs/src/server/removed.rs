@@ -17,9 +17,9 @@ impl Leases {
 
 impl FileSystem {
     /// Has the collector drop the removed files that no client keeps.
-    pub(crate) fn let_settled_go(&self) {
+    pub(crate) fn let_go_after_grace(&self) {
         // Sessions of before may keep some, and did not say so yet.
-        if !self.leases.is_settling() {
+        if !self.leases.is_in_grace() {
             let settled = self.leases.table().take_settled();
             settled.into_iter().for_each(|ino| self.collector.add_orphan(ino));
         }
@@ -27,11 +27,11 @@ impl FileSystem {
 }
 
 impl Sessions {
-    /// A session took note of removals. Returns the next ones, with the number of the last.
+    /// A session took note of removals. Rejoins the next ones, with the number of the last.
     pub(super) fn note(&self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>) {
         let (last, next, given_up) = self.fs.leases.table().note(session, noted, kept, forgotten);
         given_up.into_iter().for_each(|ino| self.closed(ino));
-        self.fs.let_settled_go();
+        self.fs.let_go_after_grace();
         (last, next)
     }
 

@@ -1,6 +1,6 @@
 //! Who has what open, and which sets are whose: the state behind [`Sessions`](super::Sessions), without a clock and without waiting.
 
-use crate::session::{BELIEVED_FOR, REMOVED_AT_A_TIME, SOLE_FOR};
+use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR, REMOVED_AT_A_TIME};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ struct Client {
     /// It said what it has, since this server knows it.
     told: bool,
     /// Until when it may believe that there are no others.
-    believes: Instant,
+    exclusive_until: Instant,
     /// It was told of others last.
     told_of_others: bool,
     /// Chunk sets that it may write to.
@@ -117,9 +117,9 @@ impl Table {
 
     /// Begins a session, or takes one up whose number this server may have forgotten; returns whether that is new, or did not say yet what it has. Then it is not
     /// heard before it is let in. None for a number that was never given out.
-    pub fn begin(&mut self, taken_up: Option<u64>, name: &str, now: Instant) -> Option<(u64, bool)> {
-        let session = taken_up.unwrap_or(self.next);
-        match taken_up {
+    pub fn begin(&mut self, reclaimed: Option<u64>, name: &str, now: Instant) -> Option<(u64, bool)> {
+        let session = reclaimed.unwrap_or(self.next);
+        match reclaimed {
             Some(session) => self.was_given_out(session).then_some(())?,
             None => self.next = self.next.checked_add(1)?,
         }
@@ -129,9 +129,9 @@ impl Table {
             allowed: FEW_FILES,
             heard: now,
             joins: true,
-            told: taken_up.is_none(),
+            told: reclaimed.is_none(),
             // One that comes back may have heard so from the server of before.
-            believes: if taken_up.is_some() { now + SOLE_FOR + BELIEVED_FOR } else { now },
+            exclusive_until: if reclaimed.is_some() { now + EXCLUSIVE_FOR + KERNEL_VALID_FOR } else { now },
             told_of_others: false,
             sets: BTreeSet::new(),
             open: HashMap::new(),
@@ -139,7 +139,7 @@ impl Table {
             asked: HashMap::new(),
             kept: HashSet::new(),
             // A new one cannot know what was removed before.
-            noted: if taken_up.is_some() { 0 } else { self.removals },
+            noted: if reclaimed.is_some() { 0 } else { self.removals },
         };
         let client = self.clients.entry(session).or_insert_with(new);
         client.heard = now;
@@ -219,9 +219,9 @@ impl Table {
         let others = self.clients.len().saturating_sub(1);
         if let Some(client) = self.clients.get_mut(&session) {
             if others == 0 {
-                client.believes = now + SOLE_FOR + BELIEVED_FOR;
+                client.exclusive_until = now + EXCLUSIVE_FOR + KERNEL_VALID_FOR;
             } else if client.told_of_others {
-                client.believes = client.believes.min(now + BELIEVED_FOR);
+                client.exclusive_until = client.exclusive_until.min(now + KERNEL_VALID_FOR);
             }
             client.told_of_others = others > 0;
         }
@@ -230,8 +230,8 @@ impl Table {
 
     /// Until when some session may believe that this one is not there, with those that may.
     pub fn unaware_of(&self, session: u64, now: Instant) -> Option<(Instant, Vec<u64>)> {
-        let unaware = self.clients.iter().filter(|(other, client)| **other != session && client.believes > now);
-        let until = unaware.clone().map(|(_, client)| client.believes).max()?;
+        let unaware = self.clients.iter().filter(|(other, client)| **other != session && client.exclusive_until > now);
+        let until = unaware.clone().map(|(_, client)| client.exclusive_until).max()?;
         Some((until, unaware.map(|(&other, _)| other).collect()))
     }
 
@@ -263,7 +263,7 @@ impl Table {
         closed.sort_unstable();
         closed.dedup();
         closed.retain(|&ino| !self.is_open(ino));
-        self.forget_ends();
+        self.forget_reservations();
         Left { name: client.name, sets: client.sets.into_iter().collect(), closed }
     }
 
@@ -299,7 +299,7 @@ impl Table {
         self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
     }
 
-    /// A session gives sets back. Returns those that were its own.
+    /// A session gives sets back. Rejoins those that were its own.
     pub fn release(&mut self, session: u64, sets: &[u64]) -> Vec<u64> {
         let Some(client) = self.clients.get_mut(&session) else { return Vec::new() };
         sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
@@ -331,7 +331,7 @@ impl Table {
     }
 
     /// A session closed a file. Which of its openers that was is not told: writers are counted until the last one closes.
-    /// Returns whether nobody has it open any more.
+    /// Rejoins whether nobody has it open any more.
     pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
         let room = if wrote > 0 { self.room(session) } else { 0 };
         let Some(client) = self.clients.get_mut(&session) else { return false };
@@ -344,12 +344,12 @@ impl Table {
             return false;
         }
         client.open.remove(&ino);
-        self.forget_ends();
+        self.forget_reservations();
         !self.is_open(ino)
     }
 
     /// Forgets the ends of files that nobody has open or something uncommitted of: they are as long as the metadata says.
-    fn forget_ends(&mut self) {
+    fn forget_reservations(&mut self) {
         let clients = &self.clients;
         self.ends.retain(|ino, _| clients.values().any(|c| c.open.contains_key(ino) || c.dirty.contains_key(ino)));
     }
@@ -370,7 +370,7 @@ impl Table {
         self.removals
     }
 
-    /// A session took note of the removals up to a number: its kernel knows `kept` of these files, and has forgotten others that it kept before. Returns the next
+    /// A session took note of the removals up to a number: its kernel knows `kept` of these files, and has forgotten others that it kept before. Rejoins the next
     /// removals and the number of the last of them, and which of the forgotten files nobody has any more.
     pub fn note(&mut self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>, Vec<u64>) {
         let last = self.removals;
@@ -407,7 +407,7 @@ impl Table {
                 client.dirty.remove(ino);
             }
         }
-        self.forget_ends();
+        self.forget_reservations();
     }
 
     /// The other sessions that may have uncommitted data of a file; with `closed`, only those that have it no longer open for writing.
@@ -491,8 +491,8 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(30);
 
-    fn begin(table: &mut Table, taken_up: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
-        table.begin(taken_up, name, now).expect("a number that was given out")
+    fn begin(table: &mut Table, reclaimed: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
+        table.begin(reclaimed, name, now).expect("a number that was given out")
     }
 
     #[test]
@@ -593,7 +593,7 @@ mod tests {
         let a = begin(&mut table, None, "a", start).0;
         assert_eq!(table.tell_of_others(a, at(100)), 0);
         let b = begin(&mut table, None, "b", at(200)).0;
-        let believed = at(100) + SOLE_FOR + BELIEVED_FOR;
+        let believed = at(100) + EXCLUSIVE_FOR + KERNEL_VALID_FOR;
         assert_eq!(table.unaware_of(b, at(200)), Some((believed, vec![a])));
         // A third one waits for the same.
         let c = begin(&mut table, None, "c", at(210)).0;
@@ -602,7 +602,7 @@ mod tests {
         assert_eq!(table.tell_of_others(a, at(215)), 2);
         assert_eq!(table.unaware_of(b, at(215)), Some((believed, vec![a])));
         assert_eq!(table.tell_of_others(a, at(220)), 2);
-        let heard = at(220) + BELIEVED_FOR;
+        let heard = at(220) + KERNEL_VALID_FOR;
         assert_eq!(table.unaware_of(b, at(220)), Some((heard, vec![a])));
         assert_eq!(table.unaware_of(b, heard), None);
         // Told again, it does not believe for longer what it was told before.
@@ -610,7 +610,7 @@ mod tests {
         assert_eq!(table.unaware_of(b, heard), None);
         // One that the server of before may have told so.
         let d = begin(&mut table, Some(90), "d", at(5000)).0;
-        assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + SOLE_FOR + BELIEVED_FOR, vec![d])));
+        assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + EXCLUSIVE_FOR + KERNEL_VALID_FOR, vec![d])));
     }
 
     #[test]

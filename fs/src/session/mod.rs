@@ -11,10 +11,10 @@ pub type Question = (u64, u64);
 
 /// A client that hears that there are no others may believe so for this long, counted from when it asked. One that joins
 /// waits until that is over, or the client has heard of it.
-pub(crate) const SOLE_FOR: Duration = Duration::from_millis(1500);
+pub(crate) const EXCLUSIVE_FOR: Duration = Duration::from_millis(1500);
 
 /// What a client that is alone tells its kernel may be believed for so long.
-pub(crate) const BELIEVED_FOR: Duration = Duration::from_millis(500);
+pub(crate) const KERNEL_VALID_FOR: Duration = Duration::from_millis(500);
 
 /// Files that lost their last name, of which a client hears at a time.
 pub(crate) const REMOVED_AT_A_TIME: usize = 4096;

@@ -144,9 +144,9 @@ mod tests {
 
     /// Targets that have labels, some of which do not answer.
     #[derive(Debug)]
-    struct Known(Vec<Arc<Faulty>>);
+    struct GivenPlaces(Vec<Arc<Faulty>>);
 
-    impl Places for Known {
+    impl Places for GivenPlaces {
         fn format(&self, _: &Path) -> Result<Arc<dyn Target>> {
             unreachable!("nobody makes any")
         }
@@ -176,7 +176,7 @@ mod tests {
         for number in [1, 4] {
             disks[number].set(Faults { delay: Duration::from_secs(30), ..Faults::default() });
         }
-        let places: Arc<dyn Places> = Arc::new(Known(disks));
+        let places: Arc<dyn Places> = Arc::new(GivenPlaces(disks));
         let begun = Instant::now();
         let found = find(&places, label).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());

@@ -98,7 +98,7 @@ impl Call for Link {
                     }
                     let client = lock(&self.wire.client).upgrade().expect("only an open client has a session");
                     let have = |welcome: &Welcome| self.wire.session.store(welcome.session, Ordering::SeqCst);
-                    let _ = client.take_up(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }), &have);
+                    let _ = client.reclaim(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }), &have);
                 }
             }
         }

@@ -106,7 +106,7 @@ pub struct Welcome {
 
 /// What a client hears now and then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Bytes of user data that fit in all; 0 while that is not known.
     pub total: u64,
     /// Bytes that still fit.
@@ -122,7 +122,7 @@ pub struct Beat {
 /// The operation with which a session begins.
 pub const BEGIN: u16 = 64;
 /// The operation that keeps one alive.
-pub const BEAT: u16 = 65;
+pub const HEARTBEAT: u16 = 65;
 /// Operations that wait for other clients when there are any.
 pub const ATTRIBUTES: u16 = 1;
 /// See [`ATTRIBUTES`].
@@ -166,37 +166,37 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for the session of a client, beside what [`Port`] says.
     ///
-    /// - `begin` opens a session, also in place of one that ended, or takes the caller's own up, which writes to these sets; then `told` says that a server that was restarted knows everything of it: nothing is
-    ///   given to others, or given up, before all have said so or the time of a lease is over. `beat` keeps it alive; `end` closes it.
+    /// - `begin` opens a session, also in place of one that ended, or takes the caller's own up, which writes to these sets; then `reclaim_complete` says that a server that was restarted knows everything of it: nothing is
+    ///   given to others, or given up, before all have said so or the time of a lease is over. `heartbeat` keeps it alive; `end` closes it.
     /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`. Sets of the session that it does not know of, since an answer was
     ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.
     /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
     ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
     ///   that was written before that number; what came after it is not meant, even when it overtook it. `recalled` says the same of one file, as the answer to
-    ///   a question and all before it. `opened` and `close` tell a server that was restarted of openers and writers, and wait for nobody.
+    ///   a question and all before it. `reclaim_open` and `close` tell a server that was restarted of openers and writers, and wait for nobody.
     /// - `lock` gives a lock, and says whether it did; with `wait` it takes a moment before it says no. `unlock` takes a range from what the owner has.
     ///   `conflicting_lock` is the one that is in the way, of whatever client.
     /// - `removed` tells which files lost their last name since that removal, with the number of the last one that is told of. What a client was told before is
     ///   kept for it only as far as its kernel knows it and it says so; later it says what it forgot of that.
-    /// - `reserve` gives a range behind the end of a file to an append. `reserved` tells a server that was restarted up to where
+    /// - `reserve_append` gives a range behind the end of a file to an append. `reclaim_append` tells a server that was restarted up to where
     ///   a client has such ranges.
     Session, answer_session, SESSION_NAMES;
     64 begin(session: Option<u64>, name: String, sets: Vec<u64>) -> Welcome;
-    65 beat() -> Beat;
+    65 heartbeat() -> Heartbeat;
     66 end() -> ();
     67 new_sets(count: u32, avoid: Vec<TargetId> as &[TargetId], known: Vec<u64> as &[u64]) -> Vec<(u64, SetRecord)>;
     68 release_sets(sets: Vec<u64> as &[u64]) -> ();
     69 open(ino: u64, writes: u64) -> Attributes;
     70 close(ino: u64, wrote: u64) -> ();
     71 clean(files: Vec<(u64, u64)> as &[(u64, u64)]) -> ();
-    72 reserve(ino: u64, length: u64) -> u64;
+    72 reserve_append(ino: u64, length: u64) -> u64;
     73 label() -> String;
     74 lock(ino: u64, lock: FileLock, wait: bool) -> bool;
     75 unlock(ino: u64, owner: u64, first: u64, last: u64) -> ();
-    77 reserved(ino: u64, end: u64) -> ();
+    77 reclaim_append(ino: u64, end: u64) -> ();
     76 conflicting_lock(ino: u64, lock: FileLock) -> Option<FileLock>;
-    78 told() -> ();
+    78 reclaim_complete() -> ();
     79 recalled(ino: u64, number: u64, question: u64) -> ();
-    80 opened(ino: u64, writes: u64) -> ();
+    80 reclaim_open(ino: u64, writes: u64) -> ();
     81 removed(after: u64, kept: Vec<u64> as &[u64], forgotten: Vec<u64> as &[u64]) -> (u64, Vec<u64>);
 }

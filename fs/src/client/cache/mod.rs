@@ -3,14 +3,14 @@
 //!
 //! It is the port that the rest of the client asks. Changes go through it, too, and what they concern is forgotten before and after.
 
-mod known;
-mod sole;
+mod cached;
+mod exclusive;
 mod unsynced;
 
-pub(crate) use sole::Sole;
+pub(crate) use exclusive::ExclusiveLease;
 
 use crate::mutex::lock;
-use known::{Asked, Concerned, Known, Now};
+use cached::{Asked, CachedState, Concerned, Now};
 use meta::port::Port;
 use meta::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, MOST_EXTENTS, New, Put, Removed, Rename, Result,
@@ -28,8 +28,8 @@ const PAGE: usize = 1000;
 /// A port with a memory.
 pub(crate) struct Cache {
     port: Arc<dyn Port>,
-    sole: Arc<Sole>,
-    known: Mutex<Known>,
+    exclusive: Arc<ExclusiveLease>,
+    known: Mutex<CachedState>,
     unsynced: Mutex<Unsynced>,
     /// Held while the session is taken up: an answer that comes meanwhile may be that of another server, which is not known yet.
     pub taking_up: Mutex<()>,
@@ -37,11 +37,11 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// Asks this port what it does not know.
-    pub fn new(port: Arc<dyn Port>, sole: Arc<Sole>) -> Self {
-        Self { port, sole, known: Mutex::default(), unsynced: Mutex::default(), taking_up: Mutex::default() }
+    pub fn new(port: Arc<dyn Port>, exclusive: Arc<ExclusiveLease>) -> Self {
+        Self { port, exclusive, known: Mutex::default(), unsynced: Mutex::default(), taking_up: Mutex::default() }
     }
 
-    /// What was changed and not synced may be lost. Returns whether there is something.
+    /// What was changed and not synced may be lost. Rejoins whether there is something.
     pub fn lose_unsynced(&self) -> bool {
         lock(&self.unsynced).lose()
     }
@@ -58,7 +58,7 @@ impl Cache {
     }
 
     /// Waits until it is known which server answered, and until it was told all that it had to be told.
-    pub fn wait_for_take_up(&self) {
+    pub fn wait_for_reclaim(&self) {
         drop(lock(&self.taking_up));
     }
 
@@ -68,8 +68,8 @@ impl Cache {
     }
 
     /// Looks at what is known, or says since when an answer would be true; None with others.
-    fn look<T>(&self, known: impl FnOnce(&mut Known) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
-        let period = self.sole.period(Instant::now())?;
+    fn look<T>(&self, known: impl FnOnce(&mut CachedState) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
+        let period = self.exclusive.period(Instant::now())?;
         let mut state = lock(&self.known);
         let asked = state.ask(period);
         Some(known(&mut state).ok_or(asked))
@@ -91,7 +91,7 @@ impl Cache {
         let done = change(&*self.port);
         let now = done.as_ref().ok().and_then(now);
         if concerned.durably {
-            self.wait_for_take_up();
+            self.wait_for_reclaim();
         }
         {
             let mut unsynced = lock(&self.unsynced);
@@ -252,7 +252,7 @@ impl Port for Cache {
         }
         let before = lock(&self.unsynced).now();
         self.port.sync(seq)?;
-        self.wait_for_take_up();
+        self.wait_for_reclaim();
         lock(&self.unsynced).synced(before);
         Ok(())
     }

@@ -24,7 +24,7 @@ const FEW_AT_MOST: u32 = 4096;
 
 /// Everything that is known.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct CachedState {
     period: u64,
     /// Changes that began or ended.
     changes: u64,
@@ -128,7 +128,7 @@ pub(super) struct Asked {
     changes: u64,
 }
 
-impl Known {
+impl CachedState {
     /// Begins to ask, in this period without others.
     pub fn ask(&mut self, period: u64) -> Asked {
         if self.period != period {
@@ -252,7 +252,7 @@ impl Known {
         }
     }
 
-    /// It was learnt whose a name is. Returns where the directory is to be read on, if that promises to save questions.
+    /// It was learnt whose a name is. Rejoins where the directory is to be read on, if that promises to save questions.
     pub fn learn_name(&mut self, asked: Asked, parent: u64, name: &[u8], found: Option<Attributes>) -> Option<u64> {
         if !self.is_true(asked) {
             return None;
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn what_a_change_concerns_is_not_known_any_more() {
-        let mut known = Known::default();
+        let mut known = CachedState::default();
         let asked = known.ask(1);
         known.learn_name(asked, 1, b"a", Some(file(10)));
         known.learn_name(asked, 1, b"b", Some(file(11)));
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_before_a_change_ended_is_not_learnt() {
-        let mut known = Known::default();
+        let mut known = CachedState::default();
         let none = Concerned::default();
         let early = known.ask(1);
         let begun = known.begin(&none);
@@ -447,9 +447,9 @@ mod tests {
 
     #[test]
     fn a_directory_whose_names_are_looked_up_is_read_while_that_helps() {
-        let mut known = Known::default();
+        let mut known = CachedState::default();
         let asked = known.ask(1);
-        let misses = |known: &mut Known, from: u64, count: u64| {
+        let misses = |known: &mut CachedState, from: u64, count: u64| {
             let learnt = (from..from + count).map(|n| known.learn_name(asked, 1, &entry(n).name, Some(file(n))));
             learnt.collect::<Vec<_>>()
         };
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn extents_of_a_file_that_is_read_here_and_there_are_known_for_a_while() {
-        let mut known = Known::default();
+        let mut known = CachedState::default();
         let (start, asked) = (Instant::now(), known.ask(1));
         for read in 1..u64::from(MANY) {
             assert_eq!(known.widen(7, read * 4096..read * 4096 + 9, start), read * 4096..read * 4096 + 9);
@@ -500,7 +500,7 @@ mod tests {
 
     #[test]
     fn in_a_directory_that_is_known_whole_other_names_are_nobodys() {
-        let mut known = Known::default();
+        let mut known = CachedState::default();
         let asked = known.ask(1);
         // One that was made here, and one that was read to its end.
         let of = |parent, name| Concerned { names: vec![(parent, name)], ..Concerned::default() };
@@ -544,7 +544,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_in_mind_than_there_is_room_for() {
-        let mut known = Known::default();
+        let mut known = CachedState::default();
         let asked = known.ask(1);
         for number in 0..2 * MOST as u64 {
             known.learn_name(asked, number % 100, &entry(number).name, Some(file(number)));

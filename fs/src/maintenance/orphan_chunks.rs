@@ -36,14 +36,14 @@ type Listed = io::Result<Vec<(TargetFile, u64)>>;
 
 /// What is known of stray chunks.
 #[derive(Debug, Default)]
-pub(crate) struct Strays {
-    known: Mutex<Known>,
+pub(crate) struct OrphanChunks {
+    known: Mutex<Suspects>,
     /// Held by the one that removes some.
     removing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Suspects {
     /// Targets that were healthy at the last look, and when that was.
     healthy: BTreeSet<TargetId>,
     looked: Option<Instant>,
@@ -57,7 +57,7 @@ struct Known {
     pauses: BTreeMap<TargetId, (Instant, Duration)>,
 }
 
-impl Known {
+impl Suspects {
     fn is_paused(&self, id: TargetId) -> bool {
         self.pauses.get(&id).is_some_and(|(until, _)| *until > Instant::now())
     }
@@ -77,7 +77,7 @@ impl Known {
     }
 }
 
-impl Strays {
+impl OrphanChunks {
     /// A chunk is not needed any more and could not be removed.
     pub fn remember(&self, id: TargetId, file: TargetFile) {
         lock(&self.known).remember(id, file);
@@ -122,7 +122,7 @@ pub(crate) fn watch(fs: &Weak<FileSystem>) {
         if Instant::now() < next {
             continue;
         }
-        if let Some(Err(error)) = fs.beside("looking for stray chunks", || fs.remove_strays(true))
+        if let Some(Err(error)) = fs.beside("looking for stray chunks", || fs.remove_orphan_chunks(true))
             && !fs.is_closed()
         {
             fs.volume.warn(&format!("cannot look for stray chunks: {error}"));
@@ -141,33 +141,35 @@ impl FileSystem {
         let done = targets.each(now, move |position, target| target.remove(file(position)));
         let failed = done.into_iter().filter(|(.., done)| done.is_err()).map(|(position, id, _)| (position, id));
         for (position, id) in failed.chain(later) {
-            self.strays.remember(id, file(position));
+            self.orphan_chunks.remember(id, file(position));
         }
     }
 
     /// Removes all stray chunks that can be removed now.
     pub(crate) fn remove_strays_now(&self) -> Result<()> {
         {
-            let mut known = lock(&self.strays.known);
+            let mut known = lock(&self.orphan_chunks.known);
             (known.looked, known.pauses) = (None, BTreeMap::new());
         }
         let begun = Instant::now();
-        while self.remove_strays(true)? || !lock(&self.strays.known).lists.is_empty() && begun.elapsed() < PATIENCE {
+        while self.remove_orphan_chunks(true)?
+            || !lock(&self.orphan_chunks.known).lists.is_empty() && begun.elapsed() < PATIENCE
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    /// Removes some stray chunks; with `look`, looks for others. Returns whether there are more.
-    pub(crate) fn remove_strays(&self, look: bool) -> Result<bool> {
-        let _one_at_a_time = lock(&self.strays.removing);
+    /// Removes some stray chunks; with `look`, looks for others. Rejoins whether there are more.
+    pub(crate) fn remove_orphan_chunks(&self, look: bool) -> Result<bool> {
+        let _one_at_a_time = lock(&self.orphan_chunks.removing);
         if look {
             self.notice_healthy();
             self.begin_lists();
             self.take_lists()?;
         }
         let due: Vec<(TargetId, Vec<TargetFile>)> = {
-            let mut known = lock(&self.strays.known);
+            let mut known = lock(&self.orphan_chunks.known);
             let ids: Vec<TargetId> = known.found.keys().copied().filter(|&id| !known.is_paused(id)).collect();
             let mut some = |id| {
                 let found = known.found.get_mut(&id)?;
@@ -186,15 +188,15 @@ impl FileSystem {
             let mut rest = files.into_iter();
             if result.is_ok() {
                 let goes_on = self.remove_strays_of(id, &mut rest);
-                more |= goes_on && lock(&self.strays.known).found.get(&id).is_some_and(|left| !left.is_empty());
+                more |= goes_on && lock(&self.orphan_chunks.known).found.get(&id).is_some_and(|left| !left.is_empty());
             }
-            rest.for_each(|file| self.strays.remember(id, file));
+            rest.for_each(|file| self.orphan_chunks.remember(id, file));
         }
         result?;
         Ok(more)
     }
 
-    /// Removes these from a target, unless they are no strays. Returns whether it is worth going on with it.
+    /// Removes these from a target, unless they are no strays. Rejoins whether it is worth going on with it.
     fn remove_strays_of(&self, id: TargetId, files: &mut impl Iterator<Item = TargetFile>) -> bool {
         let targets = &self.store.targets;
         if targets.get(id).is_none() {
@@ -211,20 +213,20 @@ impl FileSystem {
                 Some(Ok(false)) => continue,
                 // Somebody works with the set, or the metadata cannot be read: later.
                 Some(Err(_)) | None => {
-                    self.strays.remember(id, file);
+                    self.orphan_chunks.remember(id, file);
                     goes_on = false;
                     continue;
                 }
             }
             let done = targets.each([(0, id)], move |_, target| target.remove(file));
             if done.iter().any(|(.., done)| done.is_err()) {
-                let mut known = lock(&self.strays.known);
+                let mut known = lock(&self.orphan_chunks.known);
                 known.remember(id, file);
                 known.pause(id);
                 return false;
             }
         }
-        lock(&self.strays.known).pauses.remove(&id);
+        lock(&self.orphan_chunks.known).pauses.remove(&id);
         goes_on
     }
 
@@ -266,12 +268,12 @@ impl FileSystem {
 
     /// Notes which targets became healthy: they may have missed something.
     fn notice_healthy(&self) {
-        if lock(&self.strays.known).looked.is_some_and(|when| when.elapsed() < LOOK) {
+        if lock(&self.orphan_chunks.known).looked.is_some_and(|when| when.elapsed() < LOOK) {
             return;
         }
         let targets = &self.store.targets;
         let healthy: BTreeSet<TargetId> = targets.ids().into_iter().filter(|&id| targets.is_healthy(id)).collect();
-        let mut known = lock(&self.strays.known);
+        let mut known = lock(&self.orphan_chunks.known);
         let new: Vec<TargetId> = healthy.difference(&known.healthy).copied().collect();
         for id in new {
             known.unlisted.insert(id);
@@ -281,7 +283,7 @@ impl FileSystem {
     }
 
     fn begin_lists(&self) {
-        let mut known = lock(&self.strays.known);
+        let mut known = lock(&self.orphan_chunks.known);
         let due =
             |id: &&TargetId| known.healthy.contains(id) && !known.is_paused(**id) && !known.lists.contains_key(id);
         let due: Vec<TargetId> = known.unlisted.iter().filter(due).copied().collect();
@@ -297,7 +299,7 @@ impl FileSystem {
     /// Looks through the lists that are made.
     fn take_lists(&self) -> Result<()> {
         let ready: Vec<(TargetId, Listed)> = {
-            let mut known = lock(&self.strays.known);
+            let mut known = lock(&self.orphan_chunks.known);
             let mut ready = Vec::new();
             known.lists.retain(|&id, list| match list.try_recv() {
                 Err(TryRecvError::Empty) => true,
@@ -314,7 +316,7 @@ impl FileSystem {
                 Err(_) => false,
             };
             if !looked {
-                let mut known = lock(&self.strays.known);
+                let mut known = lock(&self.orphan_chunks.known);
                 known.unlisted.insert(id);
                 known.pause(id);
             }
@@ -322,7 +324,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Remembers which chunks of a target are stray. The list is older than what the metadata says now, so that a set that is new is in both. Returns whether
+    /// Remembers which chunks of a target are stray. The list is older than what the metadata says now, so that a set that is new is in both. Rejoins whether
     /// the target answered.
     fn look_through(&self, id: TargetId, files: impl Iterator<Item = TargetFile>) -> Result<bool> {
         let mut newest = 0;
@@ -342,7 +344,7 @@ impl FileSystem {
                 continue;
             }
             match self.has_header(id, file) {
-                Ok(has) if has || !finished => self.strays.remember(id, file),
+                Ok(has) if has || !finished => self.orphan_chunks.remember(id, file),
                 Ok(_) => {}
                 Err(_) => return Ok(false),
             }
@@ -438,7 +440,7 @@ mod tests {
         lab.disks[3].write(file, 0, &[IoSlice::new(&header(fs.store.options.volume, gone, 0))]).unwrap();
         // As a repair does.
         let claim = fs.store.claims.take(gone);
-        fs.strays.suspect(TargetId(3));
+        fs.orphan_chunks.suspect(TargetId(3));
         fs.remove_strays_now().unwrap();
         assert!(has(&lab, 3, file));
         drop(claim);
@@ -454,7 +456,7 @@ mod tests {
         let fs = lab.open();
         let file = TargetFile::Chunk { set: kept, position: 0 };
         let home = fs.meta.set(kept).unwrap().places[0].unwrap();
-        fs.strays.remember(home, file);
+        fs.orphan_chunks.remember(home, file);
         fs.remove_strays_now().unwrap();
         assert!(has(&lab, usize::from(home.0), file));
     }

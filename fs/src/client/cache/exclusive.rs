@@ -1,13 +1,13 @@
 //! Whether a client is the only one of its volume, and until when it may believe so.
 
 use crate::mutex::lock;
-use crate::session::SOLE_FOR;
+use crate::session::EXCLUSIVE_FOR;
 use std::sync::Mutex;
 use std::time::Instant;
 
 /// What a client knows of others.
 #[derive(Debug, Default)]
-pub(crate) struct Sole(Mutex<State>);
+pub(crate) struct ExclusiveLease(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -15,7 +15,7 @@ struct State {
     period: u64,
 }
 
-impl Sole {
+impl ExclusiveLease {
     /// The server's answer to what was asked then, at `now`. Answers come in the order in which they were given.
     pub fn hear(&self, asked: Instant, others: u32, now: Instant) {
         let mut state = lock(&self.0);
@@ -23,7 +23,7 @@ impl Sole {
         if others > 0 || state.until.is_none_or(|until| now > until) {
             state.period += 1;
         }
-        state.until = (others == 0).then(|| asked + SOLE_FOR);
+        state.until = (others == 0).then(|| asked + EXCLUSIVE_FOR);
     }
 
     /// The number of the time without others that goes on. What was learnt in an earlier one may be old.
@@ -40,23 +40,23 @@ mod tests {
 
     #[test]
     fn a_period_goes_on_as_long_as_answers_come_in_time() {
-        let (sole, start) = (Sole::default(), Instant::now());
+        let (exclusive, start) = (ExclusiveLease::default(), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
-        assert_eq!(sole.period(at(0)), None);
-        sole.hear(at(0), 0, at(10));
-        let first = sole.period(at(20));
+        assert_eq!(exclusive.period(at(0)), None);
+        exclusive.hear(at(0), 0, at(10));
+        let first = exclusive.period(at(20));
         assert!(first.is_some());
-        sole.hear(at(1000), 0, at(1400));
-        assert_eq!(sole.period(at(2500)), first);
-        assert_eq!(sole.period(at(2501)), None, "counted from the question");
+        exclusive.hear(at(1000), 0, at(1400));
+        assert_eq!(exclusive.period(at(2500)), first);
+        assert_eq!(exclusive.period(at(2501)), None, "counted from the question");
         // Heard a moment too late: others may have come and gone.
-        sole.hear(at(2400), 0, at(2501));
-        let second = sole.period(at(2502));
+        exclusive.hear(at(2400), 0, at(2501));
+        let second = exclusive.period(at(2502));
         assert!(second.is_some() && second != first);
-        sole.hear(at(2600), 1, at(2610));
-        assert_eq!(sole.period(at(2611)), None);
-        sole.hear(at(2700), 0, at(2710));
-        let third = sole.period(at(2711));
+        exclusive.hear(at(2600), 1, at(2610));
+        assert_eq!(exclusive.period(at(2611)), None);
+        exclusive.hear(at(2700), 0, at(2710));
+        let third = exclusive.period(at(2711));
         assert!(third.is_some() && third != second);
     }
 }

@@ -15,12 +15,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Targets that are being looked for, and when the others are.
 #[derive(Debug, Default)]
-pub(crate) struct Returns {
+pub(crate) struct Rejoins {
     busy: Mutex<BTreeSet<TargetId>>,
     next: Mutex<BTreeMap<TargetId, Instant>>,
 }
 
-impl Returns {
+impl Rejoins {
     /// Whether a target is to be looked for now.
     fn is_due(&self, id: TargetId, now: Instant) -> bool {
         let due = lock(&self.next).get(&id).is_none_or(|next| now >= *next);
@@ -35,18 +35,18 @@ impl Returns {
 
 impl FileSystem {
     /// Looks for targets that were missing. Does not wait for them.
-    pub(crate) fn look_for_returns(self: &Arc<Self>) {
+    pub(crate) fn rejoin_targets(self: &Arc<Self>) {
         let label = self.volume.label();
         for member in label.members() {
             let id = member.id;
-            if self.store.targets.get(id).is_some() || !self.returns.is_due(id, Instant::now()) {
+            if self.store.targets.get(id).is_some() || !self.rejoins.is_due(id, Instant::now()) {
                 continue;
             }
             let (fs, member) = (self.clone(), member.clone());
             std::thread::spawn(move || {
                 // Whoever asks for the status hears that it is missing.
                 let _ = fs.beside("looking for a target", || fs.look_for_return(&member));
-                fs.returns.looked(member.id, Instant::now());
+                fs.rejoins.looked(member.id, Instant::now());
             });
         }
     }
@@ -67,7 +67,7 @@ impl FileSystem {
         if let Some(engine) = self.role.owner().filter(|_| !self.is_read_only()) {
             let all = targets.ids().into_iter().filter_map(|id| Some((id, targets.get(id)?))).collect();
             engine.journal.set_targets(all)?;
-            self.strays.suspect(id);
+            self.orphan_chunks.suspect(id);
             engine.journal.retry();
         }
         Ok(())

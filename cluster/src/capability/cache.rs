@@ -10,7 +10,7 @@ use volume::target::TargetFile;
 const KEPT: usize = 8192;
 
 /// Asks the metadata server again what it answered with a token: these arguments for extents, or, without any, what this client writes to. The tokens
-/// in its answer are put into the wallet by whoever reads answers.
+/// in its answer are put into the capabilities by whoever reads answers.
 type Ask = Box<dyn Fn(Option<&[u8]>) + Send + Sync>;
 
 /// The tokens for a set.
@@ -23,7 +23,7 @@ struct Kept {
 
 /// The tokens of a client.
 #[derive(Default)]
-pub(crate) struct Wallet {
+pub(crate) struct CapabilityCache {
     tokens: Mutex<Tokens>,
     ask: OnceLock<Ask>,
     /// Held while the metadata server is asked, so that many who were refused at once ask once.
@@ -37,9 +37,9 @@ struct Tokens {
     old: HashMap<u64, Kept>,
 }
 
-impl fmt::Debug for Wallet {
+impl fmt::Debug for CapabilityCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wallet")
+        f.write_str("CapabilityCache")
     }
 }
 
@@ -57,7 +57,7 @@ impl Tokens {
     }
 }
 
-impl Wallet {
+impl CapabilityCache {
     /// How the metadata server is asked. Without this nothing is renewed.
     pub fn on_refusal(&self, ask: Ask) {
         let _ = self.ask.set(ask);
@@ -82,7 +82,7 @@ impl Wallet {
     }
 }
 
-impl Credentials for Wallet {
+impl Credentials for CapabilityCache {
     fn token(&self, file: TargetFile, changes: bool) -> Option<Token> {
         let tokens = self.tokens();
         let kept = tokens.get(set_of(file)?)?;
@@ -119,52 +119,61 @@ mod tests {
 
     #[test]
     fn a_token_is_shown_for_its_set_and_what_it_permits() {
-        let wallet = Wallet::default();
+        let capabilities = CapabilityCache::default();
         let (read, write) = (token(1, Rights::Read, 5), token(2, Rights::Write, 5));
-        wallet.put(&[read.as_bytes(), write.as_bytes(), &[1, 2]].concat(), Some(b"args"));
-        assert_eq!((wallet.token(chunk(1), false), wallet.token(chunk(1), true)), (Some(read), None));
-        assert_eq!((wallet.token(chunk(2), false), wallet.token(chunk(2), true)), (Some(write), Some(write)));
-        assert_eq!((wallet.token(chunk(3), false), wallet.token(TargetFile::Label, false)), (None, None));
+        capabilities.put(&[read.as_bytes(), write.as_bytes(), &[1, 2]].concat(), Some(b"args"));
+        assert_eq!((capabilities.token(chunk(1), false), capabilities.token(chunk(1), true)), (Some(read), None));
+        assert_eq!(
+            (capabilities.token(chunk(2), false), capabilities.token(chunk(2), true)),
+            (Some(write), Some(write))
+        );
+        assert_eq!((capabilities.token(chunk(3), false), capabilities.token(TargetFile::Label, false)), (None, None));
     }
 
     #[test]
     fn what_is_refused_is_asked_for_again_as_it_was_had() {
-        let wallet = Arc::new(Wallet::default());
-        wallet.put(token(1, Rights::Read, 5).as_bytes(), Some(b"args"));
-        wallet.put(token(2, Rights::Write, 5).as_bytes(), None);
+        let capabilities = Arc::new(CapabilityCache::default());
+        capabilities.put(token(1, Rights::Read, 5).as_bytes(), Some(b"args"));
+        capabilities.put(token(2, Rights::Write, 5).as_bytes(), None);
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (weak, log) = (Arc::downgrade(&wallet), asked.clone());
-        wallet.on_refusal(Box::new(move |arguments| {
+        let (weak, log) = (Arc::downgrade(&capabilities), asked.clone());
+        capabilities.on_refusal(Box::new(move |arguments| {
             log.lock().unwrap().push(arguments.map(<[u8]>::to_vec));
-            let wallet = weak.upgrade().unwrap();
+            let capabilities = weak.upgrade().unwrap();
             match arguments {
-                Some(arguments) => wallet.put(token(1, Rights::Read, 9).as_bytes(), Some(arguments)),
-                None => wallet.put(token(2, Rights::Write, 9).as_bytes(), None),
+                Some(arguments) => capabilities.put(token(1, Rights::Read, 9).as_bytes(), Some(arguments)),
+                None => capabilities.put(token(2, Rights::Write, 9).as_bytes(), None),
             }
         }));
-        let renewed = wallet.renew(chunk(1), false, Some(token(1, Rights::Read, 5)));
+        let renewed = capabilities.renew(chunk(1), false, Some(token(1, Rights::Read, 5)));
         assert_eq!(renewed, Some(token(1, Rights::Read, 9)));
-        assert_eq!(wallet.renew(chunk(2), true, Some(token(2, Rights::Write, 5))), Some(token(2, Rights::Write, 9)));
+        assert_eq!(
+            capabilities.renew(chunk(2), true, Some(token(2, Rights::Write, 5))),
+            Some(token(2, Rights::Write, 9))
+        );
         // Another thread had it renewed already.
-        assert_eq!(wallet.renew(chunk(2), true, Some(token(2, Rights::Write, 5))), Some(token(2, Rights::Write, 9)));
+        assert_eq!(
+            capabilities.renew(chunk(2), true, Some(token(2, Rights::Write, 5))),
+            Some(token(2, Rights::Write, 9))
+        );
         // There is no newer one.
-        assert_eq!(wallet.renew(chunk(2), true, Some(token(2, Rights::Write, 9))), None);
+        assert_eq!(capabilities.renew(chunk(2), true, Some(token(2, Rights::Write, 9))), None);
         let asked = asked.lock().unwrap();
         assert_eq!(*asked, [Some(b"args".to_vec()), None, None]);
     }
 
     #[test]
     fn what_is_kept_is_bounded_and_what_is_used_stays() {
-        let wallet = Wallet::default();
+        let capabilities = CapabilityCache::default();
         for set in 0..5 * KEPT as u64 {
-            wallet.put(token(set + 1, Rights::Read, 1).as_bytes(), Some(b"a"));
+            capabilities.put(token(set + 1, Rights::Read, 1).as_bytes(), Some(b"a"));
             if set % 1000 == 0 {
-                wallet.put(token(0, Rights::Write, 1).as_bytes(), None);
+                capabilities.put(token(0, Rights::Write, 1).as_bytes(), None);
             }
         }
-        let tokens = wallet.tokens();
+        let tokens = capabilities.tokens();
         assert!(tokens.new.len() + tokens.old.len() <= 2 * KEPT);
         drop(tokens);
-        assert!(wallet.token(chunk(0), true).is_some() && wallet.token(chunk(1), false).is_none());
+        assert!(capabilities.token(chunk(0), true).is_some() && capabilities.token(chunk(1), false).is_none());
     }
 }

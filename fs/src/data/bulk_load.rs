@@ -20,28 +20,28 @@ const PIECE_BYTES: usize = 80;
 const FILES_PER_TRANSACTION: usize = 1024;
 
 /// Files that are on their way into the volume. What is not committed when it is dropped does not exist.
-pub struct Ingest<'a> {
+pub struct BulkLoad<'a> {
     fs: &'a FileSystem,
     buffer: Option<StripeBuffer>,
     /// What is in the buffer, and whose it is: an index into `files`.
     pieces: Vec<(usize, Piece)>,
     manifest_bytes: usize,
-    files: Vec<Coming>,
+    files: Vec<Loading>,
     /// The stripes, kept until a transaction names them, or nobody will.
     stripes: Vec<(Stored, Pin<'a>)>,
     stored_bytes: u64,
 }
 
 /// A file that is on its way.
-struct Coming {
+struct Loading {
     ino: u64,
     about: manifest::File,
     extents: Vec<Extent>,
-    kind: Fate,
+    kind: LoadState,
 }
 
 /// What becomes of a file at the commit.
-enum Fate {
+enum LoadState {
     /// It is being read.
     Open,
     /// It is made.
@@ -54,7 +54,7 @@ enum Fate {
 
 /// What a commit did.
 #[derive(Clone, Debug, Default)]
-pub struct Ingested {
+pub struct BulkLoaded {
     /// Files whose name something else has, by the order in which they were finished.
     pub refused: Vec<(u64, Vec<u8>)>,
     /// Bytes of user data in stripes.
@@ -66,9 +66,9 @@ impl FileSystem {
     ///
     /// # Errors
     /// When the volume is open for reading only.
-    pub fn ingest(&self) -> Result<Ingest<'_>> {
+    pub fn ingest(&self) -> Result<BulkLoad<'_>> {
         self.writable()?;
-        Ok(Ingest {
+        Ok(BulkLoad {
             fs: self,
             buffer: None,
             pieces: Vec::new(),
@@ -112,19 +112,19 @@ impl FileSystem {
     }
 }
 
-impl Ingest<'_> {
+impl BulkLoad<'_> {
     /// Begins a file, whose number is one of [`FileSystem::new_inos`], or a part of one that is there. `about` is for finding it when
     /// all metadata is lost. Data that is written next is its.
     pub fn begin(&mut self, ino: u64, about: manifest::File) {
-        self.files.push(Coming { ino, about, extents: Vec::new(), kind: Fate::Open });
+        self.files.push(Loading { ino, about, extents: Vec::new(), kind: LoadState::Open });
     }
 
-    fn last(&mut self) -> &mut Coming {
+    fn last(&mut self) -> &mut Loading {
         self.files.last_mut().expect("a file was begun")
     }
 
     /// Adds data of the file that was begun last. `read` puts it into place, at most as many bytes as it is given, and says how many there were; `most` is
-    /// how many are wanted. Returns the data, none when there was none.
+    /// how many are wanted. Rejoins the data, none when there was none.
     ///
     /// # Errors
     /// Those of `read`, and when a stripe that got full cannot be written.
@@ -135,9 +135,9 @@ impl Ingest<'_> {
         read: impl FnOnce(&mut [u8]) -> std::result::Result<usize, E>,
     ) -> std::result::Result<&[u8], E> {
         let file = self.files.len() - 1;
-        let coming = &self.files[file];
+        let loading = &self.files[file];
         let first = self.pieces.last().is_none_or(|(last, _)| *last != file);
-        let entry = PIECE_BYTES + if first { coming.about.path.len() } else { 0 };
+        let entry = PIECE_BYTES + if first { loading.about.path.len() } else { 0 };
         if self.room(entry) < most.min(4096) {
             self.store_stripe()?;
         }
@@ -147,7 +147,7 @@ impl Ingest<'_> {
         if self.buffer.is_none() {
             self.fs.room_for(self.fs.store.stripe_bytes() as u64)?;
         }
-        let coming = &self.files[file];
+        let loading = &self.files[file];
         let buffer = self.buffer.get_or_insert_with(|| self.fs.store.pool.take());
         let data = buffer.extend_with(length, read)?;
         if !data.is_empty() {
@@ -155,8 +155,8 @@ impl Ingest<'_> {
             match self.pieces.last_mut() {
                 Some((last, piece)) if *last == file && piece.offset + piece.length == offset => piece.length += added,
                 _ => {
-                    let about = first.then(|| coming.about.clone());
-                    self.pieces.push((file, Piece { ino: coming.ino, offset, length: added, file: about }));
+                    let about = first.then(|| loading.about.clone());
+                    self.pieces.push((file, Piece { ino: loading.ino, offset, length: added, file: about }));
                     self.manifest_bytes += entry;
                 }
             }
@@ -173,18 +173,18 @@ impl Ingest<'_> {
 
     /// The file that was begun last is complete: it is made at the commit. Its extents are filled in.
     pub fn finish(&mut self, whole: Whole) {
-        self.last().kind = Fate::Made(Box::new(whole));
+        self.last().kind = LoadState::Made(Box::new(whole));
     }
 
     /// The part of a file that was begun last is complete: the content of this range is replaced by it at the commit, and what was not written of it is a hole.
     pub fn finish_part(&mut self, range: Range<u64>) {
-        self.last().kind = Fate::Part(range);
+        self.last().kind = LoadState::Part(range);
     }
 
     /// The file that was begun last is given up. Its data in stripes is, too.
     pub fn drop_last(&mut self) {
         let file = self.files.len() - 1;
-        self.last().kind = Fate::Dropped;
+        self.last().kind = LoadState::Dropped;
         // What is at the end of the buffer need not be written.
         while let Some((_, piece)) = self.pieces.pop_if(|(last, _)| *last == file) {
             if let Some(buffer) = &mut self.buffer {
@@ -235,28 +235,28 @@ impl Ingest<'_> {
     ///
     /// # Errors
     /// When that is not sure; what of it was made is whole.
-    pub fn commit(&mut self) -> Result<Ingested> {
+    pub fn commit(&mut self) -> Result<BulkLoaded> {
         self.store_stripe()?;
         // From here on a transaction may name them, whatever comes back.
         let stripes = std::mem::take(&mut self.stripes);
         if !stripes.is_empty() {
             self.fs.store.sync()?;
         }
-        let mut done = Ingested { refused: Vec::new(), stored_bytes: std::mem::take(&mut self.stored_bytes) };
+        let mut done = BulkLoaded { refused: Vec::new(), stored_bytes: std::mem::take(&mut self.stored_bytes) };
         let (mut whole, mut parts, mut seq, mut named) = (Vec::new(), Vec::new(), 0, HashSet::new());
-        for coming in self.files.drain(..) {
-            let extents = coming.extents;
-            if !matches!(coming.kind, Fate::Open | Fate::Dropped) {
+        for loading in self.files.drain(..) {
+            let extents = loading.extents;
+            if !matches!(loading.kind, LoadState::Open | LoadState::Dropped) {
                 named.extend(extents.iter().filter_map(stripe_of));
             }
-            match coming.kind {
-                Fate::Made(file) => whole.push(Whole { extents, ..*file }),
-                Fate::Part(range) => {
+            match loading.kind {
+                LoadState::Made(file) => whole.push(Whole { extents, ..*file }),
+                LoadState::Part(range) => {
                     let resize = Resize::AtLeast(range.end);
                     let edit = ContentEdit { ranges: vec![(range, extents)], resize, modified: None };
-                    parts.push((coming.ino, edit));
+                    parts.push((loading.ino, edit));
                 }
-                Fate::Open | Fate::Dropped => {}
+                LoadState::Open | LoadState::Dropped => {}
             }
         }
         let machine = || self.fs.sharing().server_start();
@@ -307,7 +307,7 @@ impl FileSystem {
     }
 }
 
-impl Drop for Ingest<'_> {
+impl Drop for BulkLoad<'_> {
     fn drop(&mut self) {
         self.fs.give_up_stripes(self.stripes.iter().map(|(stored, _)| stored), &HashSet::new());
         if let Some(buffer) = self.buffer.take() {
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    fn add(ingest: &mut Ingest, mut offset: u64, mut data: &[u8]) {
+    fn add(ingest: &mut BulkLoad, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
             let added = ingest
                 .add(offset, data.len(), |into| {
