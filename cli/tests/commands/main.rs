@@ -9,6 +9,7 @@ mod killed;
 mod limits;
 mod mounts;
 mod overwriting;
+mod recovery;
 mod refusals;
 mod round_trips;
 mod scratch;
