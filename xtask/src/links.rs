@@ -1,4 +1,5 @@
-//! Links of the project's Markdown pages: each relative one leads to a file, each anchor to a heading. Links to other sites are not followed.
+//! Links of the project's Markdown pages: each relative one leads to a file, each anchor to a heading, and each source
+//! file that is named in full (`fs/src/lib.rs`) is there. Links to other sites are not followed.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -40,13 +41,15 @@ fn broken(pages: &HashMap<PathBuf, String>, exists: impl Fn(&Path) -> bool) -> V
         let there = pages.contains_key(&target) || exists(&target);
         there && (anchor.is_empty() || anchors.get(target.as_path()).is_none_or(|known| known.contains(anchor)))
     };
-    let mut out: Vec<String> = pages
-        .iter()
-        .flat_map(|(page, text)| links(text).into_iter().map(move |link| (page, link)))
-        .filter(|(_, link)| !link.contains("://") && !link.starts_with("mailto:"))
-        .filter(|(page, link)| !leads(page, link))
-        .map(|(page, link)| format!("{}: {link}", page.display()))
-        .collect();
+    let mut out = Vec::new();
+    for (page, text) in pages {
+        let inside = |link: &&str| !link.contains("://") && !link.starts_with("mailto:");
+        let links = links(text).into_iter().filter(inside).filter(|link| !leads(page, link));
+        // What changed long ago may be called otherwise by now.
+        let now = !page.ends_with("CHANGELOG.md");
+        let sources = sources(text).filter(|path| now && !exists(Path::new(path)));
+        out.extend(links.chain(sources).map(|link| format!("{}: {link}", page.display())));
+    }
     out.sort();
     out
 }
@@ -84,6 +87,12 @@ fn links(text: &str) -> Vec<&str> {
     inline.chain(between("src=\"", '"')).chain(between("srcset=\"", '"')).collect()
 }
 
+/// Source files that are named by their path from the root.
+fn sources(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    code.filter(|code| code.contains("/src/") && code.ends_with(".rs") && !code.contains([' ', '*']))
+}
+
 /// The anchors of a page's headings, by GitHub's rule.
 fn anchors(text: &str) -> HashSet<String> {
     let mut out = HashSet::new();
@@ -107,13 +116,19 @@ mod tests {
     #[test]
     fn broken_links_are_named() {
         let readme = "# Weft\n[a](docs/a.md) [b](docs/a.md#the-codes-rs) [c](#weft) [d](https://example.org/none.md)\n\
-                      ```sh\n[e](none.md)\n```\n[f](none.md) [g](docs/a.md#none) <img src=\"none.svg\"> [h](LICENSE)\n";
+                      ```sh\n[e](none.md)\n```\n[f](none.md) [g](docs/a.md#none) <img src=\"none.svg\"> [h](LICENSE) `fs/src/none.rs` `src/lib.rs` `fs/src/lib.rs`\n";
         let a = "## The codes: `rs`\n[up](../README.md) [down](b/none.md)\n## Again\n## Again\n[again](#again-1)\n";
         let pages = HashMap::from([("README.md", readme), ("docs/a.md", a)].map(|(p, t)| (p.into(), prose(t))));
-        let found = broken(&pages, |path| path == Path::new("LICENSE"));
+        let found = broken(&pages, |path| ["LICENSE", "fs/src/lib.rs"].map(Path::new).contains(&path));
         assert_eq!(
             found,
-            ["README.md: docs/a.md#none", "README.md: none.md", "README.md: none.svg", "docs/a.md: b/none.md"]
+            [
+                "README.md: docs/a.md#none",
+                "README.md: fs/src/none.rs",
+                "README.md: none.md",
+                "README.md: none.svg",
+                "docs/a.md: b/none.md"
+            ]
         );
     }
 }
