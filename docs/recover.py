@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Recovers a file that `weft encode` made from any fragments that suffice, without Weft:
+"""Recovers data without Weft, from any blocks that suffice:
 
-    python3 recover.py FRAGMENT.. > FILE
+    python3 recover.py FRAGMENT.. > FILE                 a single file from its fragments
+    python3 recover.py --volume TARGET.. --to DIRECTORY  the files of a volume from the chunks on its targets
 
-It is docs/codes.md and the fragment's part of docs/format.md as code: slow, and it checks no checksum. It reads the points
-of `crs` from codes.md, which has to be in the same folder.
+It is docs/codes.md and docs/format.md as code: slow, and it checks no checksum. It reads the points of `crs` from
+codes.md, which has to be in the same folder. Of a volume it finds what is in stripes: no files of up to 2 KiB and no
+links, but perhaps files that were removed or renamed since.
 """
+import glob
 import os
 import re
 import sys
@@ -214,6 +217,80 @@ def fragment(path):
         at += size
     return raw[64:64 + number(raw, 62, 2)].decode(), k, length, number(raw, 56, 2), blocks
 
+# Volumes (docs/format.md).
+def records(path):
+    """(chunk set, position, spec, k, {(where the record begins, sequence): (data length, manifest length, block)})"""
+    raw, out = open(path, "rb").read(), {}
+    assert raw[:8] == b"\x89WFTC\r\n\x1a", path
+    at = 4096
+    while at + 80 <= len(raw):
+        size, granules = number(raw, at + 52, 4), number(raw, at + 56, 4)
+        if raw[at:at + 8] != b"WEFTSTR\n" or number(raw, at + 40, 4) != at:
+            at += 64                                          # a hole
+            continue
+        multiple = 4096 if size >= 256 << 10 and size % 4096 == 0 else 64
+        block = at + -(-(80 + 8 * granules) // multiple) * multiple
+        lengths = number(raw, at + 44, 4), number(raw, at + 48, 4)
+        out[at, number(raw, at + 32, 8)] = *lengths, raw[block:block + size]
+        at = -(-(block + size) // 64) * 64
+    spec = raw[64:64 + number(raw, 62, 2)].decode()
+    return number(raw, 48, 8), number(raw, 56, 2), spec, number(raw, 58, 2), out
+
+class Postcard:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def bytes(self, length):
+        self.at += length
+        return self.data[self.at - length:self.at]
+
+    def unsigned(self):
+        value = shift = 0
+        while True:
+            byte = self.bytes(1)[0]
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+def pieces(manifest):
+    """(number of the file, where in it, length, path and size or None) of what a stripe has, in order"""
+    reader = Postcard(manifest)
+    for _ in range(reader.unsigned()):
+        ino, offset, length, file = reader.unsigned(), reader.unsigned(), reader.unsigned(), None
+        if reader.bytes(1)[0]:
+            file = reader.bytes(reader.unsigned()), reader.unsigned()
+            for _ in range(5):                                # mode, uid, gid, modified
+                reader.unsigned()
+        yield ino, offset, length, file
+
+def volume(targets, directory):
+    sets, stripes = {}, []
+    for path in sorted(p for t in targets for p in glob.glob(os.path.join(t, "chunks", "*", "*.chunk"))):
+        number, position, spec, k, found = records(path)
+        for place, record in found.items():
+            sets.setdefault((number, spec, k, *place), {})[position] = record
+    for (_, spec, k, _, sequence), found in sets.items():
+        if len(found) < k:
+            print(f"stripe {sequence}: {len(found)} blocks of {k}", file=sys.stderr)
+            continue
+        data_length, manifest_length = next(iter(found.values()))[:2]
+        table = crs_points() if spec.startswith("crs") else {}
+        data = b"".join(decode(spec, {position: record[2] for position, record in found.items()}, table))
+        stripes.append((sequence, data[:data_length], data[data_length:data_length + manifest_length]))
+    files = {}
+    for _, data, manifest in sorted(stripes):                 # newer stripes over older ones
+        at = 0
+        for ino, offset, length, file in pieces(manifest):
+            path, size = files.get(ino, (None, 0)) if file is None else file
+            files[ino] = path, size
+            name = os.path.join(os.fsencode(directory), path)
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+            with open(name, "r+b" if os.path.exists(name) else "wb") as out:
+                out.truncate(size)
+                out.seek(offset)
+                out.write(data[at:at + length][:max(0, size - offset)])
+            at += length
+
 def crs_points():
     """The Cauchy points of `crs` by (k, m), from the table at the end of codes.md."""
     page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "codes.md")).read()
@@ -221,6 +298,8 @@ def crs_points():
     return {(int(k), int(m)): points for k, m, points in re.findall(r"\b(\d+) (\d+) ([0-9a-v]+)\b", table)}
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--volume"] and sys.argv[-2:-1] == ["--to"]:
+        sys.exit(volume(sys.argv[2:-2], sys.argv[-1]))
     found = [fragment(path) for path in sys.argv[1:]]
     if not found:
         sys.exit(__doc__)
