@@ -21,7 +21,7 @@ impl FileSystem {
         ));
     }
 
-    /// Drops what is uncommitted of a file. Rejoins whether there was something: whoever syncs or closes it next hears of it.
+    /// Drops what is uncommitted of a file. Returns whether there was something: whoever syncs or closes it next hears of it.
     fn lose_uncommitted(&self, state: &mut State) -> bool {
         let lost = !state.buffer.is_clean();
         self.change_buffer(state, |buffer| {

@@ -41,7 +41,7 @@ impl OwnLocks {
         Asked(lock(&self.own).told)
     }
 
-    /// A server gave a lock that was asked for then. Rejoins false if a server was told meanwhile what is locked: it does not know of this one.
+    /// A server gave a lock that was asked for then. Returns false if a server was told meanwhile what is locked: it does not know of this one.
     fn got(&self, asked: Asked, ino: u64, wanted: &FileLock) -> bool {
         let FileLock { owner, first, last, exclusive, process } = *wanted;
         let mut own = lock(&self.own);
@@ -57,7 +57,7 @@ impl OwnLocks {
         lock(&self.own).locks.unlock(ino, (OWN, owner), range);
     }
 
-    /// All are lost. Rejoins how many there were.
+    /// All are lost. Returns how many there were.
     pub fn lose_all(&self) -> usize {
         let mut own = lock(&self.own);
         own.told += 1;
@@ -99,7 +99,7 @@ impl OwnLocks {
         own.locks.all().into_iter().map(|(ino, held)| (ino, told(held))).collect()
     }
 
-    /// Has a server that was restarted lock again what is locked. What it refuses is lost. Rejoins how many those are.
+    /// Has a server that was restarted lock again what is locked. What it refuses is lost. Returns how many those are.
     fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
         let mut lost = 0;
         for (ino, held) in self.tell() {
@@ -122,7 +122,7 @@ impl FileSystem {
         self.client().ok_or(Error::Unsupported("the kernel keeps the locks of this volume"))
     }
 
-    /// Locks a range for an owner. Rejoins whether that could be; with `wait`, which is asked from time to time, it is waited for as long as that says so.
+    /// Locks a range for an owner. Returns whether that could be; with `wait`, which is asked from time to time, it is waited for as long as that says so.
     ///
     /// # Errors
     /// When the metadata server does not answer, the volume is not shared, or what was written before cannot be committed.
@@ -190,7 +190,7 @@ impl FileSystem {
 }
 
 impl Client {
-    /// Locks again, at a server that was restarted, what is locked. Rejoins how many are lost.
+    /// Locks again, at a server that was restarted, what is locked. Returns how many are lost.
     pub fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
         self.locks.lock_again(session)
     }

@@ -244,7 +244,7 @@ impl Buffer {
         self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_)))
     }
 
-    /// Forgets pending extents that are in stripes of some sets. Rejoins whether there were any.
+    /// Forgets pending extents that are in stripes of some sets. Returns whether there were any.
     pub fn forget_stored(&mut self, gone: impl Fn(u64) -> bool) -> bool {
         let is_gone = |extent: &&Extent| matches!(extent.place, Place::Stripe(span) if gone(span.set));
         let gone: Vec<_> = self.stored().filter(is_gone).map(Extent::range).collect();

@@ -124,7 +124,7 @@ impl BulkLoad<'_> {
     }
 
     /// Adds data of the file that was begun last. `read` puts it into place, at most as many bytes as it is given, and says how many there were; `most` is
-    /// how many are wanted. Rejoins the data, none when there was none.
+    /// how many are wanted. Returns the data, none when there was none.
     ///
     /// # Errors
     /// Those of `read`, and when a stripe that got full cannot be written.

@@ -284,7 +284,7 @@ impl FileSystem {
         Some(Part { file: file.clone(), edit, taken })
     }
 
-    /// Puts data of files into stripes, with `store`, and makes all stripes durable that they have. Rejoins how many extents are left for another transaction,
+    /// Puts data of files into stripes, with `store`, and makes all stripes durable that they have. Returns how many extents are left for another transaction,
     /// and what went wrong: then some data is still dirty.
     fn put_in_stripes(&self, files: &[Arc<File>], store: bool, parts: &mut Vec<Part>) -> (usize, Option<Error>) {
         files.iter().for_each(|file| file.state().failed = None);
@@ -325,7 +325,7 @@ impl FileSystem {
         (left, failed)
     }
 
-    /// Forgets what is in sets that were given up with the session of this client. Rejoins whether there was something: whoever syncs or closes the file
+    /// Forgets what is in sets that were given up with the session of this client. Returns whether there was something: whoever syncs or closes the file
     /// next hears of it.
     pub(crate) fn forget_lost(&self, state: &mut State) -> bool {
         let lost = self.change_buffer(state, |buffer| buffer.forget_stored(|set| !self.store.is_ours(set)));

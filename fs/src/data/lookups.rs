@@ -64,7 +64,7 @@ impl Lookups {
         *self.shard(ino).entry(ino).or_default() += 1;
     }
 
-    /// The kernel forgets what it was told so often. Rejoins whether it does not know the file any more.
+    /// The kernel forgets what it was told so often. Returns whether it does not know the file any more.
     pub fn forget(&self, ino: u64, count: u64) -> bool {
         let mut shard = self.shard(ino);
         let Some(known) = shard.get_mut(&ino) else { return false };

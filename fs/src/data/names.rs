@@ -140,7 +140,7 @@ impl FileSystem {
     }
 
     /// Takes away the rights that a file gives to who executes it: set-user-ID, set-group-ID and capabilities. To be called before somebody changes its content who may
-    /// not have such. Rejoins whether there were any.
+    /// not have such. Returns whether there were any.
     ///
     /// # Errors
     /// When the file is not there, or they cannot be taken away.

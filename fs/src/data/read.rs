@@ -88,7 +88,7 @@ impl FileSystem {
         Ok(found)
     }
 
-    /// As `find_pieces`, as far as the file goes at the moment when the server looks. Rejoins where it ends then.
+    /// As `find_pieces`, as far as the file goes at the moment when the server looks. Returns where it ends then.
     fn find_pieces_of_one_moment(&self, file: &File, over: Vec<Piece>, found: &mut Vec<Piece>) -> Result<u64> {
         let (Some(first), Some(last)) = (over.first(), over.last()) else { return Ok(0) };
         let changes = file.state().seen();

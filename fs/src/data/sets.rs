@@ -114,7 +114,7 @@ impl Leased {
         state.held.iter().copied().collect()
     }
 
-    /// The server keeps these of the sets that it was told. Rejoins how many it does not: they are somebody else's, or gone.
+    /// The server keeps these of the sets that it was told. Returns how many it does not: they are somebody else's, or gone.
     pub fn keep(&self, told: &[u64], kept: &[u64]) -> usize {
         let mut state = self.state();
         let before = state.held.len();

@@ -34,7 +34,7 @@ pub(crate) trait Sharing: Send + Sync {
     /// How long attributes and names stay what they are, unless they are changed here.
     fn valid_for(&self) -> Duration;
 
-    /// Counts one more opener. Rejoins what the file is with all that others wrote before; None where that is known here.
+    /// Counts one more opener. Returns what the file is with all that others wrote before; None where that is known here.
     ///
     /// # Errors
     /// `NotFound`; when the server cannot be asked.
@@ -55,7 +55,7 @@ pub(crate) trait Sharing: Send + Sync {
     /// The bytes of an append are in the buffer, or will never be.
     fn appended(&self, ino: u64);
 
-    /// A file is about to be cut off, with all reservations behind that. Rejoins what `uncut` takes if it cannot be.
+    /// A file is about to be cut off, with all reservations behind that. Returns what `uncut` takes if it cannot be.
     fn cut(&self, ino: u64, size: u64) -> Option<u64>;
 
     /// A file was not cut off.

@@ -471,7 +471,7 @@ impl Store {
         Some(places)
     }
 
-    /// Rejoins when all stripes that were written before are durable, each on as many targets as asked for.
+    /// Returns when all stripes that were written before are durable, each on as many targets as asked for.
     pub fn sync(&self) -> Result<()> {
         let writers = {
             let mut unsynced = lock(&self.unsynced);

@@ -283,7 +283,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Copies a range within the volume by sharing its extents; nothing is read or written. Rejoins how many bytes there were.
+    /// Copies a range within the volume by sharing its extents; nothing is read or written. Returns how many bytes there were.
     ///
     /// # Errors
     /// When one of the files is gone or is no regular one, or the ranges of one file overlap.
@@ -341,7 +341,7 @@ impl FileSystem {
         Ok(length)
     }
 
-    /// Rejoins when everything that was written to a file, or done in a directory, is durable.
+    /// Returns when everything that was written to a file, or done in a directory, is durable.
     ///
     /// # Errors
     /// When that is not sure.
@@ -386,7 +386,7 @@ impl FileSystem {
         if self.sharing().take_loss_of(ino, at_close) { Err(lost()) } else { Ok(()) }
     }
 
-    /// Rejoins when everything is durable.
+    /// Returns when everything is durable.
     ///
     /// # Errors
     /// When that is not sure.

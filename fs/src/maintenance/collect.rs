@@ -245,7 +245,7 @@ impl FileSystem {
         });
     }
 
-    /// Deletes a sealed chunk set that has no stripes. Rejoins whether it did.
+    /// Deletes a sealed chunk set that has no stripes. Returns whether it did.
     pub(crate) fn delete_if_empty(&self, set: u64) -> Result<bool> {
         let layout = match self.store.layout(set) {
             Err(Error::Meta(meta::Error::NotFound)) => return Ok(false),

@@ -35,7 +35,7 @@ impl Compactor {
 }
 
 impl FileSystem {
-    /// Compacts one of the sets that need it, if any does. Rejoins whether it did.
+    /// Compacts one of the sets that need it, if any does. Returns whether it did.
     pub(crate) fn compact_one(&self) -> Result<bool> {
         while let Some(set) = self.compactor.next() {
             match self.engine()?.meta.set(set) {

@@ -160,7 +160,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Removes some stray chunks; with `look`, looks for others. Rejoins whether there are more.
+    /// Removes some stray chunks; with `look`, looks for others. Returns whether there are more.
     pub(crate) fn remove_orphan_chunks(&self, look: bool) -> Result<bool> {
         let _one_at_a_time = lock(&self.orphan_chunks.removing);
         if look {
@@ -196,7 +196,7 @@ impl FileSystem {
         Ok(more)
     }
 
-    /// Removes these from a target, unless they are no strays. Rejoins whether it is worth going on with it.
+    /// Removes these from a target, unless they are no strays. Returns whether it is worth going on with it.
     fn remove_strays_of(&self, id: TargetId, files: &mut impl Iterator<Item = TargetFile>) -> bool {
         let targets = &self.store.targets;
         if targets.get(id).is_none() {
@@ -324,7 +324,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Remembers which chunks of a target are stray. The list is older than what the metadata says now, so that a set that is new is in both. Rejoins whether
+    /// Remembers which chunks of a target are stray. The list is older than what the metadata says now, so that a set that is new is in both. Returns whether
     /// the target answered.
     fn look_through(&self, id: TargetId, files: impl Iterator<Item = TargetFile>) -> Result<bool> {
         let mut newest = 0;

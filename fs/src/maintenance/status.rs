@@ -321,7 +321,7 @@ impl FileSystem {
         })
     }
 
-    /// Looks for the chunks of some sets, of all if they are few. Rejoins how many sets these are.
+    /// Looks for the chunks of some sets, of all if they are few. Returns how many sets these are.
     fn look_at_some(&self, queue: &BTreeMap<u64, Vec<u16>>) -> Result<(usize, Astray)> {
         let (mut some, mut seen) = (Vec::new(), 0);
         self.each_set(|set, record| {

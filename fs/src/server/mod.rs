@@ -200,7 +200,7 @@ impl Sessions {
         &self.fs
     }
 
-    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up. Rejoins how many targets
+    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up. Returns how many targets
     /// cannot be reached if these are too many to write to, and nothing is lost by that: what they lack is in the volume directory until the next opening.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ impl FileSystem {
 }
 
 impl Sessions {
-    /// A session took note of removals. Rejoins the next ones, with the number of the last.
+    /// A session took note of removals. Returns the next ones, with the number of the last.
     pub(super) fn note(&self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>) {
         let (last, next, given_up) = self.fs.leases.table().note(session, noted, kept, forgotten);
         given_up.into_iter().for_each(|ino| self.closed(ino));

@@ -299,7 +299,7 @@ impl Table {
         self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
     }
 
-    /// A session gives sets back. Rejoins those that were its own.
+    /// A session gives sets back. Returns those that were its own.
     pub fn release(&mut self, session: u64, sets: &[u64]) -> Vec<u64> {
         let Some(client) = self.clients.get_mut(&session) else { return Vec::new() };
         sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
@@ -331,7 +331,7 @@ impl Table {
     }
 
     /// A session closed a file. Which of its openers that was is not told: writers are counted until the last one closes.
-    /// Rejoins whether nobody has it open any more.
+    /// Returns whether nobody has it open any more.
     pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
         let room = if wrote > 0 { self.room(session) } else { 0 };
         let Some(client) = self.clients.get_mut(&session) else { return false };
@@ -370,7 +370,7 @@ impl Table {
         self.removals
     }
 
-    /// A session took note of the removals up to a number: its kernel knows `kept` of these files, and has forgotten others that it kept before. Rejoins the next
+    /// A session took note of the removals up to a number: its kernel knows `kept` of these files, and has forgotten others that it kept before. Returns the next
     /// removals and the number of the last of them, and which of the forgotten files nobody has any more.
     pub fn note(&mut self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>, Vec<u64>) {
         let last = self.removals;

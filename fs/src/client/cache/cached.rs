@@ -252,7 +252,7 @@ impl CachedState {
         }
     }
 
-    /// It was learnt whose a name is. Rejoins where the directory is to be read on, if that promises to save questions.
+    /// It was learnt whose a name is. Returns where the directory is to be read on, if that promises to save questions.
     pub fn learn_name(&mut self, asked: Asked, parent: u64, name: &[u8], found: Option<Attributes>) -> Option<u64> {
         if !self.is_true(asked) {
             return None;

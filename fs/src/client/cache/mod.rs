@@ -41,7 +41,7 @@ impl Cache {
         Self { port, exclusive, known: Mutex::default(), unsynced: Mutex::default(), taking_up: Mutex::default() }
     }
 
-    /// What was changed and not synced may be lost. Rejoins whether there is something.
+    /// What was changed and not synced may be lost. Returns whether there is something.
     pub fn lose_unsynced(&self) -> bool {
         lock(&self.unsynced).lose()
     }

@@ -70,7 +70,7 @@ impl Unsynced {
         self.since.is_some_and(|since| since.elapsed() >= age)
     }
 
-    /// What is not durable may be lost. Rejoins whether there is something.
+    /// What is not durable may be lost. Returns whether there is something.
     pub fn lose(&mut self) -> bool {
         let fits = self.lost.len() + self.changed.len() <= MOST;
         let lost = std::mem::take(&mut self.changed);
