@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let length = BLOCK_BYTES.next_multiple_of(code.unit());
     println!("{code:?}");
 
-    // Encode. A non-systematic code stores coded blocks only; a systematic one stores the data, then the parity.
+    // Encode. A non-systematic code stores coded blocks only; a systematic one stores the data,
+    // then the parity.
     let data: Vec<Vec<u8>> = (0..k).map(|block| (0..length).map(|at| (at * (block + 3)) as u8).collect()).collect();
     let mut coded = vec![vec![0; length]; code.coded().len()];
     let start = Instant::now();

@@ -39,7 +39,8 @@ impl<T> Cache<T> {
         if let Some(value) = self.values.lock().unwrap_or_else(PoisonError::into_inner).get(&pattern) {
             return Ok(value.clone());
         }
-        // Made without the lock: it may take a millisecond, and two makers of one pattern do no harm.
+        // Made without the lock: it may take a millisecond, and two makers of one pattern do no
+        // harm.
         let value = Arc::new(make()?);
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         if values.len() >= LIMIT {

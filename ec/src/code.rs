@@ -1,7 +1,8 @@
 //! The port that every erasure code stands behind.
 //!
-//! A stripe has `shape.blocks()` stored blocks of equal length, a multiple of `unit()`. In a systematic code the
-//! positions `0..k` hold the data itself and `k..k+m` the parity; in a non-systematic one every stored block is coded.
+//! A stripe has `shape.blocks()` stored blocks of equal length, a multiple of `unit()`. In a
+//! systematic code the positions `0..k` hold the data itself and `k..k+m` the parity; in a
+//! non-systematic one every stored block is coded.
 
 use crate::spec::{Shape, Spec};
 use crate::transform::Transform;
@@ -38,8 +39,9 @@ pub trait Code: Send + Sync + fmt::Debug {
     /// The map from the k data blocks to the coded blocks.
     fn encoder(&self) -> &Transform;
 
-    /// How the stored blocks `lost` are made again from the stored blocks `have`, and from which of them. Only what
-    /// is asked for is made; blocks in neither list count as unavailable. Fewer blocks are read where the code allows.
+    /// How the stored blocks `lost` are made again from the stored blocks `have`, and from which of
+    /// them. Only what is asked for is made; blocks in neither list count as unavailable. Fewer
+    /// blocks are read where the code allows.
     ///
     /// # Errors
     /// When some block of `lost` does not follow from `have`.
@@ -48,16 +50,17 @@ pub trait Code: Send + Sync + fmt::Debug {
     /// When a block is out of range or named twice: a programmer error.
     fn repair(&self, lost: &[usize], have: &[usize]) -> Result<Arc<Repair>, Unrecoverable>;
 
-    /// How the data blocks `data` (numbers below k) are made from the stored blocks `have`: `repair` for a
-    /// systematic code, which copies nothing that is stored as it is, so `data` and `have` may not overlap there.
+    /// How the data blocks `data` (numbers below k) are made from the stored blocks `have`:
+    /// `repair` for a systematic code, which copies nothing that is stored as it is, so `data` and
+    /// `have` may not overlap there.
     ///
     /// # Errors
     /// As `repair`.
     fn read(&self, data: &[usize], have: &[usize]) -> Result<Arc<Repair>, Unrecoverable>;
 
-    /// `coded += column j of the code * block`: one step of Partition Encoding (ECFS, equation 3). Summed over all
-    /// data blocks in any order, into blocks that began as zeroes, it is `encode`; with `block` the XOR of a data
-    /// block's old and new content it updates the parity.
+    /// `coded += column j of the code * block`: one step of Partition Encoding (ECFS, equation 3).
+    /// Summed over all data blocks in any order, into blocks that began as zeroes, it is `encode`;
+    /// with `block` the XOR of a data block's old and new content it updates the parity.
     ///
     /// # Panics
     /// When `j` is not below k, or the blocks differ in length.

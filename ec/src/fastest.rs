@@ -1,5 +1,5 @@
-//! Choosing between maps that give the same bytes: a model drops the hopeless, a measurement of a millisecond or so
-//! on this processor decides between the rest. The choice never changes a byte.
+//! Choosing between maps that give the same bytes: a model drops the hopeless, a measurement of a
+//! millisecond or so on this processor decides between the rest. The choice never changes a byte.
 
 use crate::grs::Candidate;
 use crate::transform::Transform;
@@ -11,7 +11,8 @@ const HOPELESS: usize = 4;
 /// Bytes of every block in a trial: long enough to be typical, short enough to stay in cache.
 const TRIAL_BYTES: usize = 4096;
 
-/// Rounds of trials: at least, and as many more as this time allows. The median time of each candidate counts.
+/// Rounds of trials: at least, and as many more as this time allows. The median time of each
+/// candidate counts.
 const ROUNDS: std::ops::Range<usize> = 5..40;
 const ENOUGH: Duration = Duration::from_millis(1);
 
@@ -28,7 +29,8 @@ pub(crate) fn fastest(mut candidates: Vec<Candidate>) -> Transform {
 
 fn measure(candidates: &[Candidate]) -> Vec<Duration> {
     let (inputs, outputs) = (candidates[0].transform.inputs(), candidates[0].transform.outputs());
-    // Blocks follow each other with a gap of one line, so that they do not all fall into the same cache set.
+    // Blocks follow each other with a gap of one line, so that they do not all fall into the same
+    // cache set.
     let stride = TRIAL_BYTES + 64;
     let source = vec![0x5Au8; inputs * stride];
     let mut target = vec![0u8; outputs * stride];

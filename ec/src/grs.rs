@@ -1,8 +1,10 @@
-//! Generalised Reed-Solomon structure: a stripe is the values of one polynomial of degree < k at one point per block,
-//! each divided by a multiplier of its own. ISA-L's Cauchy code and Backblaze's evaluation code both are.
+//! Generalised Reed-Solomon structure: a stripe is the values of one polynomial of degree < k at
+//! one point per block, each divided by a multiplier of its own. ISA-L's Cauchy code and
+//! Backblaze's evaluation code both are.
 //!
-//! Any blocks then follow from any k others by a Cauchy matrix between two scalings, whose rows and columns fall into
-//! cosets: the maps here are all the ways to compute it, and the fastest is found by measuring.
+//! Any blocks then follow from any k others by a Cauchy matrix between two scalings, whose rows and
+//! columns fall into cosets: the maps here are all the ways to compute it, and the fastest is found
+//! by measuring.
 
 use crate::fastest::fastest;
 use crate::transform::Transform;
@@ -17,8 +19,9 @@ pub(crate) struct Grs {
     column: Vec<u8>,
 }
 
-/// Bytes of each block in a tile. The tile of 256 blocks takes half of a 1 MiB second-level cache; shorter runs were a
-/// little faster from cache and a third slower from memory, where the prefetchers want long ones.
+/// Bytes of each block in a tile. The tile of 256 blocks takes half of a 1 MiB second-level cache;
+/// shorter runs were a little faster from cache and a third slower from memory, where the
+/// prefetchers want long ones.
 const TILE_BYTES: usize = 2048;
 
 impl Grs {
@@ -33,7 +36,8 @@ impl Grs {
         Self { k, column: vec![1; k + m] }
     }
 
-    /// The fastest map from exactly k blocks to some others. `matrix` is the same map as a plain matrix, row-major.
+    /// The fastest map from exactly k blocks to some others. `matrix` is the same map as a plain
+    /// matrix, row-major.
     pub fn map(&self, kernel: &'static dyn Kernel, inputs: &[usize], outputs: &[usize], matrix: &[u8]) -> Transform {
         if kernel.isa() == Isa::Naive {
             return Transform::matrix(kernel, inputs.len(), matrix);
@@ -94,7 +98,8 @@ impl Grs {
         candidates
     }
 
-    /// The multipliers v and u in out_x = u_x * sum of v_s in_s / (x + s), by Lagrange interpolation.
+    /// The multipliers v and u in out_x = u_x * sum of v_s in_s / (x + s), by Lagrange
+    /// interpolation.
     fn scales(&self, inputs: &[usize], outputs: &[usize]) -> (Vec<u8>, Vec<u8>) {
         let vanishing_at = |x: usize| inputs.iter().filter(|&&s| s != x).fold(1, |p, &s| mul(p, (s ^ x) as u8));
         let input = |&s: &usize| mul(self.column[s], inv(vanishing_at(s)));
@@ -115,7 +120,8 @@ impl Candidate {
     }
 }
 
-/// The Cauchy map by cosets of `size` points. Scalings that are equal within every coset go into the matrix.
+/// The Cauchy map by cosets of `size` points. Scalings that are equal within every coset go into
+/// the matrix.
 fn cosets(size: usize, inputs: &[usize], outputs: &[usize], input_scale: &[u8], output_scale: &[u8]) -> GroupedSpec {
     let level = size.trailing_zeros() as usize;
     let (input_groups, output_groups) = (groups(size, inputs), groups(size, outputs));
@@ -154,7 +160,8 @@ fn cosets(size: usize, inputs: &[usize], outputs: &[usize], input_scale: &[u8], 
     spec
 }
 
-/// The cosets of `size` points that hold any of the points, with the index of the point at each member.
+/// The cosets of `size` points that hold any of the points, with the index of the point at each
+/// member.
 fn groups(size: usize, points: &[usize]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (block, &point) in points.iter().enumerate() {
@@ -169,8 +176,8 @@ fn groups(size: usize, points: &[usize]) -> Vec<Group> {
     groups
 }
 
-/// The inputs of a map onto two to four points as dyadic groups, if any group is full. `matrix` is the map, row-major: what its coefficients are not dyadic
-/// for stays by itself.
+/// The inputs of a map onto two to four points as dyadic groups, if any group is full. `matrix` is
+/// the map, row-major: what its coefficients are not dyadic for stays by itself.
 fn dyadic_groups(inputs: &[usize], outputs: &[usize], matrix: &[u8]) -> Option<Vec<DyadicGroup>> {
     // The subspace of which the outputs are a coset, but for the last of four.
     let members = match *outputs {
@@ -179,7 +186,8 @@ fn dyadic_groups(inputs: &[usize], outputs: &[usize], matrix: &[u8]) -> Option<V
         [a, b, c, d] if a ^ b == c ^ d => vec![0, a ^ b, a ^ c, b ^ c],
         _ => return None,
     };
-    // Coefficient t of a group, if all pairs of an output i and a member j with i ^ j = t have the same.
+    // Coefficient t of a group, if all pairs of an output i and a member j with i ^ j = t have the
+    // same.
     let dyadic = |blocks: &[usize]| {
         let mut coefficients = [None; 4];
         let pairs = (0..outputs.len()).flat_map(|i| blocks.iter().enumerate().map(move |(j, &block)| (i, j, block)));

@@ -5,7 +5,8 @@ use crate::spec::{MAX_BLOCKS, MAX_SPEC_BYTES, Shape, Spec};
 use gf::select::NoKernel;
 use std::fmt;
 
-/// Why a code cannot be had. The text is one line, with the nearest code that works where there is one.
+/// Why a code cannot be had. The text is one line, with the nearest code that works where there is
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidCode {

@@ -1,7 +1,7 @@
 //! Erasure codes over blocks in memory: encode, repair any recoverable pattern, update, accumulate.
 //!
-//! Pure mathematics: no I/O, no clock in any result. A code's bytes depend on its [`Spec`] only, never on the kernel,
-//! the region, the threads or the machine.
+//! Pure mathematics: no I/O, no clock in any result. A code's bytes depend on its [`Spec`] only,
+//! never on the kernel, the region, the threads or the machine.
 //!
 //! ```
 //! let code = weft_ec::parse("rs:4+2")?;
@@ -22,9 +22,11 @@
 //! ```
 //!
 //! # Features
-//! - `jit` (default): bit-matrix codes run as machine code that is made for their matrix, on x86-64.
+//! - `jit` (default): bit-matrix codes run as machine code that is made for their matrix, on
+//!   x86-64.
 //! - `checksums` (default): `partition::encode_checksummed`.
-//! - `cache-sizes`: [`partition::caches`] reads the cache sizes from `/sys`. This is the only file access.
+//! - `cache-sizes`: [`partition::caches`] reads the cache sizes from `/sys`. This is the only file
+//!   access.
 
 mod byte_code;
 mod cache;
@@ -61,7 +63,8 @@ use std::sync::Arc;
 /// ```
 ///
 /// # Errors
-/// When the text is no spec, there is no such code, it cannot do the shape, or `WEFT_KERNEL` cannot be had.
+/// When the text is no spec, there is no such code, it cannot do the shape, or `WEFT_KERNEL` cannot
+/// be had.
 pub fn parse(text: &str) -> Result<Arc<dyn Code>, InvalidCode> {
     let spec: Spec = text.parse()?;
     build(&spec, gf::select::chosen()?)

@@ -1,4 +1,5 @@
-//! Linear algebra over GF(2^8): products, inverses, and which unknowns a parity-check system determines.
+//! Linear algebra over GF(2^8): products, inverses, and which unknowns a parity-check system
+//! determines.
 
 use gf::field::{inv, mul};
 
@@ -62,9 +63,10 @@ fn pair(rows: &mut Matrix, a: usize, b: usize) -> (&mut Vec<u8>, &Vec<u8>) {
     (a, b)
 }
 
-/// Solves `checks * blocks = 0` for the blocks of `wanted`, given those of `known`; every other block is unknown.
-/// `checks` has a column for each of the `blocks`. Returns for each wanted block its coefficients over all blocks (zero
-/// outside `known`), or the wanted blocks that are not determined.
+/// Solves `checks * blocks = 0` for the blocks of `wanted`, given those of `known`; every other
+/// block is unknown. `checks` has a column for each of the `blocks`. Returns for each wanted block
+/// its coefficients over all blocks (zero outside `known`), or the wanted blocks that are not
+/// determined.
 ///
 /// Earlier checks are used first, so a code lists its cheap ones (local groups) first.
 pub fn solve(checks: &Matrix, blocks: usize, wanted: &[usize], known: &[usize]) -> Result<Matrix, Vec<usize>> {

@@ -1,5 +1,6 @@
-//! Partition Encoding (ECFS, section III): stripes are coded region by region, the region chosen so that what is
-//! read and made stays in cache until its checksum is taken, and regions are shared out over threads.
+//! Partition Encoding (ECFS, section III): stripes are coded region by region, the region chosen so
+//! that what is read and made stays in cache until its checksum is taken, and regions are shared
+//! out over threads.
 
 use crate::code::Code;
 use crate::transform::Transform;
@@ -59,13 +60,14 @@ fn cache_bytes(_: &str) -> Option<usize> {
     None
 }
 
-/// A stripe of more second-level caches than this has left the caches near the core when its last byte is made: what
-/// was made first is then read from as far away whether it was written through the caches or past them.
+/// A stripe of more second-level caches than this has left the caches near the core when its last
+/// byte is made: what was made first is then read from as far away whether it was written through
+/// the caches or past them.
 const STREAMING_CACHES: usize = 4;
 
 impl Partition {
-    /// Bytes of each block that `transform` works on at a time: a multiple of its granularity; all blocks of a region together
-    /// take half of the second-level cache.
+    /// Bytes of each block that `transform` works on at a time: a multiple of its granularity; all
+    /// blocks of a region together take half of the second-level cache.
     pub fn region(&self, transform: &Transform) -> usize {
         let unit = transform.granularity();
         let blocks = (transform.inputs() + transform.outputs()).max(1);
@@ -75,7 +77,8 @@ impl Partition {
             (wanted / transform.stride()).max(1) * transform.stride()
         };
         let wanted = self.region_bytes.unwrap_or_else(from_caches).min(1 << 40);
-        // Whole cache lines where the unit allows, so that neighbouring regions on two threads seldom share one.
+        // Whole cache lines where the unit allows, so that neighbouring regions on two threads
+        // seldom share one.
         wanted.next_multiple_of(64).next_multiple_of(unit).max(unit)
     }
 
@@ -102,7 +105,8 @@ impl Partition {
         if self.threads <= 1 || length <= region {
             return each_region(length, region, |at| transform.run_stored(inputs, outputs, at, streaming));
         }
-        // Every region of the outputs belongs to the one thread that takes it; the next is taken when the last is done.
+        // Every region of the outputs belongs to the one thread that takes it; the next is taken
+        // when the last is done.
         let mut regions: Vec<(Range<usize>, Vec<&mut [u8]>)> = Vec::new();
         each_region(length, region, |at| regions.push((at, Vec::with_capacity(outputs.len()))));
         for output in outputs.iter_mut() {
@@ -124,13 +128,15 @@ impl Partition {
     }
 }
 
-/// Codes the k data blocks of one stripe into its coded blocks and checksums every granule of every stored block
-/// while it is in cache. Returns the checksums by position, then granule; the last granule may be short.
+/// Codes the k data blocks of one stripe into its coded blocks and checksums every granule of every
+/// stored block while it is in cache. Returns the checksums by position, then granule; the last
+/// granule may be short.
 ///
 /// ```
 /// let code = weft_ec::parse("rs:2+1")?;
 /// let (data, mut parity) = ([[1u8; 6000], [2; 6000]], [0u8; 6000]);
-/// let sums = weft_ec::partition::encode_checksummed(&*code, &[&data[0], &data[1]], &mut [&mut parity], 4096);
+/// let stripe = [&data[0][..], &data[1]];
+/// let sums = weft_ec::partition::encode_checksummed(&*code, &stripe, &mut [&mut parity], 4096);
 /// assert_eq!(sums[2], [&parity[..4096], &parity[4096..]].map(weft_ec::gf::checksum::crc64));
 /// # Ok::<(), weft_ec::InvalidCode>(())
 /// ```

@@ -15,12 +15,14 @@ pub(crate) struct Definition {
     pub spec: Spec,
     pub shape: Shape,
     pub layout: Layout,
-    /// Rows of the coded planes over the data planes: parity only for a systematic code, all blocks otherwise.
+    /// Rows of the coded planes over the data planes: parity only for a systematic code, all blocks
+    /// otherwise.
     pub coded: BitMatrix,
     pub systematic: bool,
 }
 
-/// Tries of the optimiser for an encoder, which is made once, and for a repair, which somebody waits for.
+/// Tries of the optimiser for an encoder, which is made once, and for a repair, which somebody
+/// waits for.
 const ENCODER_TRIES: usize = 8;
 const REPAIR_TRIES: usize = 1;
 
@@ -28,8 +30,8 @@ const REPAIR_TRIES: usize = 1;
 pub(crate) struct PlaneCode {
     definition: Definition,
     kernel: &'static dyn Kernel,
-    /// Planes of all blocks that a stripe's equations speak of; equations * planes = 0. A non-systematic code's data
-    /// blocks stand before its stored ones.
+    /// Planes of all blocks that a stripe's equations speak of; equations * planes = 0. A
+    /// non-systematic code's data blocks stand before its stored ones.
     equations: BitMatrix,
     program: Program,
     encoder: Transform,
@@ -66,7 +68,8 @@ impl PlaneCode {
         slots.iter().flat_map(|s| s * w..(s + 1) * w).collect()
     }
 
-    /// The repair of the blocks at `slots` (as equations count them), called `names`, from the stored blocks `have`.
+    /// The repair of the blocks at `slots` (as equations count them), called `names`, from the
+    /// stored blocks `have`.
     fn make(&self, slots: &[usize], names: &[usize], have: &[usize]) -> Result<Repair, Unrecoverable> {
         let w = self.definition.layout.planes;
         let known: Vec<usize> = have.iter().map(|&p| self.slot(p)).collect();
@@ -137,7 +140,8 @@ impl Code for PlaneCode {
         if self.definition.systematic {
             return self.repair(data, have);
         }
-        // Data blocks and stored blocks are different things here; the cache tells them apart by counting on.
+        // Data blocks and stored blocks are different things here; the cache tells them apart by
+        // counting on.
         let k = self.definition.shape.k;
         let stored: Vec<usize> = have.iter().map(|p| k + p).collect();
         self.reads.get(k + self.definition.shape.blocks(), data, &stored, || self.make(data, data, have))

@@ -1,4 +1,5 @@
-//! How a code is written down: `rs:4+2`, `lrc:12+2+2`, `cauchy-good:8+3,packet=2048`, `liberation:5+2,w=7`.
+//! How a code is written down: `rs:4+2`, `lrc:12+2+2`, `cauchy-good:8+3,packet=2048`,
+//! `liberation:5+2,w=7`.
 
 use crate::invalid::InvalidCode;
 use std::fmt;

@@ -83,7 +83,8 @@ impl Transform {
         self.outputs
     }
 
-    /// Ranges given to `run_at` begin at multiples of this many bytes and end there or at the block's end.
+    /// Ranges given to `run_at` begin at multiples of this many bytes and end there or at the
+    /// block's end.
     pub fn granularity(&self) -> usize {
         match &self.kind {
             Kind::Planes(map) => map.region_bytes(),
@@ -113,7 +114,8 @@ impl Transform {
         self.run_at(inputs, outputs, 0..length);
     }
 
-    /// Makes the outputs' bytes of one range, which is aligned to `granularity`, from the inputs' bytes of that range.
+    /// Makes the outputs' bytes of one range, which is aligned to `granularity`, from the inputs'
+    /// bytes of that range.
     ///
     /// # Panics
     /// As `run`, or when a block ends before the range.
@@ -121,8 +123,8 @@ impl Transform {
         self.run_stored(inputs, outputs, at, false);
     }
 
-    /// As `run_at`, panics included; with `streaming` outputs are written past the caches where that can be done: for
-    /// those that leave the caches before anybody reads them.
+    /// As `run_at`, panics included; with `streaming` outputs are written past the caches where
+    /// that can be done: for those that leave the caches before anybody reads them.
     pub(crate) fn run_stored(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>, streaming: bool) {
         assert!(inputs.len() == self.inputs && outputs.len() == self.outputs, "{self:?} given {} blocks", inputs.len());
         match &self.kind {

@@ -1,5 +1,5 @@
-//! Parity of the real libraries, kept in `golden/` (made by `bench/peers/golden.py`): ours must equal it, and their
-//! blocks must decode here, with every kernel.
+//! Parity of the real libraries, kept in `golden/` (made by `bench/peers/golden.py`): ours must
+//! equal it, and their blocks must decode here, with every kernel.
 
 use std::path::Path;
 use weft_ec::{Code, Shape, Spec};

@@ -1,4 +1,5 @@
-//! Every erasure pattern of every small shape of every code: what can be repaired is, and nothing else claims to be.
+//! Every erasure pattern of every small shape of every code: what can be repaired is, and nothing
+//! else claims to be.
 
 use std::sync::Arc;
 use weft_ec::{Code, Shape};
@@ -191,8 +192,8 @@ fn a_spec_names_its_code_for_ever() {
     }
 }
 
-/// A pattern of an LRC that any code of its structure could repair: after each group's local parity has mended one
-/// loss of the group, at most g losses are left.
+/// A pattern of an LRC that any code of its structure could repair: after each group's local parity
+/// has mended one loss of the group, at most g losses are left.
 fn information_allows(k: usize, l: usize, g: usize, lost: &[usize]) -> bool {
     let group_of = |b: usize| {
         if b < k {

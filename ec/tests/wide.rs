@@ -1,5 +1,5 @@
-//! Wide shapes, where the fast ways differ most from the definition: every kernel against the naive one, and random
-//! losses of all sizes.
+//! Wide shapes, where the fast ways differ most from the definition: every kernel against the naive
+//! one, and random losses of all sizes.
 
 use std::sync::Arc;
 use weft_ec::{Code, Spec};

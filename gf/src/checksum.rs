@@ -1,5 +1,6 @@
-//! The checksum of everything that Weft stores: CRC-64/NVME (`docs/format.md`), by carry-less multiplication where
-//! the processor has it. Computed on a region right after it was coded, it finds the bytes still in cache.
+//! The checksum of everything that Weft stores: CRC-64/NVME (`docs/format.md`), by carry-less
+//! multiplication where the processor has it. Computed on a region right after it was coded, it
+//! finds the bytes still in cache.
 
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 

@@ -1,9 +1,11 @@
-//! `Dyadic`: a map onto two to four blocks whose inputs come in groups with a coefficient that depends on i XOR j alone, as those of a Cauchy matrix do between
-//! two cosets of one subspace.
+//! `Dyadic`: a map onto two to four blocks whose inputs come in groups with a coefficient that
+//! depends on i XOR j alone, as those of a Cauchy matrix do between two cosets of one subspace.
 //!
-//! Over a field of characteristic two such a group of two takes three products instead of four (Karatsuba), one of four nine instead of sixteen, and what
-//! follows the sum over all groups are XORs. With F\[t\] the sum of the coefficients at the subsets of t, D\[j\] that of the inputs at the supersets of j, sum
-//! t gains F\[t | j\] D\[j\] for all j without a bit of t; output i is the sum of the sums at the subsets of i.
+//! Over a field of characteristic two such a group of two takes three products instead of four
+//! (Karatsuba), one of four nine instead of sixteen, and what follows the sum over all groups are
+//! XORs. With F\[t\] the sum of the coefficients at the subsets of t, D\[j\] that of the inputs at
+//! the supersets of j, sum t gains F\[t | j\] D\[j\] for all j without a bit of t; output i is the
+//! sum of the sums at the subsets of i.
 
 use crate::factors::Factors;
 use crate::kernel::Kernel;
@@ -35,7 +37,8 @@ impl Dyadic {
     /// Prepares a map onto two, three or four blocks.
     ///
     /// # Panics
-    /// On another number of outputs, on groups of other sizes, or when no group is full: programmer errors.
+    /// On another number of outputs, on groups of other sizes, or when no group is full: programmer
+    /// errors.
     pub fn new(kernel: &dyn Kernel, outputs: usize, mut groups: Vec<DyadicGroup>) -> Self {
         assert!((2..=4).contains(&outputs), "{outputs} outputs");
         // Points of a full group.

@@ -1,9 +1,11 @@
 //! `Erasure`: many lost blocks from the survivors in O(n log n), by the error locator.
 //!
-//! With c the codeword's polynomial of degree < k and e the locator that vanishes at the lost points, F = c e has its
-//! values known everywhere; F' = c'e + c e', so at a lost point c = F' / e'. One inverse transform over all points,
-//! a formal derivative, one forward transform. Where all elements of the field are points, they stand in the order of a Cantor basis, over which the
-//! derivative takes no multiplications. F itself is zero at the lost points: F + F' does as well, and spares clearing F.
+//! With c the codeword's polynomial of degree < k and e the locator that vanishes at the lost
+//! points, F = c e has its values known everywhere; F' = c'e + c e', so at a lost point c = F' /
+//! e'. One inverse transform over all points, a formal derivative, one forward transform. Where all
+//! elements of the field are points, they stand in the order of a Cantor basis, over which the
+//! derivative takes no multiplications. F itself is zero at the lost points: F + F' does as well,
+//! and spares clearing F.
 
 use crate::coset::{cantor_members, cantor_twiddles, twiddles, vanishing, vanishing_derivative};
 use crate::factors::Factors;
@@ -23,17 +25,19 @@ pub struct Erasure {
     pub(crate) input_scale: Factors,
     pub(crate) output_scale: Factors,
     pub(crate) transform: Factors,
-    /// Makes the formal derivative XOR only, where it is not: coefficient i times the product of the basis derivatives of i's bits; and back.
+    /// Makes the formal derivative XOR only, where it is not: coefficient i times the product of
+    /// the basis derivatives of i's bits; and back.
     pub(crate) weights: Option<[Factors; 2]>,
 }
 
 impl Erasure {
-    /// `size` points in all; the survivors stand at `inputs` and the wanted lost blocks at `outputs`, everything else
-    /// counts as lost. `column` is the multiplier that makes the block at a point a value of the codeword's
-    /// polynomial (all ones for an evaluation code).
+    /// `size` points in all; the survivors stand at `inputs` and the wanted lost blocks at
+    /// `outputs`, everything else counts as lost. `column` is the multiplier that makes the block
+    /// at a point a value of the codeword's polynomial (all ones for an evaluation code).
     ///
     /// # Panics
-    /// When input points repeat, a point is not below `size` (or 4), an output is an input, or a column multiplier is zero: programmer errors.
+    /// When input points repeat, a point is not below `size` (or 4), an output is an input, or a
+    /// column multiplier is zero: programmer errors.
     pub fn new(
         kernel: &dyn Kernel,
         size: usize,
@@ -49,7 +53,8 @@ impl Erasure {
             assert!(!std::mem::replace(&mut known[point], true), "point {point} twice");
         }
         assert!(outputs.iter().all(|&p| !known[p]), "an output is an input");
-        // The locator at a known point, its derivative at a lost one: both are the product over the other lost points.
+        // The locator at a known point, its derivative at a lost one: both are the product over the
+        // other lost points.
         let locator = |point: usize| {
             (0..size)
                 .filter(|&lost| !known[lost] && lost != point)

@@ -1,4 +1,5 @@
-//! Coefficients in the form that one kernel multiplies by: nibble tables or bit matrices, contiguous and aligned.
+//! Coefficients in the form that one kernel multiplies by: nibble tables or bit matrices,
+//! contiguous and aligned.
 
 use crate::isa::Isa;
 use std::cell::Cell;
@@ -21,7 +22,8 @@ impl Aligned {
     }
 
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `Line` is 64 plain bytes without padding, so the lines are 64 bytes each, initialised, in a row.
+        // SAFETY: `Line` is 64 plain bytes without padding, so the lines are 64 bytes each,
+        // initialised, in a row.
         unsafe { core::slice::from_raw_parts(self.lines.as_ptr().cast(), self.lines.len() * 64) }
     }
 
@@ -35,8 +37,8 @@ thread_local! {
     static SCRATCH: Cell<Option<Aligned>> = const { Cell::new(None) };
 }
 
-/// Working memory that the thread keeps for the next map: clearing half a second-level cache for every call would cost
-/// more than a tenth of the work. What is in it is left from before.
+/// Working memory that the thread keeps for the next map: clearing half a second-level cache for
+/// every call would cost more than a tenth of the work. What is in it is left from before.
 pub(crate) struct Scratch(Aligned);
 
 impl Scratch {

@@ -59,7 +59,8 @@ const fn mul_const(a: u8, b: u8) -> u8 {
     EXP_LOG.0[EXP_LOG.1[a as usize] as usize + EXP_LOG.1[b as usize] as usize]
 }
 
-/// Products with the 16 low and the 16 high nibbles, for byte shuffles: `[c * 0..16, c * 0x00, 0x10 .. 0xF0]`.
+/// Products with the 16 low and the 16 high nibbles, for byte shuffles:
+/// `[c * 0..16, c * 0x00, 0x10 .. 0xF0]`.
 pub const fn nibble_tables(c: u8) -> [u8; 32] {
     let mut table = [0; 32];
     let mut i = 0;
@@ -71,8 +72,8 @@ pub const fn nibble_tables(c: u8) -> [u8; 32] {
     table
 }
 
-/// The 8x8 bit matrix of multiplication by `c` in the order that `GF2P8AFFINEQB` reads: byte 7-i selects the
-/// bits of the input whose sum is bit i of the output.
+/// The 8x8 bit matrix of multiplication by `c` in the order that `GF2P8AFFINEQB` reads: byte 7-i
+/// selects the bits of the input whose sum is bit i of the output.
 pub const fn affine_matrix(c: u8) -> u64 {
     let mut matrix = 0u64;
     let mut column = 0;

@@ -1,8 +1,10 @@
-//! `Grouped`: a linear map between blocks whose rows and columns fall into cosets, as a Cauchy matrix's do.
+//! `Grouped`: a linear map between blocks whose rows and columns fall into cosets, as a Cauchy
+//! matrix's do.
 //!
-//! Inputs come in groups of `size` points, each turned into coefficients by an inverse transform; a matrix multiplies
-//! whole groups of coefficients; each output group is evaluated by a forward transform. With size 1 it is the plain
-//! matrix product. Multiplications per input block: log2(size)/2 + outputs/size instead of outputs.
+//! Inputs come in groups of `size` points, each turned into coefficients by an inverse transform; a
+//! matrix multiplies whole groups of coefficients; each output group is evaluated by a forward
+//! transform. With size 1 it is the plain matrix product. Multiplications per input block:
+//! log2(size)/2 + outputs/size instead of outputs.
 
 use crate::coset::twiddles;
 use crate::factors::Factors;
@@ -91,10 +93,12 @@ impl GroupedSpec {
 /// How a kernel runs the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Everything in registers, several passes over the inputs when there are many outputs. Size 1, 2 or 4,
-    /// complete input groups, output groups that begin with a block, no scaling and no direct terms.
+    /// Everything in registers, several passes over the inputs when there are many outputs. Size 1,
+    /// 2 or 4, complete input groups, output groups that begin with a block, no scaling and no
+    /// direct terms.
     Registers,
-    /// Coefficients of all groups in a tile in the second-level cache, at most `width` bytes of every block at a time.
+    /// Coefficients of all groups in a tile in the second-level cache, at most `width` bytes of
+    /// every block at a time.
     Tile {
         /// Bytes of each block in the tile, a multiple of 64.
         width: usize,
@@ -138,8 +142,8 @@ impl Grouped {
             && spec.direct.is_empty()
     }
 
-    /// Prepares a map; `outputs_per_pass` bounds the output blocks of one pass over the inputs (6 is a good number
-    /// with 16 registers).
+    /// Prepares a map; `outputs_per_pass` bounds the output blocks of one pass over the inputs (6
+    /// is a good number with 16 registers).
     ///
     /// # Panics
     /// On a spec that contradicts itself, or a way that cannot run it: programmer errors.

@@ -1,8 +1,8 @@
-//! XOR programs compiled to straight-line machine code: one register's width of every plane in one go, intermediate
-//! sums in registers, the loop running over the bytes of a packet.
+//! XOR programs compiled to straight-line machine code: one register's width of every plane in one
+//! go, intermediate sums in registers, the loop running over the bytes of a packet.
 //!
-//! The compiler knows the whole program, so it evicts the register whose value is needed last (Belady), re-reads
-//! inputs instead of spilling them, and folds loads into the XORs.
+//! The compiler knows the whole program, so it evicts the register whose value is needed last
+//! (Belady), re-reads inputs instead of spilling them, and folds loads into the XORs.
 
 use crate::factors::Aligned;
 use crate::program::{Plane, Program, Step};
@@ -39,27 +39,30 @@ impl Lane {
 /// How the code gets at blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// First copies each turn's input bytes together: dearer, but it touches each of the inputs' cache lines once, for
-    /// blocks that compete for the same cache sets.
+    /// First copies each turn's input bytes together: dearer, but it touches each of the inputs'
+    /// cache lines once, for blocks that compete for the same cache sets.
     pub gathered: bool,
-    /// Writes outputs past the caches, line by line at the end of each turn: for blocks that leave the caches before
-    /// anybody reads them. The memory behind a line is then not read before it is overwritten.
+    /// Writes outputs past the caches, line by line at the end of each turn: for blocks that leave
+    /// the caches before anybody reads them. The memory behind a line is then not read before it is
+    /// overwritten.
     pub streaming: bool,
 }
 
-/// Bytes of every plane in one turn of the loop: a cache line, whatever the width of the registers, so that a line is
-/// used up before others take its place.
+/// Bytes of every plane in one turn of the loop: a cache line, whatever the width of the registers,
+/// so that a line is used up before others take its place.
 const TURN: usize = 64;
 
-/// Programs that read more planes than this would leave the instruction cache many times over; they are interpreted.
-/// It also bounds the spilled temporaries.
+/// Programs that read more planes than this would leave the instruction cache many times over; they
+/// are interpreted. It also bounds the spilled temporaries.
 const MOST_SOURCES: usize = 12_000;
 
-/// The most bytes of a region, and of gathered inputs: every displacement in the code stays far inside 32 bits.
+/// The most bytes of a region, and of gathered inputs: every displacement in the code stays far
+/// inside 32 bits.
 const MOST_BYTES: usize = 1 << 28;
 
-/// `fn(blocks, start, end, scratch, regions)`: runs the program on bytes `start..end` of every packet of so many regions,
-/// in whole turns. `blocks` holds the addresses of the first region in the input blocks, then in the output blocks.
+/// `fn(blocks, start, end, scratch, regions)`: runs the program on bytes `start..end` of every
+/// packet of so many regions, in whole turns. `blocks` holds the addresses of the first region in
+/// the input blocks, then in the output blocks.
 type Entry = unsafe extern "sysv64" fn(*const *mut u8, usize, usize, *mut u8, usize);
 
 /// A compiled program.
@@ -78,8 +81,9 @@ pub struct Compiled {
 impl Compiled {
     /// Compiles for packets of `packet` bytes.
     ///
-    /// None where this cannot be done: packets shorter than a turn (streaming: not whole turns), a processor without the
-    /// instructions, a system that forbids new code, a program too long to be worth it.
+    /// None where this cannot be done: packets shorter than a turn (streaming: not whole turns), a
+    /// processor without the instructions, a system that forbids new code, a program too long to be
+    /// worth it.
     pub fn new(program: &Program, packet: usize, lane: Lane, style: Style) -> Option<Self> {
         let runs = match lane {
             Lane::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
@@ -126,12 +130,14 @@ impl Compiled {
     /// Runs on the regions of `at`, whose bounds are multiples of `planes * packet`.
     ///
     /// # Panics
-    /// On other bounds, another number of blocks, blocks that end before the range, or outputs that it does not fit.
+    /// On other bounds, another number of blocks, blocks that end before the range, or outputs that
+    /// it does not fit.
     pub fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: std::ops::Range<usize>) {
         self.run_partial(inputs, outputs, at, self.packet);
     }
 
-    /// As `run`, panics included, but only the first `bytes` of every packet are made (at least; whole turns are written).
+    /// As `run`, panics included, but only the first `bytes` of every packet are made (at least;
+    /// whole turns are written).
     pub fn run_partial(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: std::ops::Range<usize>, bytes: usize) {
         crate::kernel::check(inputs, outputs, &at);
         let region = self.planes * self.packet;
@@ -140,7 +146,8 @@ impl Compiled {
         assert!(self.fits(outputs, at.start), "an output to stream to does not begin at a line");
         let bytes = bytes.next_multiple_of(TURN).min(self.packet);
         let whole = bytes - bytes % TURN;
-        // SAFETY: the map begins with the code of an `Entry`, written by `Compiler` for the sysv64 convention.
+        // SAFETY: the map begins with the code of an `Entry`, written by `Compiler` for the sysv64
+        // convention.
         let entry: Entry = unsafe { std::mem::transmute(self.code.as_ptr()) };
         let mut scratch = Aligned::zeroed(self.scratch_bytes);
         let scratch = scratch.as_mut_slice().as_mut_ptr();
@@ -152,10 +159,11 @@ impl Compiled {
         if regions == 0 {
             return;
         }
-        // SAFETY: every block reaches `at.end` (checked above), and the code touches `regions` times `planes * packet`
-        // bytes from each pointer, reads only inputs and outputs already made, and writes only outputs. A last turn that
-        // overlaps the one before computes the same bytes again from inputs, which it never writes; streaming code, whose
-        // stores fault off a line's begin, has none such, for its packets are whole turns and its outputs fit.
+        // SAFETY: every block reaches `at.end` (checked above), and the code touches `regions`
+        // times `planes * packet` bytes from each pointer, reads only inputs and outputs already
+        // made, and writes only outputs. A last turn that overlaps the one before computes the same
+        // bytes again from inputs, which it never writes; streaming code, whose stores fault off a
+        // line's begin, has none such, for its packets are whole turns and its outputs fit.
         unsafe {
             entry(blocks.as_ptr(), 0, whole, scratch, regions);
             if whole < bytes {
@@ -165,7 +173,8 @@ impl Compiled {
     }
 }
 
-/// General registers that hold block addresses; rdi, rsi, rax and rbp hold the table, end, offset and scratch.
+/// General registers that hold block addresses; rdi, rsi, rax and rbp hold the table, end, offset
+/// and scratch.
 const POINTERS: [AsmRegister64; 11] = [rcx, rdx, rbx, r8, r9, r10, r11, r12, r13, r14, r15];
 
 const YMM: [AsmRegisterYmm; 16] =
@@ -177,11 +186,12 @@ const ZMM: [AsmRegisterZmm; 32] = [
     zmm16, zmm17, zmm18, zmm19, zmm20, zmm21, zmm22, zmm23, zmm24, zmm25, zmm26, zmm27, zmm28, zmm29, zmm30, zmm31,
 ];
 
-/// Sources added in one go: fewer than the pointer registers, so that none is reassigned before it is read, and than
-/// the vector registers, so that a target is always found.
+/// Sources added in one go: fewer than the pointer registers, so that none is reassigned before it
+/// is read, and than the vector registers, so that a target is always found.
 const SOURCES_AT_ONCE: usize = 6;
 
-/// For each value the steps that use it, the last first, so that the next use is dropped by popping.
+/// For each value the steps that use it, the last first, so that the next use is dropped by
+/// popping.
 fn uses(program: &Program) -> HashMap<Plane, Vec<usize>> {
     let mut uses: HashMap<Plane, Vec<usize>> = HashMap::new();
     for (at, step) in program.steps().iter().enumerate().rev() {
@@ -213,7 +223,8 @@ struct Compiler {
     slots: HashMap<Plane, usize>,
     spills: usize,
     style: Style,
-    /// Where outputs of a turn that will be streamed begin in the scratch area, after the gathered inputs.
+    /// Where outputs of a turn that will be streamed begin in the scratch area, after the gathered
+    /// inputs.
     output_base: usize,
     /// Where spilled temporaries begin there.
     spill_base: usize,
@@ -309,7 +320,8 @@ impl Compiler {
         Ok((self.asm.assemble(0)?, self.spill_base + self.spills * self.lane.bytes()))
     }
 
-    /// Writes the turn's outputs from the scratch area to their places, line by line and past the caches.
+    /// Writes the turn's outputs from the scratch area to their places, line by line and past the
+    /// caches.
     fn scatter(&mut self, program: &Program) -> Result<(), IcedError> {
         for i in 0..program.outputs() * self.planes {
             for offset in (0..TURN).step_by(self.lane.bytes()) {
@@ -393,8 +405,8 @@ impl Compiler {
         self.uses.get(&value).and_then(|uses| uses.last().copied())
     }
 
-    /// Where a source is read from. An input or spilled value that is needed again moves into a register if one is
-    /// free or holds something needed later still.
+    /// Where a source is read from. An input or spilled value that is needed again moves into a
+    /// register if one is free or holds something needed later still.
     fn operand(&mut self, value: Plane, pinned: &[usize]) -> Result<Source, IcedError> {
         if let Some(register) = self.held.iter().position(|h| *h == Some(value)) {
             return Ok(Source::Register(register));
@@ -412,8 +424,8 @@ impl Compiler {
         Ok(Source::Memory(address))
     }
 
-    /// A register outside `pinned`: a free one, or the one whose value is needed last, spilled if it must be. With
-    /// `before`, only if its value is needed later than that.
+    /// A register outside `pinned`: a free one, or the one whose value is needed last, spilled if
+    /// it must be. With `before`, only if its value is needed later than that.
     fn take_register(&mut self, pinned: &[usize], before: Option<usize>) -> Result<Option<usize>, IcedError> {
         let candidates = (0..self.held.len()).filter(|r| !pinned.contains(r));
         let need = |r: &usize| self.held[*r].map_or(usize::MAX, |v| self.next_use(v).unwrap_or(usize::MAX));
@@ -482,9 +494,11 @@ impl Compiler {
         }
     }
 
-    /// `target = sum of the sources`, registers before memory; the target may be one of the registers.
+    /// `target = sum of the sources`, registers before memory; the target may be one of the
+    /// registers.
     fn sum(&mut self, target: usize, sources: &[Source]) -> Result<(), IcedError> {
-        // Begin with the target itself if it is a source, so that it is not overwritten before it is read.
+        // Begin with the target itself if it is a source, so that it is not overwritten before it
+        // is read.
         let mut rest: Vec<Source> = sources.to_vec();
         let own = rest.iter().position(|s| matches!(s, Source::Register(r) if *r == target));
         let mut begun = own.map(|at| rest.remove(at)).is_some();

@@ -1,7 +1,8 @@
 //! The port between mathematics and machine: what a kernel can do, on blocks given as slices.
 //!
-//! Every method works on the byte range `at` of all its blocks and leaves the rest alone. All kernels give the same
-//! bytes; `naive` is the oracle they are tested against. Lengths and alignment are free.
+//! Every method works on the byte range `at` of all its blocks and leaves the rest alone. All
+//! kernels give the same bytes; `naive` is the oracle they are tested against. Lengths and
+//! alignment are free.
 
 use crate::factors::Factors;
 use crate::isa::Isa;
@@ -10,8 +11,9 @@ use std::ops::Range;
 
 /// One instruction set's implementation of the operations that the codes are made of.
 ///
-/// Sealed: the kernels of this crate trust each other's factors with raw pointers. Every operation panics when a block ends
-/// before the range, or the blocks are not those of the map: programmer errors.
+/// Sealed: the kernels of this crate trust each other's factors with raw pointers. Every operation
+/// panics when a block ends before the range, or the blocks are not those of the map: programmer
+/// errors.
 pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
     /// The instruction set that it is written for.
     fn isa(&self) -> Isa;
@@ -30,11 +32,13 @@ pub trait Kernel: sealed::Sealed + Send + Sync + 'static {
     /// `outputs[i] += factors[i] * input`: one step of P(j) = P(j-1) + gj dj for several parities.
     fn multiply_add(&self, factors: &Factors, input: &[u8], outputs: &mut [&mut [u8]], at: Range<usize>);
 
-    /// A linear map given as cosets and a matrix on whole cosets; with cosets of one point a plain matrix product.
+    /// A linear map given as cosets and a matrix on whole cosets; with cosets of one point a plain
+    /// matrix product.
     fn grouped(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>);
 
-    /// As `grouped`, but outputs are written past the caches where that can be done: for those that leave the caches before
-    /// anybody reads them. The memory behind a line is then not read before it is overwritten.
+    /// As `grouped`, but outputs are written past the caches where that can be done: for those that
+    /// leave the caches before anybody reads them. The memory behind a line is then not read before
+    /// it is overwritten.
     fn grouped_streaming(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
         self.grouped(map, inputs, outputs, at);
     }
@@ -65,7 +69,8 @@ impl std::fmt::Debug for dyn Kernel {
     }
 }
 
-/// Panics unless every block reaches to the end of the range: the bound all raw accesses of the kernels rest on.
+/// Panics unless every block reaches to the end of the range: the bound all raw accesses of the
+/// kernels rest on.
 pub(crate) fn check(inputs: &[&[u8]], outputs: &[&mut [u8]], at: &Range<usize>) {
     assert!(at.start <= at.end, "reversed range");
     assert!(

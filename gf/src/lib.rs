@@ -1,9 +1,11 @@
-//! Arithmetic on blocks of bytes over GF(2^8), with one kernel per instruction set, chosen at run time.
+//! Arithmetic on blocks of bytes over GF(2^8), with one kernel per instruction set, chosen at run
+//! time.
 //!
-//! The only crate of Weft with SIMD `unsafe`. It knows fields, cosets and XOR programs, and nothing of codes.
-//! All kernels give the same bytes; [`naive`] says what those are.
+//! The only crate of Weft with SIMD `unsafe`. It knows fields, cosets and XOR programs, and nothing
+//! of codes. All kernels give the same bytes; [`naive`] says what those are.
 //!
-//! [`select::chosen`] gives the best [`Kernel`] of this machine. A kernel multiplies and adds blocks of bytes:
+//! [`select::chosen`] gives the best [`Kernel`] of this machine. A kernel multiplies and adds
+//! blocks of bytes:
 //!
 //! ```
 //! use weft_gf::{field, select};

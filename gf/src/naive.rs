@@ -1,4 +1,5 @@
-//! The oracle: every operation straight from its definition, one byte at a time. Never fast, always right.
+//! The oracle: every operation straight from its definition, one byte at a time. Never fast, always
+//! right.
 
 use crate::coset::{twiddle_offset, twiddles};
 use crate::dyadic::Dyadic;

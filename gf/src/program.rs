@@ -1,7 +1,8 @@
 //! XOR straight-line programs over bit planes, and their interpreter.
 //!
-//! A block of a bit-matrix code is cut into regions of `planes` packets; packet y of a region is bit plane y
-//! (Jerasure's packet layout). The program says which input planes each output plane is the sum of.
+//! A block of a bit-matrix code is cut into regions of `planes` packets; packet y of a region is
+//! bit plane y (Jerasure's packet layout). The program says which input planes each output plane is
+//! the sum of.
 
 use crate::kernel::{Kernel, check};
 use std::fmt;
@@ -41,8 +42,8 @@ impl Program {
     /// A program over blocks of `planes` planes each, with so many input and output blocks.
     ///
     /// # Panics
-    /// When a step uses what was not made, names a source twice, makes something twice, or an output is never made, or
-    /// there are no planes or more than memory has: programmer errors.
+    /// When a step uses what was not made, names a source twice, makes something twice, or an
+    /// output is never made, or there are no planes or more than memory has: programmer errors.
     pub fn new(planes: usize, inputs: usize, outputs: usize, steps: Vec<Step>) -> Self {
         assert!(planes > 0, "a block has planes");
         let count = |blocks: usize| blocks.checked_mul(planes).expect("planes fit in memory");
@@ -104,12 +105,14 @@ impl Program {
         self.steps.iter().map(|s| s.sources.len().saturating_sub(1)).sum()
     }
 
-    /// Planes read and written, the fused count of Uezato (SC'21): each step reads its sources and writes its target.
+    /// Planes read and written, the fused count of Uezato (SC'21): each step reads its sources and
+    /// writes its target.
     pub fn memory_touches(&self) -> usize {
         self.steps.iter().map(|s| s.sources.len() + 1).sum()
     }
 
-    /// Runs the program step by step on the regions of `at`, whose bounds are multiples of `planes * packet`.
+    /// Runs the program step by step on the regions of `at`, whose bounds are multiples of
+    /// `planes * packet`.
     ///
     /// # Panics
     /// On other bounds, another number of blocks, or blocks that end before the range.

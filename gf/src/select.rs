@@ -1,7 +1,7 @@
 //! Which kernels run here and which one is used: chosen once by CPUID, or forced by `WEFT_KERNEL`.
 //!
-//! Some virtual machines hide features that the processor runs. A forced kernel that CPUID does not list is therefore
-//! probed in a child process, which an illegal instruction may kill without harm.
+//! Some virtual machines hide features that the processor runs. A forced kernel that CPUID does not
+//! list is therefore probed in a child process, which an illegal instruction may kill without harm.
 
 use crate::isa::{Isa, UnknownIsa};
 use crate::kernel::Kernel;
@@ -119,14 +119,16 @@ fn probed(isa: Isa) -> Option<&'static dyn Kernel> {
         ($kernel:ident) => {{
             static KERNEL: OnceLock<Option<$kernel>> = OnceLock::new();
             let kernel = KERNEL.get_or_init(|| {
-                // SAFETY: the instructions run in the child only; `assume` follows only when they ran there.
+                // SAFETY: the instructions run in the child only; `assume` follows only when they
+                // ran there.
                 unsafe { survives_in_child(|| $kernel::try_instructions()).then(|| $kernel::assume()) }
             });
             kernel.as_ref().map(|k| k as &'static dyn Kernel)
         }};
     }
-    // An operating system that does not save the wide registers would corrupt them silently, so what it enables
-    // (XCR0, which these detections include) is required; only the instruction itself may be hidden.
+    // An operating system that does not save the wide registers would corrupt them silently, so
+    // what it enables (XCR0, which these detections include) is required; only the instruction
+    // itself may be hidden.
     match isa {
         Isa::GfniAvx2 if std::arch::is_x86_feature_detected!("avx2") => probe!(GfniAvx2),
         Isa::GfniAvx512 if std::arch::is_x86_feature_detected!("avx512bw") => probe!(GfniAvx512),
@@ -137,8 +139,8 @@ fn probed(isa: Isa) -> Option<&'static dyn Kernel> {
 /// Whether `attempt` returns true in a forked child; a signal that kills the child counts as false.
 #[cfg(all(unix, target_arch = "x86_64"))]
 fn survives_in_child(attempt: impl FnOnce() -> bool) -> bool {
-    // SAFETY: between fork and _exit the child runs only `attempt`, which computes on its stack, and
-    // async-signal-safe calls; the parent waits for that very child.
+    // SAFETY: between fork and _exit the child runs only `attempt`, which computes on its stack,
+    // and async-signal-safe calls; the parent waits for that very child.
     unsafe {
         match libc::fork() {
             -1 => false,

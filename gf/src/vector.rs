@@ -1,12 +1,12 @@
-//! The small vector trait that every SIMD algorithm of this crate is written over: one algorithm, one thin file
-//! per instruction set under `x86/`. All methods are `inline(always)` so that they melt into a caller that has the
-//! instruction set enabled; none may be called elsewhere.
+//! The small vector trait that every SIMD algorithm of this crate is written over: one algorithm,
+//! one thin file per instruction set under `x86/`. All methods are `inline(always)` so that they
+//! melt into a caller that has the instruction set enabled; none may be called elsewhere.
 
 /// One register of bytes and the operations that the kernels need on it.
 ///
 /// # Safety
-/// Every method requires that the processor has the implementation's instruction set, and pointers must be
-/// valid for `BYTES` bytes (`factor`: for `FACTOR_BYTES`). Alignment is never required.
+/// Every method requires that the processor has the implementation's instruction set, and pointers
+/// must be valid for `BYTES` bytes (`factor`: for `FACTOR_BYTES`). Alignment is never required.
 pub(crate) trait Vector: Copy {
     /// Bytes in one register.
     const BYTES: usize;

@@ -1,4 +1,5 @@
-//! Every kernel that runs here against the naive one: random shapes, odd lengths, unaligned blocks, partial ranges.
+//! Every kernel that runs here against the naive one: random shapes, odd lengths, unaligned blocks,
+//! partial ranges.
 
 use proptest::prelude::*;
 use weft_gf::{
@@ -37,7 +38,8 @@ impl Blocks {
     }
 }
 
-/// Runs `operation` with every kernel on equal blocks and compares whole buffers, so that a stray write shows.
+/// Runs `operation` with every kernel on equal blocks and compares whole buffers, so that a stray
+/// write shows.
 fn agree(
     inputs: usize,
     outputs: usize,
@@ -60,8 +62,8 @@ fn agree(
     }
 }
 
-/// What an operation makes of blocks at one distance from their lines, or (apart) at different ones; with what lies between the blocks, so that a stray write
-/// shows.
+/// What an operation makes of blocks at one distance from their lines, or (apart) at different
+/// ones; with what lies between the blocks, so that a stray write shows.
 fn in_spaced_blocks(
     count: usize,
     length: usize,
@@ -132,8 +134,8 @@ proptest! {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut spec = random_map(size, columns, rows, false, seed);
         if gaps {
-            // The last block of either side is nowhere in the groups; the output is then made by direct terms only
-            // if some group names it, so it is left out of the count too.
+            // The last block of either side is nowhere in the groups; the output is then made by
+            // direct terms only if some group names it, so it is left out of the count too.
             for group in [spec.inputs.last_mut().unwrap(), spec.outputs.last_mut().unwrap()] {
                 if size > 1 {
                     *group.blocks.last_mut().unwrap() = NO_BLOCK;
@@ -236,7 +238,8 @@ fn random_map(size: usize, columns: usize, rows: usize, ones: bool, seed: u64) -
 #[test]
 fn the_erasure_transform_recovers_an_evaluation_code() {
     use weft_gf::field::{mul, power};
-    // Values of a random polynomial of degree < 5 at 16 points; five known ones give back all others.
+    // Values of a random polynomial of degree < 5 at 16 points; five known ones give back all
+    // others.
     let coefficients = [7, 0, 200, 3, 91u8];
     let value = |x: usize| (0..5).fold(0, |sum, c| sum ^ mul(coefficients[c], power(x as u8, c)));
     let (inputs, outputs) = ([1, 4, 9, 14, 15], [0, 2, 3, 13]);

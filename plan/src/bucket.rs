@@ -1,4 +1,5 @@
-//! A token bucket: how long who takes bytes has to wait, so that no more than so many a second are taken. The time is passed in.
+//! A token bucket: how long who takes bytes has to wait, so that no more than so many a second are
+//! taken. The time is passed in.
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
-//! Where a stripe is coded: by the client that has the data, or by its Master, a store that has one of its chunks.
+//! Where a stripe is coded: by the client that has the data, or by its Master, a store that has one
+//! of its chunks.
 //!
-//! A client that codes sends k+m blocks; one that leaves it to a Master sends the data once, and the Master sends the blocks on. The first has the shorter way,
-//! the second has less to do and less to send.
+//! A client that codes sends k+m blocks; one that leaves it to a Master sends the data once, and
+//! the Master sends the blocks on. The first has the shorter way, the second has less to do and
+//! less to send.
 
 use crate::TargetId;
 use crate::placement::mix;
@@ -55,9 +57,11 @@ pub enum Coder {
     Master,
 }
 
-/// The position whose target is the Master of a chunk set: another one with each set, and the same as long as that has its place. None when no position has one.
+/// The position whose target is the Master of a chunk set: another one with each set, and the same
+/// as long as that has its place. None when no position has one.
 pub fn master(set: u64, places: &[Option<TargetId>]) -> Option<usize> {
-    // Not the mixture that placement chose these targets by: the first of those would be the same ones too often.
+    // Not the mixture that placement chose these targets by: the first of those would be the same
+    // ones too often.
     let weight = |(_, id): &(usize, TargetId)| mix(!set, u64::from(id.0));
     let there = places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?)));
     there.max_by_key(weight).map(|(position, _)| position)
@@ -99,7 +103,8 @@ impl Stripe {
 const SHORT_BLOCK: usize = 16 << 10;
 /// A processor is never taken for busier than this: what it has to do gets its share all the same.
 const LEAST_IDLE: f64 = 1.0 / 16.0;
-/// The other way must cost less than so much of this one to be worth a change: what was measured varies by more than a little.
+/// The other way must cost less than so much of this one to be worth a change: what was measured
+/// varies by more than a little.
 const WORTH: f64 = 0.75;
 /// What Masters took is believed for so long; then they are tried again if they may be worth it.
 const BELIEVED: Duration = Duration::from_secs(60);
@@ -131,11 +136,13 @@ pub struct Measured {
     pub queued: f64,
     /// What work costs here.
     pub here: Costs,
-    /// What it costs at Masters; None where that is not known: they are taken for machines like this one that have time, in an ordinary network.
+    /// What it costs at Masters; None where that is not known: they are taken for machines like
+    /// this one that have time, in an ordinary network.
     pub there: Option<Costs>,
 }
 
-/// What both ways would take, in seconds: coding here, and at the Master. Work on a busy processor takes as much longer as others have of it.
+/// What both ways would take, in seconds: coding here, and at the Master. Work on a busy processor
+/// takes as much longer as others have of it.
 fn costs(stripe: &Stripe, seen: &Measured) -> (f64, f64) {
     let (here, there) = (seen.here, seen.there.unwrap_or_else(|| seen.here.elsewhere()));
     let busy = 1.0 / seen.idle.clamp(LEAST_IDLE, 1.0);
@@ -149,7 +156,8 @@ fn costs(stripe: &Stripe, seen: &Measured) -> (f64, f64) {
     (by_client, to_master + by_master)
 }
 
-/// Who codes a stripe, when such stripes were coded by `now` until now: another one only if that is clearly better.
+/// Who codes a stripe, when such stripes were coded by `now` until now: another one only if that is
+/// clearly better.
 pub fn decide(now: Coder, stripe: &Stripe, seen: &Measured) -> Coder {
     let (here, there) = costs(stripe, seen);
     match now {
@@ -159,7 +167,8 @@ pub fn decide(now: Coder, stripe: &Stripe, seen: &Measured) -> Coder {
     }
 }
 
-/// What stripes of a client took, and so who codes the next one. Time is passed in, from any beginning.
+/// What stripes of a client took, and so who codes the next one. Time is passed in, from any
+/// beginning.
 #[derive(Clone, Debug)]
 pub struct Auto {
     /// Of short stripes and of long ones.
@@ -193,12 +202,14 @@ fn average(of: &mut f64, newest: f64) {
 }
 
 impl Costs {
-    /// What it may cost at Masters of which nothing is known. That the way from here is narrow says nothing of the ways between them.
+    /// What it may cost at Masters of which nothing is known. That the way from here is narrow says
+    /// nothing of the ways between them.
     fn elsewhere(&self) -> Self {
         Self { sending: self.sending.min(GUESS.sending), ..*self }
     }
 
-    /// Takes notice of a stripe that was coded on this side, where `sent` bytes in `messages` left it.
+    /// Takes notice of a stripe that was coded on this side, where `sent` bytes in `messages` left
+    /// it.
     fn note(&mut self, stripe: &Stripe, took: &Took, sent: f64, messages: f64) {
         let sending = took.sending.as_secs_f64();
         if stripe.is_short() {
@@ -339,7 +350,8 @@ mod tests {
         for now in [Coder::Here, Coder::Master] {
             let mut last = now;
             for step in 0..1000 {
-                // The share at which both ways cost the same for such stripes, and a little around it.
+                // The share at which both ways cost the same for such stripes, and a little around
+                // it.
                 let idle = 0.24 + 0.04 * f64::from(step % 7) / 6.0;
                 let next = decide(last, &LONG, &Measured { there: Some(GUESS), ..seen(idle) });
                 changes += u32::from(next != last);
@@ -367,7 +379,8 @@ mod tests {
         let quick = took(2000, 5000, 11_000);
         assert!((0..100).all(|_| step(&mut auto, quick, 0.9) == Coder::Here));
         assert!((0..100).filter(|_| step(&mut auto, quick, 0.05) == Coder::Master).count() > 90);
-        // The Masters get slow: it takes some stripes to be sure, and then it is tried once a minute.
+        // The Masters get slow: it takes some stripes to be sure, and then it is tried once a
+        // minute.
         let slow = took(40_000, 200_000, 400_000);
         let tried = (0..1200).filter(|_| step(&mut auto, slow, 0.05) == Coder::Master).count();
         assert!((1..=40).contains(&tried), "{tried} stripes went to slow Masters");
@@ -380,7 +393,8 @@ mod tests {
     fn it_follows_the_width_of_the_link_to_the_stores() {
         let (mut auto, mut now) = (Auto::default(), Duration::ZERO);
         auto.note_idle(1.0);
-        // Stripes that Masters coded, of so many, where a byte takes so many nanoseconds to leave this machine, and others wait behind it.
+        // Stripes that Masters coded, of so many, where a byte takes so many nanoseconds to leave
+        // this machine, and others wait behind it.
         let mut by_masters = |stripes: usize, nanoseconds: u64, queued: u64| {
             let step = |_: &usize| {
                 now += Duration::from_millis(100);

@@ -1,7 +1,8 @@
-//! Where the bytes of a file are: extents, and what happens to them when a range gets other content.
+//! Where the bytes of a file are: extents, and what happens to them when a range gets other
+//! content.
 //!
-//! Extents of a file never overlap; where there is none is a hole, which reads as zeroes. Nothing here changes stored bytes: a
-//! write, a truncation, a punched hole all come down to [`edit`].
+//! Extents of a file never overlap; where there is none is a hole, which reads as zeroes. Nothing
+//! here changes stored bytes: a write, a truncation, a punched hole all come down to [`edit`].
 
 use crate::Span;
 use bytes::Bytes;
@@ -58,7 +59,8 @@ impl Extent {
         Some(Self { offset: from, length, place })
     }
 
-    /// Whether `next` goes on where this ends, in the file and in its place, so that both can be one extent.
+    /// Whether `next` goes on where this ends, in the file and in its place, so that both can be
+    /// one extent.
     fn goes_on_with(&self, next: &Self) -> bool {
         self.end() == next.offset
             && match (&self.place, &next.place) {
@@ -72,8 +74,8 @@ impl Extent {
     }
 }
 
-/// Whether two extents are the same. Bytes are the same where they are the same in memory: to compare them would cost more than writing one of
-/// them again.
+/// Whether two extents are the same. Bytes are the same where they are the same in memory: to
+/// compare them would cost more than writing one of them again.
 fn same(a: &Extent, b: &Extent) -> bool {
     (a.offset, a.length) == (b.offset, b.length)
         && match (&a.place, &b.place) {
@@ -93,8 +95,9 @@ pub struct Edit {
     pub released: Vec<Extent>,
 }
 
-/// Gives `range` the content `new` (ordered extents in it; holes between them), where `old` are the file's extents that meet or touch the
-/// range, ordered. Extents that go on in each other are merged.
+/// Gives `range` the content `new` (ordered extents in it; holes between them), where `old` are the
+/// file's extents that meet or touch the range, ordered. Extents that go on in each other are
+/// merged.
 pub fn edit(old: &[Extent], range: Range<u64>, new: &[Extent]) -> Edit {
     let mut result: Vec<Extent> = Vec::with_capacity(old.len() + new.len() + 1);
     let mut add = |extent: Extent| match result.last_mut() {

@@ -1,4 +1,5 @@
-//! When one of several who do the same is late: measured by the others, so that load, which slows all of them down, makes nobody late.
+//! When one of several who do the same is late: measured by the others, so that load, which slows
+//! all of them down, makes nobody late.
 
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ const SOONEST: Duration = Duration::from_secs(1);
 /// Who is late takes so many times as long as the others.
 const TIMES: u32 = 4;
 
-/// How long all together are waited for. `took` says how long those took that are done, in order; with `least` of them one can go on when the others
-/// are lost, with `wanted` one likes to. Without `least` everybody is waited for until the deadline.
+/// How long all together are waited for. `took` says how long those took that are done, in order;
+/// with `least` of them one can go on when the others are lost, with `wanted` one likes to. Without
+/// `least` everybody is waited for until the deadline.
 pub fn patience(took: &[Duration], least: usize, wanted: usize, deadline: Duration) -> Duration {
     let after = |enough: usize, times: u32| {
         let enough = enough.checked_sub(1).map_or(Duration::ZERO, |last| took[last]);

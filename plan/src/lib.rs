@@ -1,7 +1,8 @@
 //! What Weft decides, as functions of their arguments: no I/O, no clock, no hidden randomness.
 //!
 //! - [`energy`]: what a job's energy was spent on, and what it costs.
-//! - [`extent`]: where the bytes of a file are, and what a write, a truncation or a hole does to that.
+//! - [`extent`]: where the bytes of a file are, and what a write, a truncation or a hole does to
+//!   that.
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`domain`], [`placement`]: what fails together, and on which targets a chunk set goes.
 //! - [`membership`]: which targets are there.

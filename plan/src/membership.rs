@@ -1,10 +1,11 @@
-//! Which targets of a volume are there: a state machine. What is seen is told with the time, and what is to be done is asked for; it reads no clock and
-//! does nothing itself.
+//! Which targets of a volume are there: a state machine. What is seen is told with the time, and
+//! what is to be done is asked for; it reads no clock and does nothing itself.
 //!
 //! ```text
 //!  joining --answer--> up <--answer-- down, out
 //!     `---silence--> down --down_out--> out: what was on it is made again on others
-//!  draining is up, but takes no data: its role says so, and it is counted out like any other when it is silent
+//!  draining is up, but takes no data: its role says so, and it is counted out like any other
+//!  when it is silent
 //! ```
 
 use crate::TargetId;
@@ -72,7 +73,8 @@ impl Membership {
         (member.state, member.since, member.repaired) = (to, now, false);
     }
 
-    /// These are the targets of the volume now, and whether they are being emptied. Others are forgotten.
+    /// These are the targets of the volume now, and whether they are being emptied. Others are
+    /// forgotten.
     pub fn handle_members(&mut self, all: &[(TargetId, bool)], now: Duration) {
         self.members.retain(|id, _| all.iter().any(|(member, _)| member == id));
         for &(id, draining) in all {
@@ -95,7 +97,8 @@ impl Membership {
         }
     }
 
-    /// What was on these targets was made again on others, or something could not be and is to be tried again.
+    /// What was on these targets was made again on others, or something could not be and is to be
+    /// tried again.
     pub fn handle_repair(&mut self, ids: &[TargetId], whole: bool, now: Duration) {
         if !whole {
             self.not_before = now + AGAIN;
@@ -107,7 +110,8 @@ impl Membership {
         }
     }
 
-    /// Counts those out that were silent for too long, and returns those of them whose chunks are to be made again now.
+    /// Counts those out that were silent for too long, and returns those of them whose chunks are
+    /// to be made again now.
     pub fn poll_repair(&mut self, now: Duration) -> Vec<TargetId> {
         let late = |member: &Member| member.state == State::Down && now.saturating_sub(member.since) >= self.down_out;
         let late: Vec<TargetId> = self.members.iter().filter(|(_, m)| late(m)).map(|(&id, _)| id).collect();
@@ -229,7 +233,8 @@ mod tests {
         assert_eq!(states, [State::Draining, State::Down, State::Out, State::Draining]);
     }
 
-    /// Whatever is told in whatever order: out only after the time, due only while out, and every change is told once.
+    /// Whatever is told in whatever order: out only after the time, due only while out, and every
+    /// change is told once.
     #[test]
     fn nobody_is_out_before_the_time() {
         let mut random = fastrand::Rng::with_seed(4);

@@ -20,8 +20,9 @@ pub fn order(sets: &mut [Degraded]) {
     sets.sort_by_key(|degraded| (std::cmp::Reverse(degraded.lost.len()), degraded.set));
 }
 
-/// Where each lost position goes, in the order of `lost`: back to its own target if that is a candidate, else to one that has no chunk of the set, by
-/// the policy and the rules; None when there is no target left. `domain_of` knows all targets, also those that take no data.
+/// Where each lost position goes, in the order of `lost`: back to its own target if that is a
+/// candidate, else to one that has no chunk of the set, by the policy and the rules; None when
+/// there is no target left. `domain_of` knows all targets, also those that take no data.
 pub fn destinations(
     degraded: &Degraded,
     policy: &dyn Policy,
@@ -41,14 +42,16 @@ pub fn destinations(
     degraded.lost.iter().map(|&position| own(position).or_else(|| spare.next())).collect()
 }
 
-/// How many sets of so many blocks are repaired at a time on so many targets: two for each time that the targets have room for one beside the others, so that
-/// some are read while others are written; not so many that they take the memory of whoever repairs.
+/// How many sets of so many blocks are repaired at a time on so many targets: two for each time
+/// that the targets have room for one beside the others, so that some are read while others are
+/// written; not so many that they take the memory of whoever repairs.
 pub fn at_a_time(targets: usize, blocks: usize) -> usize {
     const MOST: usize = 16;
     (2 * targets / blocks.max(1)).clamp(1, MOST)
 }
 
-/// How long what is left takes, if it goes on as until now; None while nothing is done, or nothing is to do.
+/// How long what is left takes, if it goes on as until now; None while nothing is done, or nothing
+/// is to do.
 pub fn time_left(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
     if done == 0 || total == 0 {
         return None;

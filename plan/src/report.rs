@@ -1,7 +1,8 @@
-//! What a storage server tells of itself every second, and what two such reports say of the time between them.
+//! What a storage server tells of itself every second, and what two such reports say of the time
+//! between them.
 //!
-//! A report has counters that only grow, and no rates: so several may ask one server, at any times, a report that gets lost is no loss, and the server needs no
-//! memory of who asked when.
+//! A report has counters that only grow, and no rates: so several may ask one server, at any times,
+//! a report that gets lost is no loss, and the server needs no memory of who asked when.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,7 +61,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// What happened between two reports of one server; None when it was started anew between them, or they are one and the same.
+    /// What happened between two reports of one server; None when it was started anew between them,
+    /// or they are one and the same.
     pub fn between(earlier: &Report, later: &Report) -> Option<Self> {
         let time = later.uptime.checked_sub(earlier.uptime).filter(|time| !time.is_zero())?;
         let received = later.received_bytes.checked_sub(earlier.received_bytes)?;

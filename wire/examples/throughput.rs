@@ -1,5 +1,6 @@
-//! What a byte and a message cost over loopback: mebibytes a second, processor seconds a gibibyte of the whole process (both sides), and microseconds a
-//! round trip. `cargo run --release -p wire --example throughput [MiB in all]`
+//! What a byte and a message cost over loopback: mebibytes a second, processor seconds a gibibyte
+//! of the whole process (both sides), and microseconds a round trip.
+//! `cargo run --release -p wire --example throughput [MiB in all]`
 
 use bytes::Bytes;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Certificates of a cluster: one authority, and a certificate for every node and client. All as PEM texts; where they are kept is the caller's affair,
-//! and keys belong in files of mode 0600.
+//! Certificates of a cluster: one authority, and a certificate for every node and client. All as
+//! PEM texts; where they are kept is the caller's affair, and keys belong in files of mode 0600.
 
 use crate::error::Error;
 use rcgen::{
@@ -44,8 +44,9 @@ pub fn new_authority() -> Result<Certificate, Error> {
     Ok(Certificate { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
-/// A certificate for a node or a client, by the authority whose key this is. `name` is what others see as `Peer::name`; `addresses` are further names and
-/// numbers (IP) under which clients reach it.
+/// A certificate for a node or a client, by the authority whose key this is. `name` is what others
+/// see as `Peer::name`; `addresses` are further names and numbers (IP) under which clients reach
+/// it.
 ///
 /// # Errors
 /// `Refused` when the key or a name cannot be used.

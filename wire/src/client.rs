@@ -1,4 +1,5 @@
-//! The client's side: calls, one-way messages and streams to one server, over several connections that are made when they are needed.
+//! The client's side: calls, one-way messages and streams to one server, over several connections
+//! that are made when they are needed.
 
 mod channel;
 mod connection;
@@ -31,9 +32,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// A call counts for so many bytes besides those of its payload when channels are compared.
 const CALL_BYTES: u64 = 1024;
-/// A channel that has no connection counts as if so many bytes were in flight on it: small messages share one connection.
+/// A channel that has no connection counts as if so many bytes were in flight on it: small messages
+/// share one connection.
 const CONNECTING_BYTES: u64 = 64 << 10;
-/// While a server that was not there is tried again, those who are in a hurry wait no longer than this.
+/// While a server that was not there is tried again, those who are in a hurry wait no longer than
+/// this.
 const GLANCE: Duration = Duration::from_millis(250);
 /// So long after an attempt without success a server counts as one that is not there.
 const MOMENT: Duration = Duration::from_secs(10);
@@ -46,7 +49,8 @@ pub type OnPush = Arc<dyn Fn(Push) + Send + Sync>;
 pub struct ClientOptions {
     /// Connections to the server at most.
     pub channels: usize,
-    /// Connections beside each of these, at most, on which a thread that waits for a short request's answer reads it itself.
+    /// Connections beside each of these, at most, on which a thread that waits for a short
+    /// request's answer reads it itself.
     pub direct: usize,
     /// Calls and streams in flight at most; further ones wait.
     pub in_flight: usize,
@@ -68,9 +72,11 @@ pub struct ClientOptions {
     pub on_push: Option<OnPush>,
     /// How long making a connection may take, with the first messages.
     pub connect_timeout: Duration,
-    /// The wait before a connection is made again: from the first to the second, twice as long every time, with jitter.
+    /// The wait before a connection is made again: from the first to the second, twice as long
+    /// every time, with jitter.
     pub backoff: RangeInclusive<Duration>,
-    /// Whether calls fail at once during that wait, and soon while a server that was not there is tried again.
+    /// Whether calls fail at once during that wait, and soon while a server that was not there is
+    /// tried again.
     pub fail_fast: bool,
     /// The server is asked whether it is still there after so long a silence with calls in flight.
     pub ping_after: Duration,
@@ -139,7 +145,8 @@ pub struct Load {
     pub bytes: u64,
 }
 
-/// A client of one server. Clones share its connections, which are closed when the last clone is gone.
+/// A client of one server. Clones share its connections, which are closed when the last clone is
+/// gone.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -246,8 +253,9 @@ impl Client {
         }
     }
 
-    /// Sends a request whose payload is `parts`, one behind the other and not copied, and waits for its answer until `deadline` from now. When this is
-    /// dropped before, the server is told, and its answer ignored.
+    /// Sends a request whose payload is `parts`, one behind the other and not copied, and waits for
+    /// its answer until `deadline` from now. When this is dropped before, the server is told, and
+    /// its answer ignored.
     ///
     /// # Errors
     /// See `Error`.
@@ -288,7 +296,8 @@ impl Client {
         waiting.done(answer)
     }
 
-    /// The same from a thread that is not the runtime's: this very thread writes the request, and sleeps until there is an answer.
+    /// The same from a thread that is not the runtime's: this very thread writes the request, and
+    /// sleeps until there is an answer.
     ///
     /// # Errors
     /// See `Error`.
@@ -309,8 +318,9 @@ impl Client {
         self.call_directly(method, body, parts, until).or_else(waited).unwrap_or(Err(Error::Deadline))
     }
 
-    /// The same as a future of a thread that runs nothing else (`Runtime::block_on`): it may wait within its poll. Messages that the server sends unasked may
-    /// get lost if it sends them where this came from; what it shall send them to goes by `call`.
+    /// The same as a future of a thread that runs nothing else (`Runtime::block_on`): it may wait
+    /// within its poll. Messages that the server sends unasked may get lost if it sends them where
+    /// this came from; what it shall send them to goes by `call`.
     ///
     /// # Errors
     /// See `Error`.
@@ -327,7 +337,8 @@ impl Client {
         }
     }
 
-    /// The same over a connection of this thread's own. None where there is none, or the request is long.
+    /// The same over a connection of this thread's own. None where there is none, or the request is
+    /// long.
     fn call_directly(
         &self,
         method: u16,
@@ -369,7 +380,8 @@ impl Client {
         timeout_at(until, sending).await.unwrap_or(Err(Error::Deadline))
     }
 
-    /// Sends a request that is answered by items. The server is at most `window` items ahead of `Items::next`; all of it ends at `deadline` from now.
+    /// Sends a request that is answered by items. The server is at most `window` items ahead of
+    /// `Items::next`; all of it ends at `deadline` from now.
     ///
     /// # Errors
     /// When the request could not be sent.

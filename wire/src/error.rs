@@ -17,7 +17,8 @@ pub enum Error {
     },
     /// No answer in time. The request may have happened.
     Deadline,
-    /// One side does not accept the other, or the message: versions, certificates, credentials, sizes. Trying again is of no use.
+    /// One side does not accept the other, or the message: versions, certificates, credentials,
+    /// sizes. Trying again is of no use.
     Refused(String),
     /// The service's own error.
     Remote {
@@ -26,7 +27,8 @@ pub enum Error {
         /// What the service says.
         body: Bytes,
     },
-    /// The other side broke the protocol, or bytes changed on their way. The connection is closed; the request may have happened.
+    /// The other side broke the protocol, or bytes changed on their way. The connection is closed;
+    /// the request may have happened.
     Protocol(String),
 }
 

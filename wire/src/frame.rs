@@ -1,4 +1,5 @@
-//! The frame: a header of 48 bytes, then the body, then the payload. Little-endian. Pure: bytes to structures and back.
+//! The frame: a header of 48 bytes, then the body, then the payload. Little-endian. Pure: bytes to
+//! structures and back.
 //!
 //! ```text
 //!  at  bytes
@@ -18,7 +19,8 @@
 //!  44      4  CRC-32C of the 44 bytes before
 //! ```
 //!
-//! What is 0 here must be 0, so that it can get a meaning later; the meaning is then agreed on by a feature bit (`hello.rs`).
+//! What is 0 here must be 0, so that it can get a meaning later; the meaning is then agreed on by a
+//! feature bit (`hello.rs`).
 
 use crc_fast::{CrcAlgorithm, Digest};
 use std::fmt;
@@ -39,7 +41,8 @@ pub enum Kind {
     Response = 2,
     /// Either way: wants no answer.
     OneWay = 3,
-    /// Client to server: wants Items and an End. `count` of them may be sent before the first Credit.
+    /// Client to server: wants Items and an End. `count` of them may be sent before the first
+    /// Credit.
     Open = 4,
     /// Server to client: one of the items of an Open.
     Item = 5,

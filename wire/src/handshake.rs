@@ -9,7 +9,8 @@ use crate::tls::{ClientTls, ServerTls, peer_names};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// How long, and for how many bytes, a refused client is listened to, so that it can read why before the connection is reset.
+/// How long, and for how many bytes, a refused client is listened to, so that it can read why
+/// before the connection is reset.
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_READS: usize = 16;
 

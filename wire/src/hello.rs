@@ -1,4 +1,5 @@
-//! The first message of each side: which versions it speaks, what it can do, who it is. Pure. Little-endian.
+//! The first message of each side: which versions it speaks, what it can do, who it is. Pure.
+//! Little-endian.
 //!
 //! ```text
 //!  at  bytes
@@ -18,7 +19,8 @@
 //!  48         the text: credentials of a client, or why it is refused
 //! ```
 //!
-//! The layout up to the text is the same in all versions, so that two sides without a common one can say so.
+//! The layout up to the text is the same in all versions, so that two sides without a common one
+//! can say so.
 
 use crate::frame::{HEADER_BYTES, Limits, crc32c, u16_at, u32_at};
 use std::fmt;

@@ -1,4 +1,5 @@
-//! The reading half of a connection: headers and bodies through a little memory, payloads straight into their own.
+//! The reading half of a connection: headers and bodies through a little memory, payloads straight
+//! into their own.
 
 use crate::error::Error;
 use crate::frame::{Checksum, FrameError, HEADER_BYTES, Header, Limits, MAGIC};
@@ -16,8 +17,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::time::Instant;
 
-/// Bytes of a read that is not into a payload: a page of data and its checksums come with one, and since it is not filled, nobody
-/// asks whether there is more. They are on the stack: an idle connection has none.
+/// Bytes of a read that is not into a payload: a page of data and its checksums come with one, and
+/// since it is not filled, nobody asks whether there is more. They are on the stack: an idle
+/// connection has none.
 const SMALL_READ: usize = 12 << 10;
 
 /// When something last came in.
@@ -81,8 +83,8 @@ impl Incoming {
         Ok(count)
     }
 
-    /// The next bytes, which must be so many. None when the stream ends before the first. What does not begin with `magic` is given up at once:
-    /// waiting for the rest of it would be of no use.
+    /// The next bytes, which must be so many. None when the stream ends before the first. What does
+    /// not begin with `magic` is given up at once: waiting for the rest of it would be of no use.
     pub async fn exactly(&mut self, count: usize, magic: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         while self.held.len() - self.at < count && begins(&self.held[self.at..], magic) {
             if self.more().await.map_err(|error| Error::from_io(&error, true))? == 0 {
@@ -152,7 +154,8 @@ impl Incoming {
         Ok((body, payload))
     }
 
-    /// Fills the memory, first with what is held, then by reads straight into it; each piece is checksummed while it is in the cache.
+    /// Fills the memory, first with what is held, then by reads straight into it; each piece is
+    /// checksummed while it is in the cache.
     async fn fill(&mut self, into: &mut [u8], checksum: &mut Checksum) -> Result<(), Error> {
         let held = (self.held.len() - self.at).min(into.len());
         into[..held].copy_from_slice(&self.held[self.at..self.at + held]);

@@ -1,12 +1,14 @@
-//! Messages between the roles of Weft: clients, storage servers and the metadata server. One layer for all of them.
+//! Messages between the roles of Weft: clients, storage servers and the metadata server. One layer
+//! for all of them.
 //!
 //! ```text
 //! Client -> channel -> connection -> frames -> (TLS) -> TCP ... -> connection -> Service::call
 //!                          ^-------- responses, items, pushes -------'
 //! ```
 //!
-//! A frame is a header, a small body and a payload that no serializer touches (`frame.rs`). It never hands up a byte that failed its checksum, never
-//! believes a length before it is within the limits, and holds callers back instead of growing.
+//! A frame is a header, a small body and a payload that no serializer touches (`frame.rs`). It
+//! never hands up a byte that failed its checksum, never believes a length before it is within the
+//! limits, and holds callers back instead of growing.
 #![forbid(unsafe_code)]
 
 pub mod certificates;

@@ -1,7 +1,9 @@
-//! The writing half of a connection. Whoever has something to say writes it himself, in one vectored write and without a copy. Small frames that
-//! find the half busy, and those of callers that cannot wait, are queued and go out with the next write.
+//! The writing half of a connection. Whoever has something to say writes it himself, in one
+//! vectored write and without a copy. Small frames that find the half busy, and those of callers
+//! that cannot wait, are queued and go out with the next write.
 //!
-//! The peer must never see half a frame followed by another one: who gives up in the middle of a frame closes the connection.
+//! The peer must never see half a frame followed by another one: who gives up in the middle of a
+//! frame closes the connection.
 
 use crate::error::Error;
 use crate::frame::{HEADER_BYTES, Header};

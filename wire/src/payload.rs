@@ -1,5 +1,5 @@
-//! Memory for payloads: it begins at a page, so that a disk can take it without a copy, and is used again, since the page faults of a fresh
-//! mebibyte cost more than the copy into it.
+//! Memory for payloads: it begins at a page, so that a disk can take it without a copy, and is used
+//! again, since the page faults of a fresh mebibyte cost more than the copy into it.
 
 use crate::lock;
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! The server's side: connections of many clients, whose requests a service answers at the same time, within limits that hold clients back.
+//! The server's side: connections of many clients, whose requests a service answers at the same
+//! time, within limits that hold clients back.
 
 mod complaints;
 mod connection;
@@ -34,12 +35,14 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// What answers requests.
 pub trait Service: Send + Sync + 'static {
-    /// Answers a request. Many run at the same time. The future is dropped when the client cancels or goes away and when the deadline passes, so what must not
-    /// stop half-way belongs in a task of its own. When it panics the client gets `STATUS_PANICKED`.
+    /// Answers a request. Many run at the same time. The future is dropped when the client cancels
+    /// or goes away and when the deadline passes, so what must not stop half-way belongs in a task
+    /// of its own. When it panics the client gets `STATUS_PANICKED`.
     fn call(&self, request: Request) -> impl Future<Output = Reply> + Send;
 
-    /// How many bytes the answer gets at most, as far as the request says. So much room is waited for before the request is answered, and held until the answer has left: a
-    /// short request must not make the server hold a long answer that nobody takes.
+    /// How many bytes the answer gets at most, as far as the request says. So much room is waited
+    /// for before the request is answered, and held until the answer has left: a short request must
+    /// not make the server hold a long answer that nobody takes.
     fn reply_bytes(&self, _request: &Request) -> u64 {
         0
     }
@@ -75,10 +78,13 @@ pub struct ServerOptions {
     pub requests_per_connection: usize,
     /// Bytes of a connection's requests at the same time.
     pub bytes_per_connection: u64,
-    /// Bytes of all requests at the same time. A payload that does not fit is not read before there is room. With certificates, one member gets no more than
-    /// half of it, and no more than half of the connections. While others wait, who has room and sends nothing for a second, or too slowly, is disconnected.
+    /// Bytes of all requests at the same time. A payload that does not fit is not read before there
+    /// is room. With certificates, one member gets no more than half of it, and no more than half
+    /// of the connections. While others wait, who has room and sends nothing for a second, or too
+    /// slowly, is disconnected.
     pub bytes: u64,
-    /// Bytes of a connection's answers at the same time, as far as the service knows before how long they get.
+    /// Bytes of a connection's answers at the same time, as far as the service knows before how
+    /// long they get.
     pub reply_bytes_per_connection: u64,
     /// Bytes of all answers at the same time, likewise, and shared as those of requests are.
     pub reply_bytes: u64,
@@ -124,7 +130,8 @@ pub struct ServerLoad {
     pub connections: usize,
     /// Bytes of requests that are in memory.
     pub bytes: u64,
-    /// Connections so far that were refused, or ended because of what came on them: too many, no certificate, garbage, a checksum that does not fit, too slow.
+    /// Connections so far that were refused, or ended because of what came on them: too many, no
+    /// certificate, garbage, a checksum that does not fit, too slow.
     pub refused: u64,
 }
 
@@ -187,7 +194,8 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Accepts connections until `shutdown`, then says goodbye to the clients, answers what is in flight, and returns.
+    /// Accepts connections until `shutdown`, then says goodbye to the clients, answers what is in
+    /// flight, and returns.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let accept = async {
             loop {
@@ -222,7 +230,8 @@ impl<S: Service> Server<S> {
         if *self.shared.stage.borrow() != Stage::Serving {
             return;
         }
-        // On the heap and apart, so that the idle connection does not carry what only the handshake needs.
+        // On the heap and apart, so that the idle connection does not carry what only the handshake
+        // needs.
         let opened = Box::pin(timeout(self.shared.options.handshake_timeout, self.open(halves, &address))).await;
         let served = match opened {
             Ok(Ok((connection, incoming))) => connection.drive(incoming).await,
@@ -252,7 +261,8 @@ impl<S: Service> Server<S> {
         connection::Connection::open(self.shared.clone(), halves, address, names).await
     }
 
-    /// Says goodbye to the clients, waits until what is in flight is answered, or for the time in the options, and closes all connections.
+    /// Says goodbye to the clients, waits until what is in flight is answered, or for the time in
+    /// the options, and closes all connections.
     pub async fn drain(&self) {
         let Shared { stage, connections, bytes, options, .. } = &*self.shared;
         stage.send_replace(Stage::Draining);

@@ -1,4 +1,5 @@
-//! Where bytes come from and go to: TCP, Unix sockets, TLS over either, memory, a simulated network.
+//! Where bytes come from and go to: TCP, Unix sockets, TLS over either, memory, a simulated
+//! network.
 
 mod blocking;
 
@@ -24,7 +25,8 @@ pub struct Halves {
 }
 
 impl Halves {
-    /// The halves of any stream. Those of TCP and Unix sockets are made by `from`, which needs no lock between them.
+    /// The halves of any stream. Those of TCP and Unix sockets are made by `from`, which needs no
+    /// lock between them.
     pub fn split(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
         Self { read: Box::new(read), write: Box::new(write) }
@@ -57,7 +59,8 @@ impl fmt::Debug for Halves {
 fn adjust(stream: impl AsFd, peer: io::Result<SocketAddr>) {
     // Frames are written whole, so nothing is gained by waiting for more.
     let _ = sockopt::set_tcp_nodelay(&stream, true);
-    // Within a machine nothing is congested: a system's choice that paces what it sends, such as BBR, only makes it wait.
+    // Within a machine nothing is congested: a system's choice that paces what it sends, such as
+    // BBR, only makes it wait.
     if peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback()) {
         let _ = sockopt::set_tcp_congestion(&stream, "reno");
     }
@@ -97,7 +100,8 @@ pub trait Connect: Send + Sync + 'static {
     /// Makes one. It may take long; the caller gives up by dropping it.
     fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a>;
 
-    /// How streams to this address are made that block who reads and writes, where there can be such.
+    /// How streams to this address are made that block who reads and writes, where there can be
+    /// such.
     fn blocking(&self, _address: &Address) -> Option<ConnectBlocking> {
         None
     }

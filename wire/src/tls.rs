@@ -1,4 +1,5 @@
-//! TLS 1.3 with certificates on both sides, all of one cluster's authority. Who has none of it is refused in the handshake.
+//! TLS 1.3 with certificates on both sides, all of one cluster's authority. Who has none of it is
+//! refused in the handshake.
 
 use crate::error::Error;
 use rustls::crypto::ring;
@@ -45,7 +46,8 @@ struct Identity {
 }
 
 impl ServerTls {
-    /// From PEM files: the authority, the own certificate and its key. Clients must have a certificate of the same authority.
+    /// From PEM files: the authority, the own certificate and its key. Clients must have a
+    /// certificate of the same authority.
     ///
     /// # Errors
     /// `Refused`, with the file, when one cannot be read or used, or when others can read the key.
@@ -67,7 +69,8 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// From PEM files: the authority, the own certificate and its key. Servers must have a certificate of the same authority.
+    /// From PEM files: the authority, the own certificate and its key. Servers must have a
+    /// certificate of the same authority.
     ///
     /// # Errors
     /// `Refused`, with the file, when one cannot be read or used, or when others can read the key.
@@ -83,7 +86,8 @@ impl ClientTls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name: None })
     }
 
-    /// The same, where servers must have this name in their certificate instead of the host in their address.
+    /// The same, where servers must have this name in their certificate instead of the host in
+    /// their address.
     #[must_use]
     pub fn with_server_name(mut self, name: &str) -> Self {
         self.server_name = Some(name.to_owned());

@@ -1,5 +1,6 @@
-//! Waiting for a future on a thread of its own, until a moment. The thread sleeps that long at most by itself: a timer of the runtime that is sooner than all
-//! others wakes the thread that waits for messages, only to have it wait anew, and a call that hurries has one every time.
+//! Waiting for a future on a thread of its own, until a moment. The thread sleeps that long at most
+//! by itself: a timer of the runtime that is sooner than all others wakes the thread that waits for
+//! messages, only to have it wait anew, and a call that hurries has one every time.
 
 use std::pin::pin;
 use std::sync::Arc;

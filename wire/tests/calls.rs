@@ -146,7 +146,8 @@ async fn a_deadline_ends_the_call_and_cancels_it_at_the_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn giving_up_in_the_middle_of_a_frame_closes_the_connection() {
-    // The server reads the hello and then nothing, so that a long frame cannot be written to its end.
+    // The server reads the hello and then nothing, so that a long frame cannot be written to its
+    // end.
     let (address, dropped) = slow_reader().await;
     let client = client(&address, ClientOptions { channels: 1, ..Default::default() });
     let payload = Payload::new(40 << 20);

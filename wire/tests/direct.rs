@@ -28,7 +28,8 @@ fn peer(client: &Client) -> u64 {
     u64::from_le_bytes(answer.body[..].try_into().unwrap())
 }
 
-/// A client with one shared connection, and calls until there is a direct one; returns their numbers.
+/// A client with one shared connection, and calls until there is a direct one; returns their
+/// numbers.
 async fn with_direct(address: &Address, options: ClientOptions) -> (Client, u64, u64) {
     let client = client(address, ClientOptions { channels: 1, ..options });
     let (shared, direct) = blocking(&client, |client| {
@@ -55,7 +56,8 @@ async fn threads_have_connections_of_their_own_and_every_answer_is_right() {
             let client = client.clone();
             std::thread::spawn(move || {
                 for round in 0..200 {
-                    // Around what is read at once, what is sent on a direct connection at most, and nothing.
+                    // Around what is read at once, what is sent on a direct connection at most, and
+                    // nothing.
                     let length =
                         [0, 1, 47, 4096, 12_000 + thread, 16_384, 100_000, 300_000][(round + thread) % 8] + round % 3;
                     let payload: Vec<u8> = (0..length).map(|at| (at * 7 + round + thread) as u8).collect();

@@ -1,4 +1,5 @@
-//! What outsiders and broken networks send: refused, and the service goes on. What does not fit waits, and memory does not grow.
+//! What outsiders and broken networks send: refused, and the service goes on. What does not fit
+//! waits, and memory does not grow.
 
 mod harness;
 
@@ -200,7 +201,8 @@ async fn limits_hold_clients_back_and_nothing_grows() {
     }
 }
 
-/// Short requests that would be answered at length are held back like long ones, for a connection and for all.
+/// Short requests that would be answered at length are held back like long ones, for a connection
+/// and for all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_answers_hold_clients_back_too() {
     let options = ServerOptions { reply_bytes: 4 << 20, reply_bytes_per_connection: 2 << 20, ..Default::default() };
@@ -260,7 +262,8 @@ async fn mebibyte(address: &Address) -> Duration {
     begun.elapsed()
 }
 
-/// Those who trickle have room for a moment, whatever they announce, and are disconnected when somebody waits for it.
+/// Those who trickle have room for a moment, whatever they announce, and are disconnected when
+/// somebody waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_announces_much_and_sends_little_stalls_nobody() {
     for (bytes, takes) in [(60 << 20, 50 << 20), (4 << 20, 120 << 20)] {

@@ -1,4 +1,5 @@
-//! What an idle connection costs. Alone in its process, so that the memory is that of the connections.
+//! What an idle connection costs. Alone in its process, so that the memory is that of the
+//! connections.
 
 mod harness;
 

@@ -1,7 +1,8 @@
 //! `cargo xtask conformance DIR`: whether the file system at a directory does what file systems do.
 //!
-//! Everything runs in a local directory as well, and only what works there is asked of DIR: what this machine or its
-//! user cannot do is not held against a file system. `docs/posix.md` says what is tested and lists what may differ.
+//! Everything runs in a local directory as well, and only what works there is asked of DIR: what
+//! this machine or its user cannot do is not held against a file system. `docs/posix.md` says what
+//! is tested and lists what may differ.
 
 mod accepted;
 mod fsx;

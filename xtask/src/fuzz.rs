@@ -4,7 +4,8 @@ use crate::NOT_HERE;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs every target for `seconds` with a sanitizer (`none`, `address`); installs cargo-fuzz first if `install` says so.
+/// Runs every target for `seconds` with a sanitizer (`none`, `address`); installs cargo-fuzz first
+/// if `install` says so.
 pub fn run(root: &Path, seconds: u64, install: bool, sanitizer: &str) -> Result<(), String> {
     let works = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);

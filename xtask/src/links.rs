@@ -1,5 +1,6 @@
-//! Links of the project's Markdown pages: each relative one leads to a file, each anchor to a heading, and each source
-//! file that is named in full (`fs/src/lib.rs`) is there. Links to other sites are not followed.
+//! Links of the project's Markdown pages: each relative one leads to a file, each anchor to a
+//! heading, and each source file that is named in full (`fs/src/lib.rs`) is there. Links to other
+//! sites are not followed.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -1,4 +1,5 @@
-//! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture`. Few dependencies, so that it compiles at once.
+//! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture`.
+//! Few dependencies, so that it compiles at once.
 
 mod asan;
 mod conformance;
@@ -100,7 +101,8 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String>
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
-/// Everything that needs no test to run. The profile is that of the tests, so that build scripts and macros are compiled once.
+/// Everything that needs no test to run. The profile is that of the tests, so that build scripts
+/// and macros are compiled once.
 fn check() -> Result<(), String> {
     let root = root();
     cargo(&["fmt", "--all", "--check"], &[])?;
@@ -118,15 +120,16 @@ fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// Crates whose faults lose data: their tests run in exactly what users run, too. What the command line's tests run is the program
-/// alone, so they need no second profile.
+/// Crates whose faults lose data: their tests run in exactly what users run, too. What the command
+/// line's tests run is the program alone, so they need no second profile.
 const AS_USERS_RUN: [&str; 9] = ["--release", "-p", "volume", "-p", "fs", "-p", "cluster", "-p", "cli"];
 const WITH_ASSERTIONS: [&str; 5] = ["--workspace", "--exclude", "cli", "--profile", "release-test"];
 const WITH_MPI: [&str; 4] = ["-p", "weft-mpi", "--features", "weft-mpi/mpi"];
 /// Most tests wait for others, so there are more of them at a time than processors.
 const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
 
-/// Every test. What is optional (peers, MPI, fuzzing, mounts) is used where it can be had and named where it cannot.
+/// Every test. What is optional (peers, MPI, fuzzing, mounts) is used where it can be had and named
+/// where it cannot.
 fn test() -> Result<(), String> {
     let root = root();
     let mut skipped: Vec<String> =

@@ -1,8 +1,10 @@
 //! Finds values that optimised MIR hands to two calls although they own memory.
 //!
-//! rustc 1.95 and 1.96 can give two equal, constant-made arguments one stack slot (rust-lang/rust#158830): the second call then gets what the first
-//! one freed. In optimised MIR that is a local that is assigned once, is an argument of two or more calls, of one as `copy`, and has a type that owns memory.
-//! Debug builds do not have the fault, so only a look at what a release build compiles shows it.
+//! rustc 1.95 and 1.96 can give two equal, constant-made arguments one stack slot
+//! (rust-lang/rust#158830): the second call then gets what the first one freed. In optimised MIR
+//! that is a local that is assigned once, is an argument of two or more calls, of one as `copy`,
+//! and has a type that owns memory. Debug builds do not have the fault, so only a look at what a
+//! release build compiles shows it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -14,7 +16,8 @@ use std::process::Command;
 const KNOWN_BAD: [&str; 2] = ["rustc 1.95.", "rustc 1.96."];
 /// What a build needs so that this can look at it.
 pub const FLAGS: &str = "--emit=mir,link";
-/// Types that own memory or a file. An `Arc` travels in a register and is never changed in place, so it is no such type.
+/// Types that own memory or a file. An `Arc` travels in a register and is never changed in place,
+/// so it is no such type.
 const OWNING: [&str; 14] = [
     "Vec",
     "String",

@@ -6,7 +6,8 @@ use std::process::Command;
 
 const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
 
-/// Whether `weft-mpi` can be built and run here, after an attempt to install what it needs; or why not, in a line.
+/// Whether `weft-mpi` can be built and run here, after an attempt to install what it needs; or why
+/// not, in a line.
 pub fn ready() -> Result<(), String> {
     missing().or_else(|why| install(&PACKAGES).map_err(|also| format!("{why}; {also}")).and_then(|()| missing()))
 }

@@ -1,6 +1,6 @@
-//! Builds the peers: small programs around other erasure-coding libraries, which the byte-compatibility
-//! tests and the benchmarks talk to. Nothing of Weft links them, so a peer that cannot be built here is
-//! only reported, and the rest goes on.
+//! Builds the peers: small programs around other erasure-coding libraries, which the
+//! byte-compatibility tests and the benchmarks talk to. Nothing of Weft links them, so a peer that
+//! cannot be built here is only reported, and the rest goes on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ const PEERS: [(&str, &[&str]); 6] = [
     ("reed-solomon-simd", &["rust"]),
 ];
 
-/// Builds what is missing or stale and says for each peer where it is, or why it could not be built.
+/// Builds what is missing or stale and says for each peer where it is, or why it could not be
+/// built.
 pub fn build(root: &Path) -> Vec<(String, Result<PathBuf, String>)> {
     // The programs are later started from anywhere, and `go` and `cc` run from other directories.
     let root = &root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
@@ -100,7 +101,8 @@ impl Setup<'_> {
         })
     }
 
-    /// zfec lives in a virtual environment of its own; the program is a line of shell that starts it there.
+    /// zfec lives in a virtual environment of its own; the program is a line of shell that starts
+    /// it there.
     fn build_zfec(&self, sources: &Path, output: &Path) -> Result<(), String> {
         let venv = self.root.join("target/peers/venv");
         let python = venv.join("bin/python3");

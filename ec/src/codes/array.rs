@@ -1,4 +1,5 @@
-//! The RAID-6 array codes as bit matrices, m = 2: liberation, EVENODD and RDP. Rows are the planes of P, then of Q.
+//! The RAID-6 array codes as bit matrices, m = 2: liberation, EVENODD and RDP. Rows are the planes
+//! of P, then of Q.
 
 use crate::xor::bits::BitMatrix;
 
@@ -40,8 +41,8 @@ pub(crate) fn liberation(k: usize, w: usize) -> BitMatrix {
     matrix
 }
 
-/// EVENODD (Blaum et al., 1995), p prime, k <= p, w = p - 1: Q is the diagonal sums plus the sum of the diagonal
-/// that misses Q.
+/// EVENODD (Blaum et al., 1995), p prime, k <= p, w = p - 1: Q is the diagonal sums plus the sum of
+/// the diagonal that misses Q.
 pub(crate) fn evenodd(k: usize, p: usize) -> BitMatrix {
     let w = p - 1;
     let mut matrix = with_row_parity(k, w);
@@ -58,7 +59,8 @@ pub(crate) fn evenodd(k: usize, p: usize) -> BitMatrix {
     matrix
 }
 
-/// RDP (Corbett et al., FAST'04), p prime, k <= p - 1, w = p - 1: the diagonals run over the data and P.
+/// RDP (Corbett et al., FAST'04), p prime, k <= p - 1, w = p - 1: the diagonals run over the data
+/// and P.
 pub(crate) fn rdp(k: usize, p: usize) -> BitMatrix {
     let w = p - 1;
     let mut matrix = with_row_parity(k, w);

@@ -18,9 +18,10 @@ fn ones(e: u8) -> u32 {
     (0..8).map(|x| mul(e, power(2, x)).count_ones()).sum()
 }
 
-/// Jerasure `cauchy_good_general_coding_matrix`, w = 8. For m = 2 a row of ones and the elements in order of
-/// their ones (k <= 254, so there are enough); else `original` with columns divided by their first entry, and each row by the entry that leaves
-/// the fewest ones (the first strict improvement wins).
+/// Jerasure `cauchy_good_general_coding_matrix`, w = 8. For m = 2 a row of ones and the elements in
+/// order of their ones (k <= 254, so there are enough); else `original` with columns divided by
+/// their first entry, and each row by the entry that leaves the fewest ones (the first strict
+/// improvement wins).
 pub(crate) fn good(k: usize, m: usize) -> Matrix {
     if m == 2 {
         let mut sparsest: Vec<u8> = (1..=255).collect();

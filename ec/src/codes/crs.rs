@@ -1,7 +1,9 @@
-//! `crs`, the fast one: Cauchy matrices over GF(2^4) (k+m <= 16) or GF(2^5) (k+m <= 32) chosen for few XORs.
+//! `crs`, the fast one: Cauchy matrices over GF(2^4) (k+m <= 16) or GF(2^5) (k+m <= 32) chosen for
+//! few XORs.
 //!
-//! The choice is part of the code's identity: `crs_points.txt` holds the Cauchy points of every shape with m > 3 and
-//! never changes; m <= 3 follows from a rule. The test `crs_table` made the file and says how.
+//! The choice is part of the code's identity: `crs_points.txt` holds the Cauchy points of every
+//! shape with m > 3 and never changes; m <= 3 follows from a rule. The test `crs_table` made the
+//! file and says how.
 
 use crate::linear::Matrix;
 use crate::xor::bits::BitMatrix;
@@ -64,8 +66,8 @@ fn elements(k: usize, m: usize) -> Matrix {
     cauchy(field, &points[..m], &points[m..])
 }
 
-/// Up to three rows 1, a, 1/a over distinct nonzero a of fewest ones: any square part is regular, for it is a
-/// Vandermonde matrix up to the scaling of its columns.
+/// Up to three rows 1, a, 1/a over distinct nonzero a of fewest ones: any square part is regular,
+/// for it is a Vandermonde matrix up to the scaling of its columns.
 fn few(field: Field, k: usize, m: usize) -> Matrix {
     let mut a: Vec<u8> = (1..1u8 << field.w).collect();
     a.sort_by_key(|&e| (field.ones(e) + if m > 2 { field.ones(field.inv(e)) } else { 0 }, e));
@@ -74,8 +76,8 @@ fn few(field: Field, k: usize, m: usize) -> Matrix {
     rows[..m].to_vec()
 }
 
-/// 1 / (x + y), with columns divided by their first entry and every other row multiplied by the least element that
-/// gives it the fewest ones.
+/// 1 / (x + y), with columns divided by their first entry and every other row multiplied by the
+/// least element that gives it the fewest ones.
 fn cauchy(field: Field, x: &[u8], y: &[u8]) -> Matrix {
     let row = |x_i: u8| y.iter().map(|y_j| field.mul(field.inv(x_i ^ y_j), x[0] ^ y_j)).collect::<Vec<u8>>();
     let lightest = |row: Vec<u8>| {
@@ -97,8 +99,10 @@ mod tests {
     use super::*;
     use crate::xor::optimise::program;
 
-    /// Makes `crs_points.txt` anew: `cargo test --release -p weft-ec crs_table -- --ignored --nocapture`. The points of a
-    /// shape are the best of many random ones by ones in the matrix, then of the best few by XORs of the program.
+    /// Makes `crs_points.txt` anew:
+    /// `cargo test --release -p weft-ec crs_table -- --ignored --nocapture`. The points of a shape
+    /// are the best of many random ones by ones in the matrix, then of the best few by XORs of the
+    /// program.
     #[test]
     #[ignore = "makes the table, which never changes"]
     fn crs_table() {

@@ -1,8 +1,10 @@
-//! Locally repairable codes: k data blocks in l groups with an XOR parity each, and g global parities.
+//! Locally repairable codes: k data blocks in l groups with an XOR parity each, and g global
+//! parities.
 //!
-//! Positions: data, then local parities, then global ones. With two groups of at most 15 and two global parities the
-//! construction is Azure's (Huang et al., 2012), which repairs every pattern that any code of this structure could; other shapes
-//! take their global rows from a Cauchy matrix and repair any g+1 losses.
+//! Positions: data, then local parities, then global ones. With two groups of at most 15 and two
+//! global parities the construction is Azure's (Huang et al., 2012), which repairs every pattern
+//! that any code of this structure could; other shapes take their global rows from a Cauchy matrix
+//! and repair any g+1 losses.
 
 use crate::linear::Matrix;
 use gf::field::{inv, mul};
@@ -18,9 +20,9 @@ pub(crate) fn rows(k: usize, l: usize, g: usize) -> Matrix {
     local.chain(global(k, l, g)).collect()
 }
 
-/// Two global rows over at most 15 members per group: x and x^2, where the members of one group are x = a and of the
-/// next x = 16 a (a = 1 .. 15), so that sums inside different groups never meet; this is Azure's construction.
-/// Otherwise Cauchy rows: any g+1 losses are repaired.
+/// Two global rows over at most 15 members per group: x and x^2, where the members of one group are
+/// x = a and of the next x = 16 a (a = 1 .. 15), so that sums inside different groups never meet;
+/// this is Azure's construction. Otherwise Cauchy rows: any g+1 losses are repaired.
 fn global(k: usize, l: usize, g: usize) -> Matrix {
     if g == 2 && l == 2 && k.div_ceil(l) <= 15 {
         let point = |j: usize| {
@@ -30,8 +32,9 @@ fn global(k: usize, l: usize, g: usize) -> Matrix {
         };
         return vec![(0..k).map(point).collect(), (0..k).map(|j| mul(point(j), point(j))).collect()];
     }
-    // One Cauchy row more than there are global parities, every column divided by its entry in that row: it becomes
-    // all ones, which is what the local parities add up to, so any g+1 columns stay independent.
+    // One Cauchy row more than there are global parities, every column divided by its entry in that
+    // row: it becomes all ones, which is what the local parities add up to, so any g+1 columns stay
+    // independent.
     let cauchy = |i: usize, j: usize| inv(((k + i) ^ j) as u8);
     (1..=g).map(|i| (0..k).map(|j| mul(cauchy(i, j), inv(cauchy(0, j)))).collect()).collect()
 }

@@ -37,7 +37,8 @@ pub struct Family {
     pub example: &'static str,
 }
 
-/// The largest prime that an array code is built on: enough for 254 blocks, and a bound on what a spec can cost.
+/// The largest prime that an array code is built on: enough for 254 blocks, and a bound on what a
+/// spec can cost.
 pub(crate) const MOST_PRIME: usize = 257;
 
 /// The bit-matrix codes' packet when a spec does not say: Ceph's.
@@ -252,7 +253,8 @@ impl<'a> Request<'a> {
         self.require(self.shape.k <= k, || Limit::MaxData(k))
     }
 
-    /// The prime that an array code is built on: the parameter, or the least that holds k + `extra` columns.
+    /// The prime that an array code is built on: the parameter, or the least that holds k + `extra`
+    /// columns.
     fn prime(&self, name: &'static str, k: usize, extra: usize) -> Result<usize, InvalidCode> {
         let least = array::prime_from((k + extra).max(3));
         let prime = self.spec.parameter(name).unwrap_or(least);

@@ -8,13 +8,15 @@ pub(crate) fn isa(k: usize, m: usize) -> Matrix {
     (0..m).map(|i| (0..k).map(|j| power(power(2, i), j)).collect()).collect()
 }
 
-/// The shapes for which ISA-L's Vandermonde code is known to be MDS (ISA-L's documentation says so, and all minors were checked).
+/// The shapes for which ISA-L's Vandermonde code is known to be MDS (ISA-L's documentation says so,
+/// and all minors were checked).
 pub(crate) fn isa_is_mds(k: usize, m: usize) -> bool {
     m <= 3 || k <= 3 || (k == 4 && k + m <= 25) || (k == 5 && k + m <= 10) || (m == 4 && k <= 21)
 }
 
-/// Jerasure `reed_sol_vandermonde_coding_matrix`, w = 8: the extended Vandermonde matrix made systematic by column
-/// operations, then scaled so that the first row and the first column of the parity part are ones.
+/// Jerasure `reed_sol_vandermonde_coding_matrix`, w = 8: the extended Vandermonde matrix made
+/// systematic by column operations, then scaled so that the first row and the first column of the
+/// parity part are ones.
 pub(crate) fn jerasure(k: usize, m: usize) -> Matrix {
     let rows = k + m;
     let mut d: Matrix = (0..rows).map(|i| (0..k).map(|c| power(i as u8, c)).collect()).collect();

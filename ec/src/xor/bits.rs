@@ -15,8 +15,8 @@ impl BitMatrix {
         Self { columns, words, bits: vec![0; rows * words] }
     }
 
-    /// The matrix of multiplication by elements: each becomes a w x w block, column x holding the bits of
-    /// `e * 2^x`, bit l in row l.
+    /// The matrix of multiplication by elements: each becomes a w x w block, column x holding the
+    /// bits of `e * 2^x`, bit l in row l.
     pub fn expand(elements: &[Vec<u8>], w: usize, double: impl Fn(u8) -> u8) -> Self {
         let columns = elements.first().map_or(0, Vec::len);
         let mut out = Self::zero(elements.len() * w, columns * w);
@@ -90,8 +90,8 @@ impl BitMatrix {
         }
     }
 
-    /// Solves `self * planes = 0` for the planes of `wanted`, given those of `known`: see `linear::solve`. The result
-    /// has a row per wanted plane over all planes.
+    /// Solves `self * planes = 0` for the planes of `wanted`, given those of `known`: see
+    /// `linear::solve`. The result has a row per wanted plane over all planes.
     pub fn solve(&self, wanted: &[usize], known: &[usize]) -> Result<Self, Vec<usize>> {
         let mut is_known = vec![false; self.columns];
         known.iter().for_each(|&p| is_known[p] = true);

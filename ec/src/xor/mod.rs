@@ -1,4 +1,5 @@
-//! Bit-matrix codes: matrices over GF(2), XOR programs made from them, and running those over packets.
+//! Bit-matrix codes: matrices over GF(2), XOR programs made from them, and running those over
+//! packets.
 
 pub(crate) mod bits;
 pub(crate) mod optimise;

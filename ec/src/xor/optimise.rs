@@ -1,14 +1,16 @@
-//! From a bit matrix to a short XOR program: common pairs are taken out greedily (Paar), sums used once are fused
-//! into their user, and steps are ordered so that an intermediate sum is made right before its first use (Uezato,
-//! SC'21, for the fusion).
+//! From a bit matrix to a short XOR program: common pairs are taken out greedily (Paar), sums used
+//! once are fused into their user, and steps are ordered so that an intermediate sum is made right
+//! before its first use (Uezato, SC'21, for the fusion).
 
 use super::bits::BitMatrix;
 use gf::{Plane, Program, Step};
 
-/// Matrices with more ones than this are not searched for common pairs: the search is quadratic in the planes.
+/// Matrices with more ones than this are not searched for common pairs: the search is quadratic in
+/// the planes.
 const MOST_ONES: usize = 20_000;
 
-/// Ones that all tries together may go through, so that making a code of many planes stays a matter of milliseconds.
+/// Ones that all tries together may go through, so that making a code of many planes stays a matter
+/// of milliseconds.
 const TRY_ONES: usize = 10_000;
 
 /// The shortest program of up to `tries` tries, the same for the same matrix always.
@@ -32,7 +34,8 @@ fn common_pairs(matrix: &BitMatrix, random: &mut fastrand::Rng) -> (Pairs, Vec<V
     if sums.iter().map(Vec::len).sum::<usize>() > MOST_ONES {
         return (pairs, sums);
     }
-    // For each value the rows that contain it, as bits; for each pair of values how many rows contain both.
+    // For each value the rows that contain it, as bits; for each pair of values how many rows
+    // contain both.
     let words = rows.div_ceil(64);
     let mut members: Vec<Vec<u64>> = vec![vec![0; words]; inputs];
     for (row, sum) in sums.iter().enumerate() {
@@ -82,7 +85,8 @@ fn common_pairs(matrix: &BitMatrix, random: &mut fastrand::Rng) -> (Pairs, Vec<V
     (pairs, sums)
 }
 
-/// Puts the sums in order, depth first from each output, fusing pairs that are used once into their user.
+/// Puts the sums in order, depth first from each output, fusing pairs that are used once into their
+/// user.
 fn order(matrix: &BitMatrix, planes: usize, pairs: Pairs, rows: Vec<Vec<usize>>) -> Program {
     let inputs = matrix.columns();
     let mut uses = vec![0usize; inputs + pairs.len()];

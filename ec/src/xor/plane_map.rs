@@ -35,8 +35,8 @@ pub(crate) struct PlaneMap {
     layout: Layout,
     #[cfg(all(feature = "jit", target_arch = "x86_64"))]
     compiled: Option<gf::jit::Compiled>,
-    /// For input blocks that crowd each other out of the first-level cache, for outputs that leave the caches anyway, and
-    /// for both; made when they are first needed.
+    /// For input blocks that crowd each other out of the first-level cache, for outputs that leave
+    /// the caches anyway, and for both; made when they are first needed.
     #[cfg(all(feature = "jit", target_arch = "x86_64"))]
     variants: [OnceLock<Option<gf::jit::Compiled>>; 3],
 }
@@ -60,7 +60,8 @@ impl PlaneMap {
         self.layout.region()
     }
 
-    /// Runs on the bytes of `at`, which begins at a region's begin; `streaming`: nobody reads the outputs soon.
+    /// Runs on the bytes of `at`, which begins at a region's begin; `streaming`: nobody reads the
+    /// outputs soon.
     pub fn run(
         &self,
         kernel: &dyn Kernel,
@@ -94,7 +95,8 @@ impl PlaneMap {
     ) {
         #[cfg(all(feature = "jit", target_arch = "x86_64"))]
         if let Some(compiled) = &self.compiled {
-            // A register of a whole cache line takes the line at once and gains nothing by gathering.
+            // A register of a whole cache line takes the line at once and gains nothing by
+            // gathering.
             let gathered = compiled.lane() == gf::jit::Lane::Avx2 && crowded(inputs, self.layout);
             let variant = self.variant(kernel, gf::jit::Style { gathered, streaming });
             let fitting = variant.filter(|v| v.fits(outputs, at.start));
@@ -133,7 +135,8 @@ impl PlaneMap {
     }
 }
 
-/// Compiled for the widest registers that the kernel in use stands for, so that a forced kernel is obeyed here too.
+/// Compiled for the widest registers that the kernel in use stands for, so that a forced kernel is
+/// obeyed here too.
 #[cfg(all(feature = "jit", target_arch = "x86_64"))]
 fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, style: gf::jit::Style) -> Option<gf::jit::Compiled> {
     use gf::Isa;
@@ -146,8 +149,9 @@ fn compile(kernel: &dyn Kernel, program: &Program, packet: usize, style: gf::jit
     }
 }
 
-/// Whether more planes of the inputs begin in one set of the first-level cache than it has ways to spare beside the
-/// outputs: true of page-aligned blocks, whose lines then evict each other between two uses.
+/// Whether more planes of the inputs begin in one set of the first-level cache than it has ways to
+/// spare beside the outputs: true of page-aligned blocks, whose lines then evict each other between
+/// two uses.
 #[cfg(all(feature = "jit", target_arch = "x86_64"))]
 fn crowded(inputs: &[&[u8]], layout: Layout) -> bool {
     const SETS: usize = 64;

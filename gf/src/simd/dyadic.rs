@@ -25,8 +25,9 @@ struct Blocks<'a> {
 }
 
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `step` long; the map's block
-/// indices are in bounds, and it is made for this kernel. `streaming`: outputs begin at a line there.
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `step` long; the map's
+/// block indices are in bounds, and it is made for this kernel. `streaming`: outputs begin at a
+/// line there.
 #[inline(always)]
 pub(crate) unsafe fn dyadic<V: Vector>(
     map: &Dyadic,
@@ -48,7 +49,8 @@ pub(crate) unsafe fn dyadic<V: Vector>(
         factors: map.factors.at(kernel, 0),
     };
     let far = at.len() * blocks.inputs.len() > FAR_BYTES;
-    // One register of each block where there are four sums: with 16 of them there is no room for the inputs of more.
+    // One register of each block where there are four sums: with 16 of them there is no room for
+    // the inputs of more.
     macro_rules! instances {
         ($(($s:literal, $out:literal, $u:expr)),+) => {
             match (map.outputs, far, streaming) {
@@ -64,7 +66,8 @@ pub(crate) unsafe fn dyadic<V: Vector>(
     instances!((2, 2, WIDE), (4, 3, 1), (4, 4, 1));
 }
 
-/// S points in a full group, OUT outputs, U registers of each block, FAR when the inputs come from beyond the first-level cache.
+/// S points in a full group, OUT outputs, U registers of each block, FAR when the inputs come from
+/// beyond the first-level cache.
 #[inline(always)]
 unsafe fn run<V: Vector, const S: usize, const OUT: usize, const U: usize, const FAR: bool, const STREAMING: bool>(
     blocks: &Blocks<'_>,

@@ -12,8 +12,9 @@ use std::ops::Range;
 pub(crate) const WIDTH: usize = 64;
 
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `WIDTH` long; there is an input for each
-/// input point and an output for each output point, and the map was made for this kernel.
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `WIDTH` long; there is
+/// an input for each input point and an output for each output point, and the map was made for this
+/// kernel.
 #[inline(always)]
 pub(crate) unsafe fn erasure<V: Vector>(
     map: &Erasure,
@@ -64,8 +65,10 @@ unsafe fn scale_all<V: Vector>(work: *mut u8, size: usize, table: *const u8) {
     }
 }
 
-/// Adds to every coefficient those with one more bit, and takes the two highest layers of the transform in the same pass. In place: of a quarter, only coefficients
-/// of higher index are read. What to add is listed for each index, since a branch at each bit was badly predicted and took half of the time (perf, AVX2).
+/// Adds to every coefficient those with one more bit, and takes the two highest layers of the
+/// transform in the same pass. In place: of a quarter, only coefficients of higher index are read.
+/// What to add is listed for each index, since a branch at each bit was badly predicted and took
+/// half of the time (perf, AVX2).
 #[inline(always)]
 unsafe fn derive<V: Vector>(work: *mut u8, size: usize, weights: Option<*const u8>, twiddles: *const u8) {
     let (levels, quarter) = (size.trailing_zeros() as usize, size / 4);

@@ -1,5 +1,5 @@
-//! The algorithms, each written once over [`Vector`]. Their safe entrances check every bound
-//! before the raw loops run; the loops themselves take ranges that are whole multiples of their step.
+//! The algorithms, each written once over [`Vector`]. Their safe entrances check every bound before
+//! the raw loops run; the loops themselves take ranges that are whole multiples of their step.
 
 pub(crate) mod dyadic;
 pub(crate) mod erasure;
@@ -14,15 +14,17 @@ use std::ops::Range;
 /// The most blocks on one side of a map: points of the field.
 pub(crate) const MAX_BLOCKS: usize = 256;
 
-/// How far ahead of its loads a pass over many blocks asks for their bytes: the processor's own prefetchers follow
-/// about a dozen streams, a stripe may have hundreds.
+/// How far ahead of its loads a pass over many blocks asks for their bytes: the processor's own
+/// prefetchers follow about a dozen streams, a stripe may have hundreds.
 pub(crate) const PREFETCH_BYTES: usize = 256;
 
-/// Inputs of more bytes than this in all are taken to come from beyond the first-level cache, and are prefetched: from the second-level one that gains up to a
-/// sixth. (One output from up to four is left to the processor's own prefetchers.)
+/// Inputs of more bytes than this in all are taken to come from beyond the first-level cache, and
+/// are prefetched: from the second-level one that gains up to a sixth. (One output from up to four
+/// is left to the processor's own prefetchers.)
 pub(crate) const FAR_BYTES: usize = 32 << 10;
 
-/// Where the blocks of a map begin, in the order it takes them. Made anew for every call, so what is not needed is not even zeroed.
+/// Where the blocks of a map begin, in the order it takes them. Made anew for every call, so what
+/// is not needed is not even zeroed.
 pub(crate) struct Pointers {
     slots: [MaybeUninit<*const u8>; MAX_BLOCKS],
     count: usize,
@@ -50,7 +52,8 @@ impl Pointers {
 /// The steps of every algorithm, and cache lines, divide this many bytes.
 const STREAMED_BYTES: usize = 256;
 
-/// The part of a range that can be streamed to: from a cache line on that begins in all outputs at once, whole steps.
+/// The part of a range that can be streamed to: from a cache line on that begins in all outputs at
+/// once, whole steps.
 pub(crate) fn streamable(outputs: &[&mut [u8]], at: &Range<usize>) -> Option<Range<usize>> {
     let beyond = |block: &[u8]| (block.as_ptr().addr() + at.start) % 64;
     let first = beyond(outputs.first()?);

@@ -1,4 +1,5 @@
-//! `Grouped` with everything in registers: accumulators for the outputs of a pass, one input group at a time.
+//! `Grouped` with everything in registers: accumulators for the outputs of a pass, one input group
+//! at a time.
 
 use super::{FAR_BYTES, PREFETCH_BYTES, Pointers, put};
 use crate::grouped::{Grouped, NO_BLOCK, Pass};
@@ -6,11 +7,13 @@ use crate::isa::Isa;
 use crate::vector::Vector;
 use std::ops::Range;
 
-/// Registers of each block held at a time, U below: at least a cache line with AVX2, so that each line is touched once
-/// even when all blocks fall into the same cache set; more where few outputs leave room, to load factors less often.
+/// Registers of each block held at a time, U below: at least a cache line with AVX2, so that each
+/// line is touched once even when all blocks fall into the same cache set; more where few outputs
+/// leave room, to load factors less often.
 const WIDE: usize = 4;
 
-/// Input bytes in all that several passes go over before the next are read: a part of the second-level cache.
+/// Input bytes in all that several passes go over before the next are read: a part of the
+/// second-level cache.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Bytes of one step.
@@ -19,9 +22,9 @@ pub(crate) const fn step<V: Vector>() -> usize {
 }
 
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `step` long; the map's block
-/// indices are in bounds, it is `Way::Registers` and made for this kernel. `streaming`: outputs begin at a line there, and
-/// the map stores each once.
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `step` long; the map's
+/// block indices are in bounds, it is `Way::Registers` and made for this kernel. `streaming`:
+/// outputs begin at a line there, and the map stores each once.
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
     map: &Grouped,
@@ -34,7 +37,8 @@ pub(crate) unsafe fn grouped<V: Vector>(
     let pointers = Pointers::new(inputs, &map.input_blocks);
     let pointers = pointers.as_slice();
     let zero_first = map.spec.inputs.first().is_some_and(|g| g.shift == 0);
-    // With several passes over the inputs, each piece of them stays in cache from the first to the last.
+    // With several passes over the inputs, each piece of them stays in cache from the first to the
+    // last.
     let whole =
         if map.passes.len() > 1 { (PIECE_BYTES / pointers.len().max(1)).next_multiple_of(4096) } else { usize::MAX };
     let mut start = at.start;
@@ -45,7 +49,8 @@ pub(crate) unsafe fn grouped<V: Vector>(
             let mut targets = [std::ptr::null_mut(); 8];
             let blocks = map.spec.outputs[pass.first..][..pass.count].iter().flat_map(|g| &g.blocks);
             for (i, &block) in blocks.enumerate() {
-                // An output that nobody wants goes where a wanted one of its group is stored over it.
+                // An output that nobody wants goes where a wanted one of its group is stored over
+                // it.
                 targets[i] = match block {
                     NO_BLOCK => targets[i - i % map.spec.size],
                     _ => outputs[block].as_mut_ptr(),
@@ -112,8 +117,8 @@ unsafe fn dispatch<V: Vector>(
     );
 }
 
-/// One pass: G points in a group, P output groups, U registers of each block, ONES when output 0 is a plain XOR,
-/// FAR when the inputs come from beyond the first-level cache.
+/// One pass: G points in a group, P output groups, U registers of each block, ONES when output 0 is
+/// a plain XOR, FAR when the inputs come from beyond the first-level cache.
 #[inline(always)]
 unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const ONES: bool, const FAR: bool>(
     zero_first: bool,
@@ -184,7 +189,8 @@ unsafe fn few<V: Vector, const K: usize>(
     }
 }
 
-/// Adds one input group to the sums. ZERO: the group stands at shift 0, where most twiddles are zero.
+/// Adds one input group to the sums. ZERO: the group stands at shift 0, where most twiddles are
+/// zero.
 #[inline(always)]
 unsafe fn absorb<
     V: Vector,

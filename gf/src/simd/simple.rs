@@ -38,8 +38,8 @@ pub(crate) unsafe fn xor<V: Vector>(inputs: &[&[u8]], output: &mut [u8], at: Ran
 }
 
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `V::BYTES` long; `factors` has one for
-/// each output and is this kernel's.
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `V::BYTES` long;
+/// `factors` has one for each output and is this kernel's.
 #[inline(always)]
 pub(crate) unsafe fn multiply_add<V: Vector>(
     table: *const u8,
@@ -47,7 +47,8 @@ pub(crate) unsafe fn multiply_add<V: Vector>(
     outputs: &mut [&mut [u8]],
     at: Range<usize>,
 ) {
-    // One output at a time keeps its factor in registers; the input range stays in the first-level cache.
+    // One output at a time keeps its factor in registers; the input range stays in the first-level
+    // cache.
     const PIECE: usize = 8192;
     let mut start = at.start;
     while start < at.end {

@@ -1,5 +1,5 @@
-//! `Grouped` through a tile in the first-level cache, for wide codes and large groups: coefficients of every group
-//! for a few bytes of each block, transformed two layers at a time in registers.
+//! `Grouped` through a tile in the first-level cache, for wide codes and large groups: coefficients
+//! of every group for a few bytes of each block, transformed two layers at a time in registers.
 
 use super::{FAR_BYTES, MAX_BLOCKS, put};
 use crate::coset::twiddle_offset;
@@ -16,9 +16,9 @@ pub(crate) const STEP: usize = 64;
 const MAX_POINTS: usize = 256;
 
 /// # Safety
-/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `STEP` long; the map's block
-/// indices are in bounds, it is `Way::Tile` and made for this kernel. `streaming`: outputs begin at a line there, and the
-/// map stores each once.
+/// V's instruction set; every block reaches `at.end`; `at` is a multiple of `STEP` long; the map's
+/// block indices are in bounds, it is `Way::Tile` and made for this kernel. `streaming`: outputs
+/// begin at a line there, and the map stores each once.
 #[inline(always)]
 pub(crate) unsafe fn grouped<V: Vector>(
     map: &Grouped,
@@ -36,7 +36,8 @@ pub(crate) unsafe fn grouped<V: Vector>(
     let coefficients = tile.as_mut_ptr();
     let far = at.len() * inputs.len() > FAR_BYTES;
     let twiddles = |group: usize| map.transform.at(kernel, group * (size - 1));
-    // What a slot without a block is read from, or a slot whose block needs more work is written to.
+    // What a slot without a block is read from, or a slot whose block needs more work is written
+    // to.
     let blank = Aligned::zeroed(widest.min(at.len()));
     let mut pos = at.start;
     while pos < at.end {
@@ -182,10 +183,10 @@ fn constant(p: [*mut u8; 4]) -> [*const u8; 4] {
     [p[0].cast_const(), p[1].cast_const(), p[2].cast_const(), p[3].cast_const()]
 }
 
-/// Coefficients in `work`, `size` slots of `width` bytes, from the values at `sources`, which
-/// may be the slots themselves. Two layers a pass; the inner loop runs along the bytes, so that the first pass reads
-/// four blocks in long runs. `zero`: the coset is the subspace itself. `far`: the sources come from memory, and those
-/// of the next runs are asked for in this one.
+/// Coefficients in `work`, `size` slots of `width` bytes, from the values at `sources`, which may
+/// be the slots themselves. Two layers a pass; the inner loop runs along the bytes, so that the
+/// first pass reads four blocks in long runs. `zero`: the coset is the subspace itself. `far`: the
+/// sources come from memory, and those of the next runs are asked for in this one.
 #[inline(always)]
 pub(super) unsafe fn inverse_transform<V: Vector>(
     sources: &[*const u8],
@@ -266,9 +267,10 @@ pub(super) unsafe fn inverse_transform<V: Vector>(
     }
 }
 
-/// Values at `targets`, which may be the slots themselves, from the coefficients in `work`,
-/// which are overwritten: the mirror of [`inverse_transform`], but for the layers above the lowest `levels`, which are done already. `streaming`: the targets are
-/// written past the caches. Where no layer is left (but for one point), the targets are the slots.
+/// Values at `targets`, which may be the slots themselves, from the coefficients in `work`, which
+/// are overwritten: the mirror of [`inverse_transform`], but for the layers above the lowest
+/// `levels`, which are done already. `streaming`: the targets are written past the caches. Where no
+/// layer is left (but for one point), the targets are the slots.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "where from, where to, and how")]
 pub(super) unsafe fn transform<V: Vector>(

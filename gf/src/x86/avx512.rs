@@ -1,4 +1,5 @@
-//! 64-byte registers, products by nibble shuffle (AVX-512BW VPSHUFB) with three-way logic for the sums.
+//! 64-byte registers, products by nibble shuffle (AVX-512BW VPSHUFB) with three-way logic for the
+//! sums.
 
 use crate::field::nibble_tables;
 use crate::vector::Vector;

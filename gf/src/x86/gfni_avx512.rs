@@ -1,4 +1,5 @@
-//! 64-byte registers, products by one affine instruction (GFNI, EVEX form), three-way logic for the sums.
+//! 64-byte registers, products by one affine instruction (GFNI, EVEX form), three-way logic for the
+//! sums.
 
 use crate::field::affine_matrix;
 use crate::vector::Vector;

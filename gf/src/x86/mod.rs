@@ -1,4 +1,5 @@
-//! One kernel per instruction set: thin shells that enable the instructions and run the algorithms of `simd`.
+//! One kernel per instruction set: thin shells that enable the instructions and run the algorithms
+//! of `simd`.
 
 mod avx2;
 mod avx512;
@@ -28,7 +29,8 @@ macro_rules! kernel {
             }
 
             /// # Safety
-            /// The processor runs the instructions although it does not say so: see `select`, which probes.
+            /// The processor runs the instructions although it does not say so: see `select`, which
+            /// probes.
             #[allow(dead_code, reason = "only kernels whose feature may be hidden are probed")]
             pub(crate) unsafe fn assume() -> Self {
                 Self(())
@@ -52,7 +54,8 @@ macro_rules! kernel {
             }
         }
 
-        /// The algorithms with the instructions enabled. Their contracts are those of the generic ones.
+        /// The algorithms with the instructions enabled. Their contracts are those of the generic
+        /// ones.
         mod $private {
             use super::*;
             #[target_feature(enable = $features)]
@@ -85,8 +88,9 @@ macro_rules! kernel {
             }
         }
 
-        // SAFETY (all calls below): `Self` exists only where the instructions run, `check` and `check_blocks` hold
-        // every block and index to the range, and `in_steps` and `streamable` pass whole steps only.
+        // SAFETY (all calls below): `Self` exists only where the instructions run, `check` and
+        // `check_blocks` hold every block and index to the range, and `in_steps` and `streamable`
+        // pass whole steps only.
         impl crate::kernel::sealed::Sealed for $kernel {}
 
         #[allow(clippy::undocumented_unsafe_blocks)]
@@ -134,7 +138,8 @@ macro_rules! kernel {
             fn grouped_streaming(&self, map: &Grouped, inputs: &[&[u8]], outputs: &mut [&mut [u8]], at: Range<usize>) {
                 check(inputs, outputs, &at);
                 map.check_blocks(inputs.len(), outputs.len());
-                // Halves of lines, stored between shuffles that keep the processor busy anyway, were rather slower.
+                // Halves of lines, stored between shuffles that keep the processor busy anyway,
+                // were rather slower.
                 let gains = <$vector>::BYTES >= 64 || map.way() != Way::Registers;
                 let Some(lines) = streamable(outputs, &at).filter(|_| gains && map.stores_once()) else {
                     return self.grouped(map, inputs, outputs, at);

@@ -1,4 +1,5 @@
-//! One source's account of a job's energy: how much, in which phase, for what, and how far that can be believed.
+//! One source's account of a job's energy: how much, in which phase, for what, and how far that can
+//! be believed.
 
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Joules for a GiB of user data, as drawn and less what idling would have drawn; none without data.
+    /// Joules for a GiB of user data, as drawn and less what idling would have drawn; none without
+    /// data.
     pub fn joules_per_gib(&self, bytes: u64) -> Option<(f64, Option<f64>)> {
         let gib = bytes as f64 / super::GIB;
         (bytes > 0).then(|| {
@@ -109,8 +111,8 @@ impl Account {
         })
     }
 
-    /// Shares the job's energy out to phases that overlapped, by the processor time of each; by nothing else, so that a phase that only
-    /// waits takes none.
+    /// Shares the job's energy out to phases that overlapped, by the processor time of each; by
+    /// nothing else, so that a phase that only waits takes none.
     pub fn share_out(&mut self, phases: &[(&str, f64)]) {
         let all: f64 = phases.iter().map(|phase| phase.1).sum();
         if all > 0.0 {

@@ -1,4 +1,5 @@
-//! What it costs to store data (S4): for a data set, and for a site that makes so much a month for years, coded and as copies.
+//! What it costs to store data (S4): for a data set, and for a site that makes so much a month for
+//! years, coded and as copies.
 
 use super::{Coding, JOULES_PER_KWH, Profile, Split, Times, total};
 use serde::{Deserialize, Serialize};
@@ -53,8 +54,9 @@ pub fn site_bytes(bytes_per_month: f64, months: u32) -> f64 {
     bytes_per_month * f64::from(months)
 }
 
-/// What storing so much costs on machines like the profile's. User data is read once and what is stored is written once;
-/// like the study, a read is taken for half of a read-then-write in time and energy, and a write for the other half.
+/// What storing so much costs on machines like the profile's. User data is read once and what is
+/// stored is written once; like the study, a read is taken for half of a read-then-write in time
+/// and energy, and a write for the other half.
 pub fn project(profile: &Profile, storing: Storing, overlap: Overlap, user_bytes: f64, price_per_kwh: f64) -> Cost {
     let stored_bytes = user_bytes * storing.overhead();
     let io_seconds = (user_bytes + stored_bytes) / 2.0 / profile.read_write_bytes_per_second;
@@ -72,9 +74,10 @@ pub fn project(profile: &Profile, storing: Storing, overlap: Overlap, user_bytes
     Cost { user_bytes, stored_bytes, times, split, kwh, money: kwh * price_per_kwh }
 }
 
-/// The study's own way from a measured test to a site, ENG_real = (FTOS / TestingObjectSize) ENG_test / (10 / ENG_local):
-/// `test_cost` is what coding `test_bytes` cost at `test_price` for a kWh. It charges the overhead although the test has
-/// written it, so that it is dearer than [`project`] by as much as the overhead.
+/// The study's own way from a measured test to a site, ENG_real = (FTOS / TestingObjectSize)
+/// ENG_test / (10 / ENG_local): `test_cost` is what coding `test_bytes` cost at `test_price` for a
+/// kWh. It charges the overhead although the test has written it, so that it is dearer than
+/// [`project`] by as much as the overhead.
 pub fn published_coded(
     test_cost: f64,
     test_price: f64,
@@ -87,7 +90,8 @@ pub fn published_coded(
     final_bytes / test_bytes * test_cost / (test_price / price_per_kwh)
 }
 
-/// The study's ENG_TripleCopy = TripleCopyObjectSize ENG_ReadthenWrite: each copy reads the data again.
+/// The study's ENG_TripleCopy = TripleCopyObjectSize ENG_ReadthenWrite: each copy reads the data
+/// again.
 pub fn published_copies(read_write_cost_per_byte: f64, copies: u32, user_bytes: f64) -> f64 {
     user_bytes * f64::from(copies) * read_write_cost_per_byte
 }
@@ -118,7 +122,8 @@ mod tests {
         (a - b).abs() <= 1e-9 * b.abs()
     }
 
-    /// Table 3: 40 GB in 160+80, 160+40 and 160+32 is 50, 25 and 20 % more, in 240, 200 and 192 chunks for 160 read.
+    /// Table 3: 40 GB in 160+80, 160+40 and 160+32 is 50, 25 and 20 % more, in 240, 200 and 192
+    /// chunks for 160 read.
     #[test]
     fn overheads_are_those_of_the_published_workloads() {
         for (m, percent, chunks) in [(80, 50.0, 240), (40, 25.0, 200), (32, 20.0, 192)] {
@@ -163,8 +168,9 @@ mod tests {
         assert_eq!(site_bytes(3000e12, 36), 108e15);
     }
 
-    /// By hand: coding 40 GB costs one dollar at 10 dollars a kWh, which is 0.1 kWh, so 1.07 cents at 10.7 cents a kWh;
-    /// 120 PB are 3 million times 40 GB, and 4.5 million with the overhead of 160+80.
+    /// By hand: coding 40 GB costs one dollar at 10 dollars a kWh, which is 0.1 kWh, so 1.07 cents
+    /// at 10.7 cents a kWh; 120 PB are 3 million times 40 GB, and 4.5 million with the overhead of
+    /// 160+80.
     #[test]
     fn the_published_formulas() {
         assert!(near(published_coded(1.0, 10.0, 40e9, 120e15, 1.5, 0.107), 48_150.0));

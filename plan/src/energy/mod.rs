@@ -1,7 +1,9 @@
-//! What a job's energy was spent on, what it costs, and what it would cost elsewhere, after the energy study (S3, S4).
+//! What a job's energy was spent on, what it costs, and what it would cost elsewhere, after the
+//! energy study (S3, S4).
 //!
-//! Arithmetic only: joules, watts, seconds and bytes in, joules and money out. It never says whether a figure was measured
-//! without being told, and never mixes what was measured with what was modelled.
+//! Arithmetic only: joules, watts, seconds and bytes in, joules and money out. It never says
+//! whether a figure was measured without being told, and never mixes what was measured with what
+//! was modelled.
 
 mod account;
 mod cost;

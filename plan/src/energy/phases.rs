@@ -1,8 +1,10 @@
-//! The study's formulas (S3): T_total = T_ec + T_io + T_etc and P_total = P_idle T_total + P_rw T_io + P_ec T_ec, forwards
-//! to predict and backwards to say what a measured job's energy was spent on.
+//! The study's formulas (S3): T_total = T_ec + T_io + T_etc and P_total = P_idle T_total + P_rw
+//! T_io + P_ec T_ec, forwards to predict and backwards to say what a measured job's energy was
+//! spent on.
 //!
-//! The study writes P for joules where it says P_total and for watts elsewhere, and its phase 4 adds P_rw T_io where the
-//! equation above subtracts it. Here joules are joules, and the equation is solved.
+//! The study writes P for joules where it says P_total and for watts elsewhere, and its phase 4
+//! adds P_rw T_io where the equation above subtracts it. Here joules are joules, and the equation
+//! is solved.
 
 use super::Split;
 use serde::{Deserialize, Serialize};
@@ -45,8 +47,9 @@ pub fn total(constants: &Constants, times: &Times) -> Split {
     }
 }
 
-/// What a job's energy was spent on: P_idle T_total for being on, P_rw T_io for reading and writing, and what is left for
-/// coding. A term never takes more than is left, so that the three always are the whole.
+/// What a job's energy was spent on: P_idle T_total for being on, P_rw T_io for reading and
+/// writing, and what is left for coding. A term never takes more than is left, so that the three
+/// always are the whole.
 pub fn attribute(joules: f64, constants: &Constants, times: &Times) -> Split {
     let all = joules.max(0.0);
     let expected = total(constants, times);
@@ -71,8 +74,9 @@ mod tests {
         assert_eq!(attribute(6950.0, &MACHINE, &JOB), split, "backwards is the inverse of forwards");
     }
 
-    /// Table 4 of the study: shares in percent of I/O, coding and idling, for EC1-A and EC2-A on disks. Each row is made of
-    /// the powers and times that give it, and is found again from the sum.
+    /// Table 4 of the study: shares in percent of I/O, coding and idling, for EC1-A and EC2-A on
+    /// disks. Each row is made of the powers and times that give it, and is found again from the
+    /// sum.
     #[test]
     fn the_published_shares_come_out_of_the_equation() {
         let rows = [(1, 13, 86), (2, 8, 90), (2, 6, 92), (10, 11, 79), (13, 9, 78), (16, 7, 77)];
@@ -90,7 +94,8 @@ mod tests {
         }
     }
 
-    /// The study's conclusion (S6): the same work in a tenth of the time takes less, because idling is most of it.
+    /// The study's conclusion (S6): the same work in a tenth of the time takes less, because idling
+    /// is most of it.
     #[test]
     fn the_shorter_job_is_the_cheaper_one() {
         let slow = Times { total_seconds: 1000.0, io_seconds: 80.0, coding_seconds: 900.0 };

@@ -1,7 +1,9 @@
-//! On which targets a chunk set goes: a [`Policy`] says which it would rather have, and what is here sees to the rules, whatever it says.
+//! On which targets a chunk set goes: a [`Policy`] says which it would rather have, and what is
+//! here sees to the rules, whatever it says.
 //!
-//! The rules: distinct targets, only such as take data and have room, and no failure domain with more than m chunks of a set, so that the loss of any one
-//! domain loses nothing. Where there are too few domains for that, the fullest has as few as can be.
+//! The rules: distinct targets, only such as take data and have room, and no failure domain with
+//! more than m chunks of a set, so that the loss of any one domain loses nothing. Where there are
+//! too few domains for that, the fullest has as few as can be.
 
 mod policies;
 
@@ -53,7 +55,8 @@ pub struct View<'a> {
 
 /// Prefers targets. Pure: the same arguments give the same order.
 pub trait Policy: Send + Sync {
-    /// The targets in the order in which a set of `width` chunks would rather have them, each once, by their place in the view.
+    /// The targets in the order in which a set of `width` chunks would rather have them, each once,
+    /// by their place in the view.
     fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize>;
 }
 
@@ -132,8 +135,9 @@ fn place_of(id: TargetId, domain: Option<&Domain>, level: Option<u8>) -> Place<'
     domain.map_or(Place::Own(id), |domain| Place::Named(domain.at(level)))
 }
 
-/// Chooses at most `count` of the candidates that take data, of which each domain may have the fewest that are possible, but `spare` in any case.
-/// `there` are the domains of chunks that the set has elsewhere.
+/// Chooses at most `count` of the candidates that take data, of which each domain may have the
+/// fewest that are possible, but `spare` in any case. `there` are the domains of chunks that the
+/// set has elsewhere.
 fn choose(
     policy: &dyn Policy,
     candidates: &[Candidate],
@@ -170,7 +174,8 @@ fn choose(
     chosen
 }
 
-/// The lowest limit for the chunks of a domain, from `least` on, with which there is room for `count` more.
+/// The lowest limit for the chunks of a domain, from `least` on, with which there is room for
+/// `count` more.
 fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, least: usize) -> usize {
     let fits = |limit: usize| -> bool {
         let room = targets_in.iter().zip(taken).map(|(&targets, &taken)| targets.min(limit.saturating_sub(taken)));
@@ -186,18 +191,21 @@ fn least_limit(targets_in: &[usize], taken: &[usize], count: usize, least: usize
     low
 }
 
-/// Chooses targets for the positions of chunk set `set`. Fewer than the width of candidates that take data leave positions without a target (None).
+/// Chooses targets for the positions of chunk set `set`. Fewer than the width of candidates that
+/// take data leave positions without a target (None).
 pub fn place(policy: &dyn Policy, candidates: &[Candidate], rules: &Rules, set: u64) -> Vec<Option<TargetId>> {
     let mut chosen: Vec<Option<TargetId>> =
         choose(policy, candidates, rules, set, rules.width, &[]).into_iter().map(Some).collect();
     chosen.resize(rules.width, None);
-    // The order of the policy would give the last positions, the parity, to the same targets for ever. Mixed, as what the policy makes of the number of the set
-    // may have a factor in common with the width.
+    // The order of the policy would give the last positions, the parity, to the same targets for
+    // ever. Mixed, as what the policy makes of the number of the set may have a factor in common
+    // with the width.
     chosen.rotate_left((mix(set, 0) % rules.width.max(1) as u64) as usize);
     chosen
 }
 
-/// Chooses targets for `count` chunks of a set that has others on `there`: none of those, and with the domains of those counted.
+/// Chooses targets for `count` chunks of a set that has others on `there`: none of those, and with
+/// the domains of those counted.
 pub fn place_more(
     policy: &dyn Policy,
     candidates: &[Candidate],

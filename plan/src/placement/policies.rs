@@ -2,15 +2,16 @@
 
 use super::{Policy, View};
 
-/// By chance: a target's chance is proportional to its room, and one that comes or goes moves only the sets that it should (weighted rendezvous
-/// hashing).
+/// By chance: a target's chance is proportional to its room, and one that comes or goes moves only
+/// the sets that it should (weighted rendezvous hashing).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random {
     /// Another one gives other orders.
     pub seed: u64,
 }
 
-/// One after the other, from another one for each set. The order goes round the domains, so that neighbours in it are in different ones.
+/// One after the other, from another one for each set. The order goes round the domains, so that
+/// neighbours in it are in different ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;
 
@@ -42,7 +43,8 @@ impl Policy for RoundRobin {
     fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize> {
         let mut ring: Vec<usize> = (0..view.targets.len()).collect();
         ring.sort_unstable_by_key(|&index| view.targets[index].id);
-        // The how manieth of its domain each is, and the domains in the order of their first targets.
+        // The how manieth of its domain each is, and the domains in the order of their first
+        // targets.
         let mut seen: Vec<Option<(usize, usize)>> = vec![None; view.targets.len()];
         let (mut round, mut first) = (vec![0; view.targets.len()], vec![0; view.targets.len()]);
         for (place, &index) in ring.iter().enumerate() {

@@ -95,7 +95,8 @@ fn no_domain_has_more_than_it_must() {
     }
 }
 
-/// Every set of lost positions of every set on nine targets in three racks: what is made again goes where the rule holds again.
+/// Every set of lost positions of every set on nine targets in three racks: what is made again goes
+/// where the rule holds again.
 #[test]
 fn repair_keeps_the_rule() {
     let targets = racks(&[4, 4, 4]);
@@ -138,7 +139,8 @@ fn a_level_decides_what_a_domain_is() {
     }
 }
 
-/// Ten thousand targets in 250 racks: what is looked at grows like sorting does, so that this test ends at once.
+/// Ten thousand targets in 250 racks: what is looked at grows like sorting does, so that this test
+/// ends at once.
 #[test]
 fn ten_thousand_targets_are_no_trouble() {
     let targets: Vec<Candidate> =
@@ -152,7 +154,8 @@ fn ten_thousand_targets_are_no_trouble() {
 }
 
 proptest! {
-    /// Any targets, any rules: as many as can be, distinct, all usable, the rule as good as it can be, and the same answer again.
+    /// Any targets, any rules: as many as can be, distinct, all usable, the rule as good as it can
+    /// be, and the same answer again.
     #[test]
     fn the_rules_hold_whatever_there_is(
         targets in proptest::collection::vec((0u64..30, 0usize..6, 0usize..5), 0..40),

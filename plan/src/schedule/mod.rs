@@ -1,5 +1,5 @@
-//! Which worker does what next (parEC, section III): the queue of work and its two policies, how large objects are cut, and what that
-//! gives when the time of each object is known.
+//! Which worker does what next (parEC, section III): the queue of work and its two policies, how
+//! large objects are cut, and what that gives when the time of each object is known.
 //!
 //! Nothing here knows what the work is.
 

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 /// An object is cut into no more parts.
 pub const MOST_PARTS: u64 = 4096;
-/// Parts are no shorter, if nobody wants them so: what a part costs beside its bytes must not count.
+/// Parts are no shorter, if nobody wants them so: what a part costs beside its bytes must not
+/// count.
 const SHORT: u64 = 64 << 20;
 /// Nor longer.
 const LONG: u64 = 1 << 30;
@@ -13,7 +14,8 @@ const SHORTEST: u64 = 64 << 10;
 /// So many parts for each worker let the last ones end at about the same time.
 const PARTS_PER_WORKER: u64 = 4;
 
-/// How an object is cut. All parts but the last are a power of two long, so that each is a whole subtree of a hash tree over the object.
+/// How an object is cut. All parts but the last are a power of two long, so that each is a whole
+/// subtree of a hash tree over the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     size: u64,
@@ -21,7 +23,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Cuts an object of `size` bytes for so many workers, into parts of `wanted` bytes (rounded to a power of two) or of a length that suits.
+    /// Cuts an object of `size` bytes for so many workers, into parts of `wanted` bytes (rounded to
+    /// a power of two) or of a length that suits.
     pub fn new(size: u64, workers: usize, wanted: Option<u64>) -> Self {
         let even = size / (workers.max(1) as u64 * PARTS_PER_WORKER);
         let wanted = wanted.map_or(even.clamp(SHORT, LONG), |wanted| wanted.max(SHORTEST));

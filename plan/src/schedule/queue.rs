@@ -8,7 +8,8 @@ pub enum Policy {
     /// Whoever asks gets the next one, the largest first where sizes are known (DBWA).
     #[default]
     Demand,
-    /// Objects are dealt out to the workers in turn, whatever their size and whoever is idle (RRWA).
+    /// Objects are dealt out to the workers in turn, whatever their size and whoever is idle
+    /// (RRWA).
     RoundRobin,
 }
 
@@ -25,7 +26,8 @@ impl Policy {
 /// How much one task has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// An object of as many bytes, or more, is a task by itself; tasks of several objects have no more together.
+    /// An object of as many bytes, or more, is a task by itself; tasks of several objects have no
+    /// more together.
     pub bytes: u64,
     /// Objects of a task.
     pub objects: usize,
@@ -103,7 +105,8 @@ impl<T> Queue<T> {
         self.turn = (self.turn + 1) % self.lanes.len();
     }
 
-    /// The next task for a worker, if there is one for it: never none while there is an object that it may have.
+    /// The next task for a worker, if there is one for it: never none while there is an object that
+    /// it may have.
     pub fn take(&mut self, worker: usize) -> Option<Vec<T>> {
         if let Some(Large { object, .. }) = self.large.pop() {
             self.objects -= 1;

@@ -1,4 +1,5 @@
-//! What a policy gives when the time of each object is known: for comparing them on more workers than a machine has.
+//! What a policy gives when the time of each object is known: for comparing them on more workers
+//! than a machine has.
 
 use super::{Limits, Policy, Queue};
 
@@ -11,9 +12,11 @@ pub struct Object {
     pub seconds: f64,
 }
 
-/// When each worker is done with its last object, if all objects are there at the beginning and none is done together with others.
+/// When each worker is done with its last object, if all objects are there at the beginning and
+/// none is done together with others.
 pub fn finishes(policy: Policy, objects: &[Object], workers: usize) -> Vec<f64> {
-    // Of no bytes, so that each counts as large: sizes are known to the demand policy, which is what it is judged for.
+    // Of no bytes, so that each counts as large: sizes are known to the demand policy, which is
+    // what it is judged for.
     let mut queue = Queue::new(policy, Limits { bytes: 0, objects: 1 }, workers);
     objects.iter().for_each(|object| queue.push(object.seconds, object.bytes));
     let mut done = vec![0.0f64; workers.max(1)];
@@ -33,7 +36,8 @@ pub fn finishes(policy: Policy, objects: &[Object], workers: usize) -> Vec<f64> 
 mod tests {
     use super::*;
 
-    /// 600 objects of 1 to about 1000 units, most small, as the study's job had (its sizes are not published).
+    /// 600 objects of 1 to about 1000 units, most small, as the study's job had (its sizes are not
+    /// published).
     fn mixed() -> Vec<Object> {
         let mut state = 88_172_645_463_325_252u64;
         let mut next = || {

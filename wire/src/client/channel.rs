@@ -1,4 +1,5 @@
-//! A channel: the place of one connection to the server. Callers that find none wait for the same attempt to make one.
+//! A channel: the place of one connection to the server. Callers that find none wait for the same
+//! attempt to make one.
 
 use super::ClientOptions;
 use super::connection::Connection;

@@ -28,7 +28,8 @@ pub(super) struct Connection {
 
 #[derive(Default)]
 struct Exchanges {
-    /// In order, so that all that depends on chance is the network: a simulation is the same with the same seed.
+    /// In order, so that all that depends on chance is the network: a simulation is the same with
+    /// the same seed.
     waiting: BTreeMap<u64, Waiter>,
     /// Why there can be no more.
     failed: Option<Error>,
@@ -230,7 +231,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks a silent server that owes an answer whether it is still there, and gives up on it in the end.
+    /// Asks a silent server that owes an answer whether it is still there, and gives up on it in
+    /// the end.
     async fn watch(&self, options: &ClientOptions) -> Error {
         let tick = options.ping_after.min(options.dead_after) / 4;
         loop {

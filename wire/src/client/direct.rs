@@ -1,5 +1,6 @@
-//! Connections that a thread has for itself while it waits for an answer. It writes the request and reads the answer with plain system calls, so that
-//! it is woken by the answer alone. Otherwise the thread that reads messages is woken first, and wakes the caller.
+//! Connections that a thread has for itself while it waits for an answer. It writes the request and
+//! reads the answer with plain system calls, so that it is woken by the answer alone. Otherwise the
+//! thread that reads messages is woken first, and wakes the caller.
 
 use super::Response;
 use super::channel::Introduced;
@@ -35,7 +36,8 @@ impl Direct {
         Self { stream, incoming, outgoing: Outgoing::new(write), heard, limits, options, retired: false }
     }
 
-    /// Sends a request and waits for its answer. After an error that is not the service's, the connection is of no use.
+    /// Sends a request and waits for its answer. After an error that is not the service's, the
+    /// connection is of no use.
     pub fn call(
         &mut self,
         header: Header,

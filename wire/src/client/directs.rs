@@ -1,4 +1,5 @@
-//! Who has which direct connection. They are made beside a shared connection once that has been used, and end with it. Nobody listens on one that is idle.
+//! Who has which direct connection. They are made beside a shared connection once that has been
+//! used, and end with it. Nobody listens on one that is idle.
 
 use super::Response;
 use super::channel::Channel;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-/// After so long without use a connection is given up, before the server asks whether anybody is there.
+/// After so long without use a connection is given up, before the server asks whether anybody is
+/// there.
 const IDLE: Duration = Duration::from_secs(10);
 /// The wait after one could not be made.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -54,7 +56,8 @@ impl Directs {
         Arc::new(Self { channel, most, state: Mutex::default() })
     }
 
-    /// One that nobody uses. When there is none, one more is made for the next time, where that is allowed.
+    /// One that nobody uses. When there is none, one more is made for the next time, where that is
+    /// allowed.
     pub fn lend(self: &Arc<Self>, runtime: &Handle) -> Option<Loan> {
         let now = Instant::now();
         let mut state = lock(&self.state);
@@ -110,7 +113,8 @@ impl Loan {
             self.direct = None;
         }
         if !is_sound {
-            // The others would find the same, one after the other. The shared connection finds it for all.
+            // The others would find the same, one after the other. The shared connection finds it
+            // for all.
             let mut state = lock(&self.directs.state);
             state.forget_idle();
             state.next = Some(Instant::now() + AGAIN);

@@ -47,7 +47,8 @@ impl Items {
     /// The next item; None behind the last.
     ///
     /// # Errors
-    /// The service's own, or what happened to the connection, or that the stream's deadline passed. There are no items behind an error.
+    /// The service's own, or what happened to the connection, or that the stream's deadline passed.
+    /// There are no items behind an error.
     pub async fn next(&mut self) -> Result<Option<Response>, Error> {
         if self.over {
             return Ok(None);
@@ -60,7 +61,8 @@ impl Items {
         match arrival {
             Arrival::Item(item) => {
                 self.taken += 1;
-                // Told in halves of the window, so that the server need not stop and few frames are sent.
+                // Told in halves of the window, so that the server need not stop and few frames are
+                // sent.
                 if self.taken >= self.window.div_ceil(2) {
                     let credit = Header { count: self.taken, ..Header::new(Kind::Credit, self.id) };
                     self.taken = 0;

@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_secs(60);
-/// Addresses that are remembered; with more than these in a minute, nothing is logged of the others.
+/// Addresses that are remembered; with more than these in a minute, nothing is logged of the
+/// others.
 const ADDRESSES: usize = 4096;
 
 /// Logs what clients do that they must not, seldom enough that they cannot fill the log.

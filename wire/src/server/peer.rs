@@ -35,11 +35,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Sends the client a message that has no answer. It waits while the client takes nothing; dropping it in the middle of the message closes the
-    /// connection.
+    /// Sends the client a message that has no answer. It waits while the client takes nothing;
+    /// dropping it in the middle of the message closes the connection.
     ///
     /// # Errors
-    /// `Unavailable` when the connection is over, `Refused` when the message is longer than the client takes.
+    /// `Unavailable` when the connection is over, `Refused` when the message is longer than the
+    /// client takes.
     pub async fn push(&self, method: u16, body: &[u8], parts: &[IoSlice<'_>]) -> Result<(), Error> {
         let payload: usize = parts.iter().map(|part| part.len()).sum();
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);

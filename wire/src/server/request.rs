@@ -37,7 +37,8 @@ pub struct Reply {
     pub status: u16,
     /// The part that the service's serializer made.
     pub body: Vec<u8>,
-    /// The part that is bytes: pieces one behind the other, none of them copied. A `Payload` becomes one by `Bytes::from`.
+    /// The part that is bytes: pieces one behind the other, none of them copied. A `Payload`
+    /// becomes one by `Bytes::from`.
     pub payload: Vec<Bytes>,
 }
 
@@ -71,7 +72,8 @@ impl ItemSender {
     /// Sends an item as soon as the client has room for it.
     ///
     /// # Errors
-    /// `Unavailable` when the connection is over, `Refused` when the item is longer than the client takes.
+    /// `Unavailable` when the connection is over, `Refused` when the item is longer than the client
+    /// takes.
     pub async fn send(&self, body: &[u8], payload: &[Bytes]) -> Result<(), Error> {
         let lengths = payload.iter().map(Bytes::len).sum();
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);

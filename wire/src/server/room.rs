@@ -1,5 +1,6 @@
-//! Room for messages in memory: so much for all, no more than half of it for a member, and no more than half for long messages. Those who have room and do not
-//! move their bytes lose it to those who wait.
+//! Room for messages in memory: so much for all, no more than half of it for a member, and no more
+//! than half for long messages. Those who have room and do not move their bytes lose it to those
+//! who wait.
 
 use crate::lock;
 use crate::outgoing::Outgoing;
@@ -18,7 +19,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(8);
 /// Short messages may be slower than that, down to so many bytes a second.
 const SLOWEST: u64 = 64 << 10;
-/// Messages of more bytes have half of the room together, so that there is always some for the others soon.
+/// Messages of more bytes have half of the room together, so that there is always some for the
+/// others soon.
 const LONG: u64 = 4 << 20;
 /// Members that are remembered before those without connections are forgotten.
 const MEMBERS: usize = 256;
@@ -102,7 +104,8 @@ impl Rooms {
         self.bytes.div_ceil(2)
     }
 
-    /// The room of a new connection, which has `own_bytes` for itself at most. With certificates, what its member has together is limited, too.
+    /// The room of a new connection, which has `own_bytes` for itself at most. With certificates,
+    /// what its member has together is limited, too.
     pub fn share(&self, member: Option<&str>, own_bytes: u64) -> Share {
         let member = member.map(|name| {
             let mut members = lock(&self.members);
@@ -119,7 +122,8 @@ impl Rooms {
         Share { own: Arc::new(Semaphore::new(permits(own_bytes) as usize)), own_bytes, member }
     }
 
-    /// Waits for room for so many bytes. A member waits for its own share first, so that it is in nobody's way.
+    /// Waits for room for so many bytes. A member waits for its own share first, so that it is in
+    /// nobody's way.
     pub async fn take(&self, share: &Share, bytes: u64) -> Room {
         let of = |limit: u64| permits(bytes.min(limit)).max(1);
         let mut room = vec![share.own.clone().acquire_many_owned(of(share.own_bytes)).await];
@@ -144,7 +148,8 @@ impl Rooms {
         Mover { rooms: self.clone(), number }
     }
 
-    /// Somebody waits for room: ends the connections of those that have some and are late. Returns how many these are.
+    /// Somebody waits for room: ends the connections of those that have some and are late. Returns
+    /// how many these are.
     pub fn press(&self) -> usize {
         self.press_at(Instant::now())
     }

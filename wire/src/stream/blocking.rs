@@ -1,5 +1,6 @@
-//! A TCP stream that blocks the thread that reads from it, in the shape of one that does not: what speaks the protocol is the same code for both.
-//! A future over it is never woken. It waits in its poll, and is pending when it did so for long enough.
+//! A TCP stream that blocks the thread that reads from it, in the shape of one that does not: what
+//! speaks the protocol is the same code for both. A future over it is never woken. It waits in its
+//! poll, and is pending when it did so for long enough.
 
 use super::Halves;
 use rustix::net::{RecvFlags, recv};
@@ -42,8 +43,9 @@ impl BlockingStream {
         Halves { read: Box::new(self.clone()), write: Box::new(self.clone()) }
     }
 
-    /// What a future comes to that waits for nothing but this stream, if it does before `until`. After each silence of `tick`, and whenever the
-    /// stream takes nothing for so long, `still` is asked, and what it says ends it.
+    /// What a future comes to that waits for nothing but this stream, if it does before `until`.
+    /// After each silence of `tick`, and whenever the stream takes nothing for so long, `still` is
+    /// asked, and what it says ends it.
     pub(crate) fn finish<T>(
         &self,
         until: Instant,
@@ -97,7 +99,8 @@ fn waited<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
 
 impl AsyncRead for BlockingStream {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // TLS asks for more than it needs, and hands up what it has when there is no more for now: only the first read of a poll waits.
+        // TLS asks for more than it needs, and hands up what it has when there is no more for now:
+        // only the first read of a poll waits.
         let again = self.0.has_read.load(Ordering::Relaxed);
         let flags = if again { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         let into = buffer.initialize_unfilled();

@@ -86,7 +86,8 @@ fn parse(output: &str) -> Results {
     results.collect()
 }
 
-/// Two users without rights, and another file system if there is one. Tests that remount one read-only are left out.
+/// Two users without rights, and another file system if there is one. Tests that remount one
+/// read-only are left out.
 fn configuration(session: &Session) -> Result<String, String> {
     let users = fs::read_to_string("/etc/passwd").map_err(|why| format!("/etc/passwd: {why}"))?;
     let groups = fs::read_to_string("/etc/group").map_err(|why| format!("/etc/group: {why}"))?;

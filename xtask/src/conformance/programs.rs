@@ -1,4 +1,5 @@
-//! Programs that people run: each in the file system under test, after it has worked in a local one.
+//! Programs that people run: each in the file system under test, after it has worked in a local
+//! one.
 
 use super::{Session, Verdict, logged};
 use crate::peers::install;
@@ -7,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A script. Its arguments are in the environment: D is an empty directory to work in, L a local one for what it
-/// compares with, ROOT the project and FILES a number of files.
+/// A script. Its arguments are in the environment: D is an empty directory to work in, L a local
+/// one for what it compares with, ROOT the project and FILES a number of files.
 struct Program {
     name: &'static str,
     /// Programs and the Debian packages they come from.

@@ -1,5 +1,6 @@
-//! The shape that rustc 1.95 and 1.96 compile to a double free (rust-lang/rust#158830): two calls that take equal constant-made values which own memory.
-//! Not part of any build: the test of the check compiles it and expects it to be found.
+//! The shape that rustc 1.95 and 1.96 compile to a double free (rust-lang/rust#158830): two calls
+//! that take equal constant-made values which own memory. Not part of any build: the test of the
+//! check compiles it and expects it to be found.
 
 use std::collections::BTreeMap;
 
