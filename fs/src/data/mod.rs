@@ -1,6 +1,6 @@
 //! Files, their names and their content: what an open volume does for programs.
 //!
-//! A write goes through [`write`] into a [`buffer`]; a commit ([`commit`]) packs buffers into stripes ([`store`]) and names
+//! A write goes through [`mod@write`] into a [`buffer`]; a commit ([`commit`]) packs buffers into stripes ([`store`]) and names
 //! these in one transaction. Others who share the volume are behind the trait [`sharing::Sharing`].
 
 pub mod buffer;

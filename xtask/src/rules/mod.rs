@@ -12,6 +12,7 @@ mod sizes;
 mod widths;
 
 use ratchet::Ratchet;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +69,8 @@ fn sources(root: &Path) -> Result<Vec<Source>, String> {
         .current_dir(root)
         .output()
         .map_err(|why| format!("git could not be started: {why}"))?;
-    let paths = String::from_utf8_lossy(&listed.stdout).lines().map(PathBuf::from).collect::<Vec<_>>();
+    // In the middle of a merge a file is listed several times.
+    let paths: BTreeSet<PathBuf> = String::from_utf8_lossy(&listed.stdout).lines().map(PathBuf::from).collect();
     // What git knows may be removed already.
     let sources: Vec<Source> = paths
         .into_iter()
