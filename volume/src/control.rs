@@ -1,14 +1,15 @@
-//! The thread between long work and whoever waits for it: how far it is, and whether it should stop.
+//! Connects long-running work with its caller: reports progress and tells the work to stop.
 
 use crate::{Error, Limit, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Who waits to keep a limit looks so often whether to stop.
+/// How often work that waits for a limit checks whether it is cancelled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Shared with the worker threads: they count and look, the caller reads and cancels.
+/// Shared with the worker threads: they update the progress and check for cancellation; the caller
+/// reads the progress and cancels.
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,
@@ -16,7 +17,7 @@ pub struct Control {
     limits: Mutex<Vec<Arc<Limit>>>,
 }
 
-/// How far some work is, for whoever shows it beside the caller.
+/// The progress of some work, for a thread that shows it while the caller waits.
 #[derive(Debug, Default)]
 pub struct Progress {
     done_bytes: AtomicU64,
@@ -24,12 +25,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// User data that is done.
+    /// User data processed so far, in bytes.
     pub fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
     }
 
-    /// User data of the whole work; 0 while that is not known.
+    /// User data of the whole work, in bytes; 0 while that is unknown.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes.load(Ordering::Relaxed)
     }
@@ -41,32 +42,32 @@ impl Control {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// User data that is done.
+    /// User data processed so far, in bytes.
     pub fn done_bytes(&self) -> u64 {
         self.progress.done_bytes()
     }
 
-    /// User data of the whole work; 0 while that is not known.
+    /// User data of the whole work, in bytes; 0 while that is unknown.
     pub fn total_bytes(&self) -> u64 {
         self.progress.total_bytes()
     }
 
-    /// How far it is.
+    /// The progress, to be shared with a thread that shows it.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
-    /// Says how much there is to do. For work that is put together of others.
+    /// Sets the amount of work, in bytes. For work that consists of several parts.
     pub fn start(&self, total_bytes: u64) {
         self.begin(total_bytes);
     }
 
-    /// Says that so much more is done.
+    /// Adds `bytes` to the work that is done.
     pub fn count(&self, bytes: usize) {
         self.advance(bytes);
     }
 
-    /// Whether to go on.
+    /// Checks whether the work may continue.
     ///
     /// # Errors
     /// `Interrupted` when the work was cancelled.
@@ -74,12 +75,12 @@ impl Control {
         self.check()
     }
 
-    /// Holds the work to a limit, beside those that there are.
+    /// Adds a rate limit. All limits apply together.
     pub fn limit(&self, limit: Arc<Limit>) {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner).push(limit);
     }
 
-    /// So many bytes were moved: returns when more may be.
+    /// Accounts for `bytes` that were moved, and waits until the limits allow more.
     pub(crate) fn pace(&self, bytes: usize) -> Result<()> {
         let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let wait = limits.iter().map(|limit| limit.take(bytes)).max().unwrap_or_default();

@@ -1,9 +1,11 @@
-//! Counting what is done and how long it takes: additions to atomics, which never wait and never allocate. Whoever shows the numbers reads them as they are.
+//! Counts operations and measures their time. Counting only adds to atomics: it never waits and
+//! never allocates. A reader of the numbers takes no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The upper bounds of a histogram's buckets but the last, which has none: from what memory takes to what a deadline is.
+/// Upper bounds of a histogram's buckets, from the time of a memory access to that of a deadline.
+/// The last bucket has no bound.
 pub const BOUNDS: [Duration; 18] = {
     let us = Duration::from_micros;
     let ms = Duration::from_millis;
@@ -29,30 +31,31 @@ pub const BOUNDS: [Duration; 18] = {
     ]
 };
 
-/// How long something took, each time.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
 }
 
-/// What a histogram had at some moment.
+/// The content of a histogram at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
-    /// How often it was within each of [`BOUNDS`] and above the bound before, and how often above all.
+    /// The number of values in each bucket: at most the bound in [`BOUNDS`] and above the bound
+    /// before. The last bucket counts the values above all bounds.
     pub buckets: [u64; BOUNDS.len() + 1],
-    /// All times together.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 
 impl Histogram {
-    /// It took so long once.
+    /// Adds one duration.
     pub fn note(&self, took: Duration) {
         self.buckets[BOUNDS.partition_point(|bound| *bound < took)].fetch_add(1, Ordering::Relaxed);
         self.nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// What it has now.
+    /// The current content.
     pub fn now(&self) -> Distribution {
         Distribution {
             buckets: self.buckets.each_ref().map(|count| count.load(Ordering::Relaxed)),
@@ -62,23 +65,24 @@ impl Histogram {
 }
 
 impl Distribution {
-    /// How often.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 }
 
-/// An operation that is asked for again and again.
+/// Counters of an operation that is called repeatedly.
 #[derive(Debug, Default)]
 pub struct Operation {
-    /// How long it took, whether it succeeded or not.
+    /// The duration of each call, successful or not.
     pub time: Histogram,
     failures: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl Operation {
-    /// Does it once, and counts. `bytes` says how much data a success moved.
+    /// Runs the operation once and counts it. `bytes` returns how much data a successful call
+    /// moved.
     pub fn counted<T, E>(&self, bytes: impl FnOnce(&T) -> usize, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let begun = Instant::now();
         let done = work();
@@ -86,7 +90,7 @@ impl Operation {
         done
     }
 
-    /// It took so long once, and moved so many bytes; None: it failed.
+    /// Counts one call that took `took`. `bytes` is the data that it moved, or None if it failed.
     pub fn note(&self, took: Duration, bytes: Option<usize>) {
         self.time.note(took);
         match bytes {
@@ -95,18 +99,18 @@ impl Operation {
         }
     }
 
-    /// How often it failed.
+    /// The number of failed calls.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// The data that it moved.
+    /// The data moved by successful calls, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 }
 
-/// Reads that were not as simple as they should be.
+/// Counts reads that were not plain reads of sound data blocks.
 #[derive(Debug, Default)]
 pub struct ReadCounts {
     degraded: AtomicU64,
@@ -115,32 +119,32 @@ pub struct ReadCounts {
 }
 
 impl ReadCounts {
-    /// A read was made of other blocks than those that have the data.
+    /// Counts a degraded read: one that decoded the data from other blocks.
     pub(crate) fn add_degraded(&self) {
         self.degraded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A read did not wait for a block that was late.
+    /// Counts a hedged read: one that did not wait for a late block.
     pub(crate) fn add_hedged(&self) {
         self.hedged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many blocks were not what their checksums say.
+    /// Counts blocks that did not match their checksums.
     pub(crate) fn add_refused(&self, blocks: usize) {
         self.refused.fetch_add(blocks as u64, Ordering::Relaxed);
     }
 
-    /// Reads that were made of other blocks than those that have the data.
+    /// The number of degraded reads: those that decoded the data from other blocks.
     pub fn degraded(&self) -> u64 {
         self.degraded.load(Ordering::Relaxed)
     }
 
-    /// Reads that did not wait for a block that was late.
+    /// The number of hedged reads: those that did not wait for a late block.
     pub fn hedged(&self) -> u64 {
         self.hedged.load(Ordering::Relaxed)
     }
 
-    /// Blocks that were not what their checksums say.
+    /// The number of blocks that did not match their checksums.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

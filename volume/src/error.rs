@@ -1,4 +1,5 @@
-//! What can go wrong, by what the caller can do about it. Every message is one line that names the place.
+//! Errors, grouped by what the caller can do about them. Every message is one line that names the
+//! place.
 
 use std::fmt;
 use std::io;
@@ -8,48 +9,48 @@ use std::path::{Path, PathBuf};
 /// An error of this crate.
 #[derive(Debug)]
 pub enum Error {
-    /// What was asked for is not there.
+    /// The requested item does not exist.
     NotFound(String),
-    /// Something is there already that must not be replaced without being told so.
+    /// Something exists that must not be replaced without an explicit request.
     Conflict {
-        /// What is there.
+        /// The path that exists.
         path: PathBuf,
-        /// Why it stays, and what to do.
+        /// Why it is not replaced, and what to do next.
         what: String,
     },
-    /// Too few blocks are left to make the data again.
+    /// Too few blocks are left to reconstruct the data.
     TooDegraded {
-        /// What is degraded: the object, or a stripe of it.
+        /// The degraded item: an object, or a stripe of it.
         what: String,
-        /// Why, with how many are there and how many are needed.
+        /// The reason: how many blocks are available and how many are needed.
         why: ec::Unrecoverable,
     },
     /// Bytes that must not be used.
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         what: String,
     },
-    /// An argument that cannot be used, and what is allowed.
+    /// An invalid argument; the message says what is allowed.
     Invalid(String),
-    /// The target has no room.
+    /// The target has no free space.
     NoSpace(PathBuf),
     /// Any other failed operation on a file.
     Io {
-        /// What was done, in words that fit behind "cannot".
+        /// The failed operation, in words that fit after "cannot".
         operation: &'static str,
         /// The file.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
-    /// The caller cancelled the work; nothing of it is left behind.
+    /// The caller cancelled the work; nothing of the work remains.
     Interrupted,
 }
 
 impl Error {
-    /// Makes the error of a failed operation on `path`.
+    /// Returns a function that converts the error of a failed operation on `path`.
     pub(crate) fn io<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         let path = path.to_path_buf();
         move |source| {
@@ -62,19 +63,19 @@ impl Error {
         }
     }
 
-    /// Something is there that would be replaced if that had been asked for.
+    /// The error for a path that exists and that only an explicit request replaces.
     pub(crate) fn exists(path: &Path) -> Self {
         Self::Conflict { path: path.to_path_buf(), what: "exists; give --force to replace it".into() }
     }
 
-    /// The process, or the system, has as many files open as it may.
+    /// Whether the process or the system reached its limit of open files.
     pub(crate) fn is_of_open_files(&self) -> bool {
         use rustix::io::Errno;
         let limits = [Errno::MFILE, Errno::NFILE].map(|limit| Some(limit.raw_os_error()));
         matches!(self, Self::Io { source, .. } if limits.contains(&source.raw_os_error()))
     }
 
-    /// A stable word for the kind, for programs.
+    /// A stable word for the kind of error, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not-found",

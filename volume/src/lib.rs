@@ -1,8 +1,8 @@
 //! Stripes on targets: the chunk format, directory targets, and the encoder, decoder, verifier and repairer of
 //! single objects.
 //!
-//! The library of everything that stores bytes. It prints nothing, hands up nothing that was not verified, and keeps
-//! no more in memory than a stripe per thread.
+//! This library is the basis of everything that stores bytes. It prints nothing, returns only
+//! verified data, and holds at most one stripe per thread in memory.
 #![forbid(unsafe_code)]
 
 mod control;
@@ -29,5 +29,5 @@ pub use set::{
 pub use steps::{Cost, Step, StepTotals, Steps};
 pub use targets::{Answer, Health, Room, TargetHealth, Targets};
 
-/// Results of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,30 +1,41 @@
-//! Where the time of writes goes: the five steps of the write-cost model, counted on every write. Counting is a few additions to atomics: it never waits,
-//! and never allocates.
+//! Where the time of writes goes: the steps of the write-cost model, counted on every write.
+//! Counting only adds to atomics: it never waits and never allocates.
 //!
-//! | step | what | where it is counted |
-//! |---|---|---|
-//! | CT, client tasks | taking a write call: locks, the copy into the buffer. Not the wait for room in memory, in which the other steps run | once a call |
-//! | MT, metadata tasks | waiting for metadata on behalf of a write: a chunk set, the name and size for the manifest, the transaction, its sync | once a request |
-//! | DT, transfer | with server-side coding, sending a stripe to its Master and hearing from it, without the Master's own time; else none | once a stripe |
-//! | MP, Master process | what the one who codes does beside coding and sending: copies into the stripe, locks, allocation, record headers | once a stripe |
-//! | PC, parity calculation | the encoding function, which makes the checksums in the same pass | once a stripe |
-//! | DD, data distribution | from the first byte sent to the last answer of a slave, without SP | once a stripe, once a sync |
-//! | SP, slave process | what the slowest slave needs itself to write, or to sync, after the request has arrived | once a stripe, once a sync |
+//! - **CT**, client tasks: taking a write call, that is, locks and the copy into the buffer. It
+//!   does not include the wait for free memory, during which the other steps run. Counted once per
+//!   call.
+//! - **MT**, metadata tasks: waiting for metadata on behalf of a write: a chunk set, the name and
+//!   size for the manifest, the transaction, its sync. Counted once per request.
+//! - **DT**, transfer: with server-side coding, sending a stripe to its Master and receiving the
+//!   answer, without the Master's own time; otherwise zero. Counted once per stripe.
+//! - **MP**, Master process: what the coding process does besides coding and sending: copies into
+//!   the stripe, locks, allocation, record headers. Counted once per stripe.
+//! - **PC**, parity calculation: the encoding function, which computes the checksums in the same
+//!   pass. Counted once per stripe.
+//! - **DD**, data distribution: from the first byte sent to the last answer of a slave, without SP.
+//!   Counted once per stripe and once per sync.
+//! - **SP**, slave process: the time that the slowest slave itself needs to write or sync after the
+//!   request has arrived. Counted once per stripe and once per sync.
 //!
-//! CO, the client overhead, is CT + MT + DT. A client that codes itself is its own Master. On directories of this machine, a slave is a target: SP is the I/O
-//! of the slowest, DD what waking and waiting for the threads of the targets takes. Slaves work at the same time, so that SP is a maximum and not a sum,
-//! but for short blocks, which one thread writes to one after the other.
-//! What is synced and short goes into the metadata itself, and costs CT and MT alone. Stripes that compaction moves are counted like those of a writer.
-//! Steps of several writes overlap: their sum over the time that passed may be more than 1.
+//! CO, the client overhead, is CT + MT + DT. A client that codes is its own Master. On local
+//! directories, a slave is a target: SP is the I/O time of the slowest target, and DD is the time
+//! to wake the targets' threads and to wait for them. Slaves work at the same time, so SP is a
+//! maximum and not a sum. The exception are short blocks, which one thread writes one after the
+//! other. Short synced writes go into the metadata itself and cost only CT and MT. Stripes that
+//! compaction moves are counted like those of a writer. Steps of several writes overlap: their sum
+//! divided by the elapsed time may exceed 1.
 //!
-//! A store that is Master counts its MP, PC, DD and SP in its own [`Steps`] (a [`SetWriter`](crate::SetWriter) does that), and sends the [`Cost`] of the stripe, which
-//! [`Appended`](crate::Appended) has, in its answer. What it does beside `append` for the stripe, from the last byte of the request to the answer, it adds to `master`.
-//! The client adds that `Cost` to its own `Steps`, and to DT the time of the call less [`Cost::total`]: so the steps of a client tell the whole cost either way.
+//! A store that is Master counts its MP, PC, DD and SP in its own [`Steps`] (a
+//! [`SetWriter`](crate::SetWriter) does that). Its answer carries the [`Cost`] of the stripe, which
+//! it takes from [`Appended`](crate::Appended). It adds to `master` what it does for the stripe
+//! outside `append`, from the last byte of the request to the answer. The client adds that `Cost`
+//! to its own `Steps`, and adds the time of the call less [`Cost::total`] to DT. So the steps of a
+//! client show the whole cost in either case.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A step of a write. The client overhead is three of them.
+/// A step of a write. Three of them make up the client overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// CT.
@@ -44,11 +55,11 @@ pub enum Step {
 }
 
 impl Step {
-    /// All of them, in the order of the model.
+    /// All steps, in the order of the model.
     pub const ALL: [Self; 7] =
         [Self::Client, Self::Metadata, Self::Transfer, Self::Master, Self::Parity, Self::Distribution, Self::Slave];
 
-    /// What the model calls it.
+    /// The abbreviation in the model.
     pub fn code(self) -> &'static str {
         match self {
             Self::Client => "CT",
@@ -61,7 +72,7 @@ impl Step {
         }
     }
 
-    /// What it is, in words with underscores: for JSON and metrics.
+    /// The name in words with underscores, for JSON and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "client_tasks",
@@ -75,7 +86,7 @@ impl Step {
     }
 }
 
-/// What storing one stripe took where it was coded.
+/// The cost of one stripe in the process that coded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// MP.
@@ -89,13 +100,15 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What passed in all.
+    /// The sum of the steps.
     pub fn total(&self) -> Duration {
         self.master + self.parity + self.distribution + self.slave
     }
 
-    /// The cost of a stripe that took `total`: of this `parity` for coding, and `sent` for sending it and waiting for the slaves, the slowest of which says
-    /// that it took `slave` itself. The rest is the Master's. What is not possible, as two machines have two clocks, is cut off.
+    /// The cost of a stripe that took `total`: `parity` for coding, and `sent` for sending it and
+    /// waiting for the slaves. The slowest slave reports that it took `slave` itself. The rest
+    /// belongs to the Master. Two machines have two clocks: values that are not possible are
+    /// clamped.
     pub fn of(total: Duration, parity: Duration, sent: Duration, slave: Duration) -> Self {
         let slave = slave.min(sent);
         let master = total.saturating_sub(parity).saturating_sub(sent);
@@ -103,7 +116,7 @@ impl Cost {
     }
 }
 
-/// One step's count and time.
+/// The count and total time of one step.
 #[derive(Debug, Default)]
 struct Tally {
     count: AtomicU64,
@@ -118,40 +131,40 @@ pub struct Steps {
     bytes: AtomicU64,
 }
 
-/// How often a step was taken, and for how long.
+/// The count and total time of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// How often.
+    /// How often the step was taken.
     pub count: u64,
-    /// How long in all.
+    /// The total time.
     pub time: Duration,
 }
 
-/// What [`Steps`] had counted at some moment.
+/// The content of [`Steps`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTotals {
-    /// By step, in the order of [`Step::ALL`].
+    /// Count and time per step, in the order of [`Step::ALL`].
     pub steps: [Taken; Step::ALL.len()],
     /// Write calls.
     pub writes: u64,
-    /// Bytes that were given to them.
+    /// Bytes passed to them.
     pub bytes: u64,
 }
 
 impl Steps {
-    /// A step was taken once more, for so long.
+    /// Counts a step that took `took`.
     pub fn add(&self, step: Step, took: Duration) {
         self.tallies[step as usize].count.fetch_add(1, Ordering::Relaxed);
         self.extend(step, took);
     }
 
-    /// A step that is counted elsewhere took so much longer.
+    /// Adds time to a step that is counted elsewhere.
     pub fn extend(&self, step: Step, took: Duration) {
-        // 584 years fit.
+        // The counter holds 584 years.
         self.tallies[step as usize].nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Does something that is a step.
+    /// Runs `work` and counts it as `step`.
     pub fn timed<T>(&self, step: Step, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let done = work();
@@ -159,14 +172,14 @@ impl Steps {
         done
     }
 
-    /// A write call of so many bytes was taken, in so long.
+    /// Counts a write call of `bytes` bytes that took `took`.
     pub fn add_write(&self, bytes: usize, took: Duration) {
         self.add(Step::Client, took);
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A stripe was stored at such a cost.
+    /// Counts a stripe with its cost.
     pub fn add_stripe(&self, cost: &Cost) {
         self.add(Step::Master, cost.master);
         self.add(Step::Parity, cost.parity);
@@ -174,7 +187,7 @@ impl Steps {
         self.add(Step::Slave, cost.slave);
     }
 
-    /// What was counted so far. The numbers of one step may be a moment older than those of another.
+    /// The totals so far. The numbers of one step may be slightly older than those of another.
     pub fn totals(&self) -> StepTotals {
         let taken = |tally: &Tally| Taken {
             count: tally.count.load(Ordering::Relaxed),
@@ -189,7 +202,7 @@ impl Steps {
 }
 
 impl StepTotals {
-    /// One step's.
+    /// The total of one step.
     pub fn of(&self, step: Step) -> Taken {
         self.steps[step as usize]
     }
@@ -199,7 +212,7 @@ impl StepTotals {
         [Step::Client, Step::Metadata, Step::Transfer].iter().map(|&step| self.of(step).time).sum()
     }
 
-    /// All steps.
+    /// The time of all steps.
     pub fn total(&self) -> Duration {
         self.steps.iter().map(|taken| taken.time).sum()
     }
@@ -218,7 +231,7 @@ mod tests {
         let cost = Cost::of(ms(100), ms(20), ms(50), ms(35));
         assert_eq!(cost, Cost { master: ms(30), parity: ms(20), distribution: ms(15), slave: ms(35) });
         assert_eq!(cost.total(), ms(100));
-        // A slave whose clock is fast cannot have taken longer than everything.
+        // A slave with a fast clock cannot have taken longer than the whole.
         let odd = Cost::of(ms(10), ms(4), ms(6), ms(90));
         assert_eq!(odd, Cost { master: ms(0), parity: ms(4), distribution: ms(0), slave: ms(6) });
     }

@@ -1,4 +1,5 @@
-//! The targets of a volume, each with threads of its own, so that a slow one keeps nobody from the others and one that hangs is given up after a while.
+//! The targets of a volume. Each target has its own threads: a slow target does not delay the
+//! others, and the caller gives up on one that hangs after a deadline.
 
 use crate::counts::ReadCounts;
 use crate::set::Headers;
@@ -13,22 +14,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendErr
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// An operation that takes longer counts as failed. One that was begun may still happen.
+/// An operation that takes longer counts as failed. If it has begun, it may still take effect.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Threads of a target.
+/// Threads per target.
 const THREADS: usize = 2;
-/// Operations that wait for a thread of a target. Each may hold a stripe in memory.
+/// Operations that may wait for a thread of a target. Each may hold a stripe in memory.
 const QUEUE: usize = 32;
-/// Threads that serve all targets, for what is too little to wake a thread of each.
+/// Threads shared by all targets, for operations that are too short to wake a thread of each.
 const COURIERS: usize = 2;
-/// How often a full queue is tried again.
+/// How often to retry while a queue is full.
 const RETRY: Duration = Duration::from_micros(500);
-/// How long it is believed what room there was, or that there was no answer.
+/// How long a reported free space, or the lack of an answer, remains valid.
 const SPACE_LASTS: Duration = Duration::from_millis(50);
 const SILENCE_LASTS: Duration = Duration::from_secs(5);
-/// How long a target that had no room for something is believed to have none for more, whatever it says.
+/// How long a target that rejected a write for lack of space counts as full, whatever it reports.
 const FULL_LASTS: Duration = Duration::from_secs(30);
-/// A target that goes on failing is not complained of more often.
+/// The minimum interval between warnings about the same failing target.
 const COMPLAINT: Duration = Duration::from_secs(30);
 
 type Job = Box<dyn FnOnce(&dyn Target) + Send>;
@@ -39,164 +40,165 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How a target is.
+/// The health of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// As it should be.
+    /// The target works.
     Healthy,
-    /// It is there, and something failed on it that is not forgiven.
+    /// The target answers, but an operation on it failed and the failure was not forgiven.
     Failing(String),
-    /// It is not there, or does not answer.
+    /// The target is missing or does not answer.
     Gone(String),
 }
 
-/// What is known of a target.
+/// The state of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetHealth {
     /// The target.
     pub id: TargetId,
-    /// How it is.
+    /// Its health.
     pub health: Health,
-    /// Its room, if it can be told.
+    /// Its space, if known.
     pub space: Option<Space>,
-    /// Operations that wait for it, or that it does.
+    /// Operations that wait for it or run on it.
     pub queued: usize,
-    /// Operations that failed since it was added.
+    /// Operations that failed since the target was added.
     pub errors: u64,
-    /// Bytes of records that were read from it.
+    /// Bytes of records read from it.
     pub read_bytes: u64,
-    /// Bytes of records that were written to it.
+    /// Bytes of records written to it.
     pub written_bytes: u64,
 }
 
-/// The room on a target, as far as it is known.
+/// The space on a target, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// The target.
     pub id: TargetId,
-    /// What it said last; None when it never said anything.
+    /// The last reported space; None if the target never reported any.
     pub space: Option<Space>,
-    /// Whether it said so just now.
+    /// Whether that report is current.
     pub answer: Answer,
 }
 
-/// Whether a target says what room it has.
+/// Whether a target reports its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It does.
     Given,
-    /// Not yet, for so long: that says nothing of its room.
+    /// It has not answered for this long, which says nothing about its space.
     Awaited(Duration),
-    /// It is not there.
+    /// The target is missing.
     None,
 }
 
-/// A target and its threads, which end when it is dropped and their queue is done.
+/// A target and its threads. They end when it is dropped and the queue is empty.
 #[derive(Debug)]
 struct Entry {
     target: Arc<dyn Target>,
     jobs: SyncSender<Job>,
-    /// The other end of the queue, until the threads begin.
+    /// The receiving end of the queue, until the threads start.
     idle: Mutex<Option<Receiver<Job>>>,
     error: Mutex<Option<String>>,
     complained: Mutex<Option<Instant>>,
     space: Mutex<Option<(Instant, Option<Space>)>>,
-    /// What it ever said last of its room.
+    /// The last space that the target ever reported.
     last_space: Mutex<Option<Space>>,
-    /// Since when it does not answer that.
+    /// Since when it has not answered requests for its space.
     silent: Mutex<Option<Instant>>,
-    /// It did not say what room it has when it was asked last.
+    /// The last request for its space failed.
     absent: AtomicBool,
-    /// When it last had no room for something.
+    /// When a write last failed for lack of space.
     full: Mutex<Option<Instant>>,
-    /// Operations that wait for a thread or have one.
+    /// Operations that wait for a thread or run on one.
     queued: Arc<AtomicUsize>,
     errors: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
-    /// Operations that were given up and have not ended.
+    /// Operations that the caller gave up and that have not ended.
     late: AtomicUsize,
-    /// Reads that somebody did without and that have not ended.
+    /// Reads that were hedged and have not ended.
     slow: AtomicUsize,
 }
 
-/// How far an operation is.
+/// The stage of an operation.
 #[derive(Debug)]
 enum Stage {
     Queued,
     Begun,
     Ended,
-    /// Nobody waits for it any more.
+    /// The caller gave up; the target counts as hanging.
     GivenUp,
-    /// Nobody waits for it any more, which says nothing but that there was a faster way.
+    /// The caller hedged the operation; that says only that another way was faster.
     Overtaken,
 }
 
-/// An operation that somebody waits for.
+/// An operation that a caller waits for.
 struct Waiting {
     id: TargetId,
     entry: Arc<Entry>,
     stage: Arc<Mutex<Stage>>,
 }
 
-/// The targets of a volume by their numbers.
+/// The targets of a volume, by number.
 pub struct Targets {
     entries: RwLock<BTreeMap<TargetId, Arc<Entry>>>,
     deadline: Duration,
     warn: RwLock<Option<Warn>>,
     couriers: OnceLock<SyncSender<Errand>>,
     pub(crate) headers: Headers,
-    /// Where the time of writes to them goes.
+    /// Where the time of writes to the targets goes.
     steps: Steps,
     reads: ReadCounts,
-    /// How long reads take.
+    /// How long reads usually take.
     pub(crate) pace: Pace,
-    /// How long Masters take for a stripe.
+    /// How long Masters usually take for a stripe.
     pub(crate) masters: Pace,
 }
 
-/// How long something usually takes, reads above all, and so when one is late.
+/// How long an operation usually takes, reads above all, and so when one is late.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(AtomicU64);
 
 impl Pace {
-    /// A read is late after so many times the usual.
+    /// A read is late after this multiple of the usual time.
     const LATE: u64 = 10;
-    /// A read is not late before, so that a moment's load is not taken for a hanging disk.
+    /// No read is late earlier than this, so that a moment of load does not look like a hanging
+    /// disk.
     const SOONEST: Duration = Duration::from_millis(100);
     const LATEST: Duration = Duration::from_secs(3);
 
-    /// A read took so long.
+    /// Records how long a read took.
     pub fn note(&self, took: Duration) {
         let took = took.as_micros() as u64;
         let usual = self.0.load(Ordering::Relaxed);
         self.0.store(usual - usual / 8 + took / 8, Ordering::Relaxed);
     }
 
-    /// When a read is late.
+    /// How long to wait before a read counts as late.
     pub fn patience(&self) -> Duration {
         self.patience_within(Self::SOONEST..=Self::LATEST)
     }
 
-    /// The same within other limits.
+    /// The same with other limits.
     pub fn patience_within(&self, limits: RangeInclusive<Duration>) -> Duration {
         let usual = self.0.load(Ordering::Relaxed);
         Duration::from_micros(usual.saturating_mul(Self::LATE)).clamp(*limits.start(), *limits.end())
     }
 }
 
-/// Operations on several targets at the same time. Its deadline begins with the first.
+/// Operations on several targets at the same time. The deadline counts from its creation.
 pub(crate) struct Batch<T> {
     send: Sender<(usize, io::Result<T>)>,
     results: Receiver<(usize, io::Result<T>)>,
-    /// What waits for room in a queue.
+    /// Operations that wait for space in a queue.
     refused: Vec<(usize, Arc<Entry>, Job)>,
     waiting: BTreeMap<usize, Waiting>,
     done: Vec<(usize, TargetId, io::Result<T>)>,
     begun: Instant,
-    /// What is late is done without.
+    /// Late operations are hedged, not given up.
     overtaken: bool,
-    /// The same, on targets that never said what room they have.
+    /// The same, for targets that never reported their space.
     spares_new: bool,
 }
 
@@ -232,7 +234,7 @@ impl Entry {
         }
     }
 
-    /// Does an operation, unless it was given up before.
+    /// Runs an operation unless the caller gave it up before.
     fn perform<T>(&self, stage: &Mutex<Stage>, operation: impl FnOnce() -> T) -> Option<T> {
         {
             let mut stage = lock(stage);
@@ -250,7 +252,7 @@ impl Entry {
         Some(result)
     }
 
-    /// Does without a read.
+    /// Hedges a read: the caller continues without it.
     fn overtake(&self, stage: &Mutex<Stage>) {
         let mut stage = lock(stage);
         if let Stage::Begun = *stage {
@@ -259,7 +261,7 @@ impl Entry {
         *stage = Stage::Overtaken;
     }
 
-    /// Waits no longer for an operation. It does not happen if it has not begun.
+    /// Stops waiting for an operation. If it has not begun, it never runs.
     fn give_up(&self, stage: &Mutex<Stage>) {
         let mut stage = lock(stage);
         if let Stage::Begun = *stage {
@@ -268,9 +270,9 @@ impl Entry {
         *stage = Stage::GivenUp;
     }
 
-    /// What was said of its room a moment ago, if that still counts.
+    /// The space that the target reported last, if the report is still valid.
     fn known_space(&self) -> Option<io::Result<Space>> {
-        // All its threads wait for it: one more would, too.
+        // All its threads hang: another request would hang, too.
         if self.late.load(Ordering::Relaxed) >= THREADS {
             lock(&self.silent).get_or_insert_with(Instant::now);
             return Some(Err(io::ErrorKind::TimedOut.into()));
@@ -300,7 +302,8 @@ impl Entry {
         }
     }
 
-    /// It was asked at this time and did not answer, unless it does just now.
+    /// Records that the target did not answer a request sent at `asked`, unless it has answered
+    /// since.
     fn note_silence(&self, asked: Instant) {
         let answered = matches!(*lock(&self.space), Some((when, Some(_))) if when >= asked);
         if !answered {
@@ -320,7 +323,7 @@ impl Entry {
         }
     }
 
-    /// Puts an operation in the queue; gives it back when that is full.
+    /// Puts an operation into the queue; returns it if the queue is full.
     fn submit(&self, job: Job) -> Result<(), Job> {
         if let Some(queue) = lock(&self.idle).take() {
             let queue = Arc::new(Mutex::new(queue));
@@ -347,12 +350,13 @@ impl Default for Targets {
 }
 
 impl Targets {
-    /// None yet. An operation that takes 15 seconds counts as failed.
+    /// Creates an empty set of targets. An operation that takes 15 seconds counts as failed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// None yet. An operation that takes longer than `deadline` counts as failed.
+    /// Creates an empty set of targets. An operation that takes longer than `deadline` counts as
+    /// failed.
     pub fn with_deadline(deadline: Duration) -> Self {
         Self {
             entries: RwLock::default(),
@@ -367,17 +371,18 @@ impl Targets {
         }
     }
 
-    /// Has `warn` called, with one line, when a target begins to fail, and from time to time while it goes on.
+    /// Sets `warn`, which gets one line when a target begins to fail, and again from time to time
+    /// while it keeps failing.
     pub fn on_warning(&self, warn: Box<dyn Fn(&str) + Send + Sync>) {
         *self.warn.write().unwrap_or_else(PoisonError::into_inner) = Some(warn);
     }
 
-    /// Where the time of writes to them goes: counted by all who write.
+    /// Where the time of writes to the targets goes. All writers count here.
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
 
-    /// Reads from them that were not as simple as they should be.
+    /// Counts reads that were not plain reads of sound data blocks.
     pub fn reads(&self) -> &ReadCounts {
         &self.reads
     }
@@ -390,13 +395,14 @@ impl Targets {
         self.entries().get(&id).cloned()
     }
 
-    /// Adds a target, or puts another one in its place. Its threads begin with its first operation.
+    /// Adds a target, or replaces the one with this number. Its threads start with the first
+    /// operation.
     pub fn add(&self, id: TargetId, target: Arc<dyn Target>) {
         let entry = Arc::new(Entry::new(target));
         self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(id, entry);
     }
 
-    /// Forgets a target.
+    /// Removes a target.
     pub fn remove(&self, id: TargetId) {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
@@ -411,35 +417,37 @@ impl Targets {
         self.entries().get(&id).map(|entry| entry.target.clone())
     }
 
-    /// The last failure of a target that still counts.
+    /// The last failure of a target that was not forgiven.
     pub fn error(&self, id: TargetId) -> Option<String> {
         let entry = self.entry(id)?;
         lock(&entry.error).clone()
     }
 
-    /// Whether a target is there: it may have chunks.
+    /// Whether a target answers: it may hold chunks.
     pub fn is_usable(&self, id: TargetId) -> bool {
         self.space(id).is_ok()
     }
 
-    /// Whether a target is there and nothing failed on it: it may get chunks.
+    /// Whether a target answers and has no failure: it may receive chunks.
     pub fn is_healthy(&self, id: TargetId) -> bool {
         self.error(id).is_none() && !self.hangs(id) && self.is_usable(id)
     }
 
-    /// Whether an operation that was given up goes on. It may yet change what came after it, so nothing new is to be made there.
+    /// Whether an operation that was given up still runs. It may change what was written later, so
+    /// nothing new may be created there.
     pub fn hangs(&self, id: TargetId) -> bool {
         self.entry(id).is_some_and(|entry| entry.late.load(Ordering::Relaxed) > 0)
     }
 
-    /// Whether a target is best left alone by whoever can read elsewhere: an operation on it goes on for too long.
+    /// Whether to avoid a target if the data can be read elsewhere: an operation on it takes too
+    /// long.
     pub(crate) fn is_slow(&self, id: TargetId) -> bool {
         self.entry(id)
             .is_some_and(|entry| entry.slow.load(Ordering::Relaxed) > 0 || entry.late.load(Ordering::Relaxed) > 0)
     }
 
-    /// Does something on several targets at the same time, each time with a key that tells it from the others. One that takes longer than
-    /// the deadline has failed. Failures are recorded with their targets.
+    /// Runs an operation on several targets at the same time. The key identifies each run. A run
+    /// that takes longer than the deadline has failed. Failures are recorded for their targets.
     pub fn each<T: Send + 'static>(
         &self,
         places: impl IntoIterator<Item = (usize, TargetId)>,
@@ -454,16 +462,16 @@ impl Targets {
         batch.wait(self)
     }
 
-    /// The room on a target, a moment ago at most.
+    /// The space on a target, at most a moment old.
     ///
     /// # Errors
-    /// When it is not there or does not answer.
+    /// If the target is missing or does not answer.
     pub fn space(&self, id: TargetId) -> io::Result<Space> {
         self.spaces_of(&[id], false).pop().map_or(Err(io::ErrorKind::NotFound.into()), |(_, found)| found)
     }
 
-    /// The room on all targets that are there and answer; what was said a moment ago counts only without `fresh`. They are asked at the same time, so that
-    /// several that hang take no longer than one.
+    /// The space on all targets that answer. With `fresh`, recent reports do not count. The targets
+    /// are asked at the same time, so several that hang delay the caller no longer than one.
     pub fn spaces(&self, fresh: bool) -> Vec<(TargetId, Space)> {
         let all = self.spaces_of(&self.ids(), fresh).into_iter();
         all.filter_map(|(id, found)| Some((id, found.ok()?))).collect()
@@ -480,7 +488,8 @@ impl Targets {
                     let weak = Arc::downgrade(&entry);
                     batch.run(self, usize::from(id.0), id, move |target| {
                         let found = target.space();
-                        // Also when nobody waits for it any more: who is late has answered then.
+                        // Record the answer even if the caller gave up: a late target has answered
+                        // then.
                         if let Some(entry) = weak.upgrade() {
                             entry.note_space(&found);
                         }
@@ -490,7 +499,8 @@ impl Targets {
             }
         }
         let (most, asked) = (batch.waiting.len().div_ceil(2), batch.begun);
-        // One that never answered may have more to do than it can, as all have on a busy machine: that it is late does not mean that it hangs.
+        // A target that never answered may be overloaded, as all are on a busy machine: a late
+        // answer does not mean that it hangs.
         batch.spares_new = true;
         for (_, id, found) in batch.collect_while(|took| plan::late::patience(took, most, most, self.deadline)) {
             if let Some(entry) = self.entry(id).filter(|_| is_late(&found)) {
@@ -501,7 +511,8 @@ impl Targets {
         all.into_iter().collect()
     }
 
-    /// The room on all targets as far as it is known, those that do not answer included; what was said a moment ago counts only without `fresh`.
+    /// The space on all targets as far as it is known, including targets that do not answer. With
+    /// `fresh`, recent reports do not count.
     pub fn rooms(&self, fresh: bool) -> Vec<Room> {
         let room = |(id, found): (TargetId, io::Result<Space>)| {
             let entry = self.entry(id)?;
@@ -518,12 +529,13 @@ impl Targets {
         self.spaces_of(&self.ids(), fresh).into_iter().filter_map(room).collect()
     }
 
-    /// Whether a target had no room for something lately.
+    /// Whether a target recently rejected a write for lack of space.
     pub fn was_full(&self, id: TargetId) -> bool {
         self.entry(id).is_some_and(|entry| lock(&entry.full).is_some_and(|when| when.elapsed() < FULL_LASTS))
     }
 
-    /// What is known of all targets without asking them: for who must not wait. The room is what was said last.
+    /// The known state of all targets, without a request to them: for callers that must not wait.
+    /// The space is the last reported one.
     pub fn known_health(&self) -> Vec<TargetHealth> {
         let entries = self.entries();
         let known = entries.iter().map(|(&id, entry)| {
@@ -537,7 +549,7 @@ impl Targets {
         known.collect()
     }
 
-    /// How all targets are.
+    /// The health of all targets.
     pub fn health(&self) -> Vec<TargetHealth> {
         let entries: Vec<(TargetId, Arc<Entry>)> = self.entries().iter().map(|(id, e)| (*id, e.clone())).collect();
         let health = |(id, entry): (TargetId, Arc<Entry>)| {
@@ -552,7 +564,8 @@ impl Targets {
         entries.into_iter().map(health).collect()
     }
 
-    /// Records that an operation on a target failed. A target without room does not fail: others may still go to it.
+    /// Records that an operation on a target failed. A full target does not count as failing: other
+    /// operations may still use it.
     pub fn failed(&self, id: TargetId, error: &io::Error) {
         use io::ErrorKind as Kind;
         let Some(entry) = self.entry(id) else { return };
@@ -572,7 +585,8 @@ impl Targets {
         }
     }
 
-    /// Forgets failures of a target that is there again. Called by whoever has reason to try it once more.
+    /// Clears the failures of a target that answers again. Called when there is a reason to retry
+    /// it.
     pub fn forgive(&self, id: TargetId) {
         if let Some(entry) = self.entry(id) {
             *lock(&entry.error) = None;
@@ -593,13 +607,13 @@ impl Targets {
     }
 }
 
-/// How far a courier is.
+/// The progress of a courier.
 #[derive(Debug)]
 struct Progress<T> {
     begun: bool,
     done: Vec<io::Result<T>>,
     finished: bool,
-    /// Nobody waits any more: what is left is done by others.
+    /// The caller stopped waiting: other threads do the rest.
     abandoned: bool,
 }
 
@@ -622,9 +636,10 @@ impl Targets {
         })
     }
 
-    /// Has a short operation done on one target after the other, all by one thread: where each takes microseconds, waking a thread for each of them would
-    /// cost more than they do. What a target that hangs keeps from being done in time is done by the threads of the others.
-    /// Failures are recorded with their targets.
+    /// Runs a short operation on one target after the other, all on one thread. Where each run
+    /// takes microseconds, waking a thread for each would cost more than the runs themselves. If a
+    /// target hangs, the threads of the remaining targets do what is left. Failures are recorded
+    /// for their targets.
     pub(crate) fn one_by_one<T: Send + 'static>(
         &self,
         places: &[(usize, TargetId)],
@@ -650,7 +665,8 @@ impl Targets {
         all
     }
 
-    /// What a courier did of these steps in time; the last of it may be the one that it still tries.
+    /// The results that a courier delivered in time. The last one may belong to the operation that
+    /// it still tries.
     fn send_courier<T: Send + 'static>(
         &self,
         steps: Vec<(usize, Arc<dyn Target>)>,
@@ -670,7 +686,7 @@ impl Targets {
                 let result = operation(key, &*target);
                 lock(progress).done.push(result);
             }
-            // What it holds must be free when the caller goes on.
+            // Release what the operation holds before the caller continues.
             drop(operation);
             lock(progress).finished = true;
             finished.notify_one();
@@ -715,7 +731,7 @@ fn record<T>(targets: &Targets, done: &[(usize, TargetId, io::Result<T>)]) {
 }
 
 impl<T: Send + 'static> Batch<T> {
-    /// No operations yet.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         let (send, results) = channel();
         Self {
@@ -730,7 +746,7 @@ impl<T: Send + 'static> Batch<T> {
         }
     }
 
-    /// Has an operation done by a thread of a target. `key` tells it from the others.
+    /// Runs an operation on a thread of a target. `key` identifies it.
     pub fn run(
         &mut self,
         targets: &Targets,
@@ -744,13 +760,13 @@ impl<T: Send + 'static> Batch<T> {
         let stage = Arc::new(Mutex::new(Stage::Queued));
         let (send, his, its) = (self.send.clone(), stage.clone(), Arc::downgrade(&entry));
         let job: Job = Box::new(move |target| {
-            // Whoever waits holds the entry until it gives up or has the result.
+            // The waiting caller holds the entry until it gives up or has the result.
             let done = match its.upgrade() {
                 Some(entry) => entry.perform(&his, || operation(target)),
                 None => None,
             };
             if let Some(result) = done {
-                // Nobody may listen any more.
+                // The caller may have stopped listening.
                 let _ = send.send((key, result));
             }
         });
@@ -760,19 +776,19 @@ impl<T: Send + 'static> Batch<T> {
         self.waiting.insert(key, Waiting { id, entry, stage });
     }
 
-    /// Waits for all of them. Failures are recorded with their targets.
+    /// Waits for all operations. Failures are recorded for their targets.
     pub fn wait(self, targets: &Targets) -> Vec<(usize, TargetId, io::Result<T>)> {
         let done = self.collect(targets.deadline);
         record(targets, &done);
         done
     }
 
-    /// Waits for reads that one can do without, for as long as they usually take at most. Those that are late have `TimedOut`, which says nothing of their
-    /// targets; other failures are recorded.
+    /// Waits for reads that the caller can do without, at most until they are late. Late reads
+    /// return `TimedOut`, which says nothing about their targets; other failures are recorded.
     pub fn hedged(mut self, targets: &Targets) -> Vec<(usize, TargetId, io::Result<T>)> {
         self.overtaken = true;
         let patience = targets.pace.patience();
-        // What was late is not noted: with each, the next would be waited for longer.
+        // Do not record the time of late reads: each would make the wait for the next one longer.
         if let Some(&slowest) = self.gather(|_, _| patience).last() {
             targets.pace.note(slowest);
         }
@@ -781,8 +797,9 @@ impl<T: Send + 'static> Batch<T> {
         done.into_iter().chain(late).collect()
     }
 
-    /// Waits for all of them, but for those that are late no longer than it takes to know that: `least` that were done well suffice, `wanted` are better.
-    /// Who is late has failed, until it answers. Failures are recorded with their targets.
+    /// Waits for all operations, but for late ones no longer than it takes to know that they are
+    /// late: `least` successes suffice, `wanted` are better. A late target counts as failed until
+    /// it answers. Failures are recorded for their targets.
     pub fn wait_for_most(
         self,
         targets: &Targets,
@@ -795,19 +812,20 @@ impl<T: Send + 'static> Batch<T> {
         done
     }
 
-    /// Waits for all of them, until the deadline.
+    /// Waits for all operations, until the deadline.
     pub fn collect(self, deadline: Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
         self.collect_while(|_| deadline)
     }
 
-    /// [`Self::gather`], and what came of each.
+    /// Runs [`Self::gather`] and returns the result of each operation.
     fn collect_while(mut self, patience: impl Fn(&[Duration]) -> Duration) -> Vec<(usize, TargetId, io::Result<T>)> {
         self.gather(|took, _| patience(took));
         self.done
     }
 
-    /// Waits until it is enough what was done well, or for all of them, until the deadline. Failures are recorded with their targets; what is not waited for
-    /// any more is none.
+    /// Waits until the successful operations are enough, for all operations, or until the deadline.
+    /// Returns the keys of the successful ones. Failures are recorded for their targets; operations
+    /// that need not be waited for do not count as failures.
     pub fn until_enough(mut self, targets: &Targets, enough: impl Fn(&[usize]) -> bool) -> Vec<usize> {
         self.overtaken = true;
         let well = |done: &[(usize, TargetId, io::Result<T>)]| -> Vec<usize> {
@@ -821,8 +839,8 @@ impl<T: Send + 'static> Batch<T> {
         answered
     }
 
-    /// Waits for all of them, for as long as `patience` says of the times that those took that were done well so far, and of all that are done.
-    /// Returns these times.
+    /// Waits for all operations, for as long as `patience` allows. It gets the durations of the
+    /// successful operations and the results so far. Returns these durations.
     fn gather(
         &mut self,
         patience: impl Fn(&[Duration], &[(usize, TargetId, io::Result<T>)]) -> Duration,

@@ -1,23 +1,26 @@
-//! Record headers that were read and found sound. A small read needs the checksum of its granule: two reads without them, one with.
+//! Caches record headers that were read and verified. A small read needs the checksum of its
+//! granule: without the cache, that takes two reads instead of one.
 
 use crate::format::{StripeHeader, VolumeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Of all headers together.
+/// The limit for all headers together, in bytes.
 const BYTES: usize = 16 << 20;
 const SHARDS: usize = 16;
-/// What a header takes beyond its checksums.
+/// The memory of a header besides its checksums, in bytes.
 const OVERHEAD: usize = 160;
 
 /// Volume, chunk set, record and position.
 pub(crate) type Key = (VolumeId, u64, u32, u16);
 
-/// The headers that were used last.
+/// The most recently used headers.
 #[derive(Debug, Default)]
 pub(crate) struct Headers([Mutex<Shard>; SHARDS]);
 
-/// Two generations: when the young one has half of the room it becomes the old one, which is forgotten. What is used of the old one is young again.
+/// Two generations. When the young one fills half of the space, it becomes the old one, and the
+/// previous old one is dropped. A header that is used moves from the old generation to the young
+/// one.
 #[derive(Debug, Default)]
 struct Shard {
     young: HashMap<Key, Arc<StripeHeader>>,

@@ -1,8 +1,9 @@
-//! A stripe that is coded by its Master, a store that has one of its chunks: what the client asks of it, and what the Master does then, with the stripe
-//! writer that everybody uses.
+//! Stripes coded by a Master, a store that holds one of their chunks: the client's request, and how
+//! the Master carries it out with the same stripe writer as every other writer.
 //!
-//! The client says where the stripe begins and everything else that its bytes depend on. So a stripe that is coded twice, by the Master and then by a client that
-//! heard nothing of it, or by a Master that was stopped in between, has the same bytes at the same place: that does no harm.
+//! The client decides where the stripe begins and everything else that its bytes depend on. So a
+//! stripe may be coded twice without harm: by the Master and then by a client that received no
+//! answer, or by a Master that stopped halfway. Both write the same bytes to the same place.
 
 use super::{BufferPool, LONGEST_CHUNK, RebuildOrder, RebuildReport, SetLayout, SetWriter, can_begin, geometry};
 use crate::format::Timestamp;
@@ -14,51 +15,53 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A stripe that a Master is to code and to write.
+/// A stripe for a Master to code and write.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
-    /// Where its blocks go; positions without a place are not written.
+    /// Where its blocks go. Positions without a place are not written.
     pub layout: &'a SetLayout,
-    /// When the set was begun.
+    /// When the set was created.
     pub created: Timestamp,
     /// Where its record begins.
     pub record: u32,
     /// Identifies it in the volume.
     pub sequence: u64,
-    /// User data, and the manifest behind it.
+    /// The user data, followed by the manifest.
     pub data: &'a [u8],
-    /// How much of that is the manifest.
+    /// The length of the manifest at the end of `data`, in bytes.
     pub manifest_bytes: usize,
-    /// CRC-64/NVME of the data, as it was where it comes from.
+    /// CRC-64/NVME of the data, computed where the data comes from.
     pub checksum: u64,
-    /// How many positions beyond k are waited for before others count as late.
+    /// How many positions beyond k to wait for before others count as late.
     pub spare: usize,
 }
 
-/// What a Master did.
+/// The result of a Master's work.
 #[derive(Debug, Default)]
 pub struct Distributed {
-    /// Positions that it was asked to write and did not, and why.
+    /// Requested positions that were not written, and why.
     pub failed: Vec<(usize, io::Error)>,
-    /// What it took there.
+    /// The cost of the stripe on the Master.
     pub cost: Cost,
 }
 
-/// Why a Master did nothing that is known of.
+/// Why a Master reported no work done.
 #[derive(Debug)]
 pub enum NoMaster {
     /// It does not answer; it may have written any of the blocks.
     Silent(io::Error),
-    /// It does not want to, and wrote nothing.
+    /// It declined, and wrote nothing.
     Unwilling(String),
 }
 
-/// A process that codes stripes for others and sends their blocks to where they belong, and makes lost ones again.
+/// A process that codes stripes for others and sends their blocks to their targets, and that
+/// rebuilds lost blocks.
 pub trait Master: Send + Sync {
-    /// Has it code a stripe and write its blocks. `addresses` are those of the positions that are to be written. After `patience` without an answer it is silent.
+    /// Lets the Master code a stripe and write its blocks. `addresses` holds the addresses of the
+    /// positions to write. If it does not answer within `patience`, it counts as silent.
     ///
     /// # Errors
-    /// When it does not.
+    /// If the Master did not do it.
     fn distribute(
         &self,
         order: &Order<'_>,
@@ -66,11 +69,12 @@ pub trait Master: Send + Sync {
         patience: Duration,
     ) -> std::result::Result<Distributed, NoMaster>;
 
-    /// Has it make blocks of stripes again, of those at the addresses `sources` by position, and write them to the new chunks at the addresses `destinations`,
-    /// in the order of what is wanted.
+    /// Lets the Master rebuild blocks of stripes from those at the addresses `sources` (by
+    /// position), and write them to the new chunks at the addresses `destinations`, in the order of
+    /// the wanted blocks.
     ///
     /// # Errors
-    /// When it does not, for whatever reason; it may have written any of the blocks.
+    /// If the Master did not do it, for any reason; it may have written any of the blocks.
     fn rebuild(
         &self,
         order: &RebuildOrder<'_>,
@@ -80,10 +84,12 @@ pub trait Master: Send + Sync {
 }
 
 impl Order<'_> {
-    /// What a Master does: codes the stripe and writes it to the targets of its layout. Returns the positions that failed, and what it took.
+    /// Carries out the order as Master: codes the stripe and writes it to the targets of its
+    /// layout. Returns the positions that failed, and the cost.
     ///
     /// # Errors
-    /// When the data is not what was sent, or the order cannot be carried out; nothing was written then.
+    /// If the data differs from what was sent, or if the order cannot be carried out. Nothing was
+    /// written then.
     pub fn carry_out(&self, targets: &Arc<Targets>, pool: &Arc<BufferPool>) -> Result<(Vec<usize>, Cost)> {
         let bad = |what: String| Err(Error::Invalid(format!("a stripe of chunk set {}: {what}", self.layout.set)));
         let (code, length) = (&*self.layout.code, self.data.len());
@@ -108,7 +114,7 @@ impl Order<'_> {
         buffer.extend_from_slice(data);
         match writer.append(buffer, self.sequence, manifest) {
             Ok(done) => Ok((done.missing, done.cost)),
-            // Whoever asked knows how many are enough.
+            // The client knows how many blocks are enough.
             Err((Error::TooDegraded { .. } | Error::NoSpace(_), buffer)) => {
                 pool.give(buffer);
                 let wanted = |position: &usize| self.layout.places[*position].is_some();

@@ -1,6 +1,6 @@
 //! Chunk sets: the k+m chunks that hold the blocks of the same stripes.
 //!
-//! A stripe is written to all its chunks at the same offset, its record; so where a stripe is, is one number.
+//! A stripe has the same offset, its record, in all its chunks. So one number locates it.
 
 mod headers;
 mod master;
@@ -24,7 +24,7 @@ use plan::{Geometry, TargetId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where the chunks of a set are, and how its stripes are coded.
+/// The location of the chunks of a set, and the code of its stripes.
 #[derive(Clone, Debug)]
 pub struct SetLayout {
     /// The volume.
@@ -33,17 +33,17 @@ pub struct SetLayout {
     pub set: u64,
     /// The code of its stripes.
     pub code: Arc<dyn Code>,
-    /// Where its chunks are, by position; None where there is none.
+    /// The target of each chunk, by position; None for a position without a chunk.
     pub places: Vec<Option<TargetId>>,
 }
 
 impl SetLayout {
-    /// How its stripes are cut.
+    /// The geometry of its stripes.
     pub fn geometry(&self) -> Geometry {
         geometry(&*self.code)
     }
 
-    /// The file of a position.
+    /// The chunk file of a position.
     pub fn file(&self, position: usize) -> TargetFile {
         TargetFile::Chunk { set: self.set, position: position as u16 }
     }
@@ -53,23 +53,23 @@ impl SetLayout {
     }
 }
 
-/// No chunk is longer.
+/// The maximum length of a chunk, in bytes.
 const LONGEST_CHUNK: u32 = 1 << 30;
 
-/// Whether a record with a block of so many bytes can begin there.
+/// Whether a record whose block has `block` bytes can begin at `record`.
 fn can_begin(record: u32, block: usize) -> bool {
     let (begin, longest) = (record as usize, LONGEST_CHUNK as usize);
     let fits = || block <= longest && begin + StripeHeader::record_bytes(block) <= longest;
     begin >= CHUNK_HEADER_BYTES && begin.is_multiple_of(StripeHeader::alignment(block)) && fits()
 }
 
-/// How a code cuts stripes.
+/// The stripe geometry of a code.
 fn geometry(code: &dyn Code) -> Geometry {
     let shape = code.shape();
     Geometry { k: shape.k, m: shape.m, unit: code.unit() }
 }
 
-/// The bytes of a chunk that a record takes.
+/// The byte range of a record in its chunk.
 pub fn record_range(record: u32, block: u32) -> Range<u64> {
     let begin = u64::from(record);
     begin..begin + StripeHeader::record_bytes(block as usize) as u64

@@ -1,10 +1,10 @@
-//! Memory that begins at a page, so that a disk can take it without a copy.
+//! Page-aligned memory, so that a disk can take it without a copy.
 
 use std::ops::{Deref, DerefMut};
 
 const PAGE: usize = 4096;
 
-/// Bytes that begin at a page.
+/// Bytes that begin at a page boundary.
 #[derive(Debug)]
 pub(super) struct Pages {
     bytes: Vec<u8>,
@@ -13,7 +13,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// So many zeroes.
+    /// `length` zero bytes.
     pub fn new(length: usize) -> Self {
         let bytes = vec![0; length + PAGE];
         let start = bytes.as_ptr().align_offset(PAGE).min(PAGE);
@@ -23,7 +23,7 @@ impl Pages {
 
 impl Clone for Pages {
     fn clone(&self) -> Self {
-        // A copy of the vector might begin elsewhere in its page.
+        // A copy of the vector might begin at another offset in its page.
         let mut copy = Self::new(self.length);
         copy.copy_from_slice(self);
         copy
