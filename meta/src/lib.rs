@@ -1,9 +1,9 @@
-//! Names, attributes, extents and chunk sets, over a transactional key-value store with a journal that is mirrored on
-//! as many targets as may fail, and one.
+//! The metadata of a volume: names, attributes, extents and chunk sets. They live in a
+//! transactional key-value store. Its journal is mirrored on one target more than may fail.
 //!
 //! - [`kv`]: the port [`kv::Kv`] and its engines in memory and on disk.
-//! - [`journal`]: the engine that makes them survive what the data survives.
-//! - [`namespace`]: operations on files, each one transaction.
+//! - [`journal`]: the durable engine. The metadata survives whatever failures the data survives.
+//! - [`namespace`]: operations on files. Each operation is one transaction.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex};
 /// Results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// How the engine changes values by deltas; see [`kv::MergeFn`].
+/// How the engine applies a delta to a value; see [`kv::MergeFn`].
 pub const MERGE: kv::MergeFn = record::merge;
 
 /// The metadata of a volume.
@@ -46,7 +46,8 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// The metadata in an engine; in an empty one, a root directory is made first, which belongs to `owner`, a user and a group.
+    /// Opens the metadata in an engine. In an empty engine, this first creates a root directory
+    /// that belongs to `owner` (user id, group id).
     ///
     /// # Errors
     /// When the engine cannot be read or written.
@@ -57,10 +58,10 @@ impl Meta {
         Ok(meta)
     }
 
-    /// Returns when everything up to a transaction is durable.
+    /// Waits until all transactions up to and including `seq` are durable.
     ///
     /// # Errors
-    /// When that is not sure.
+    /// Returns an error when durability cannot be confirmed.
     pub fn sync(&self, seq: Seq) -> Result<()> {
         Ok(self.kv.sync(seq)?)
     }

@@ -1,4 +1,4 @@
-//! An engine right on an index: every commit changes it at once.
+//! An engine directly on an index: every commit changes the index at once.
 
 use super::index::Index;
 use super::transaction::{scan, scan_with_previous};
@@ -9,7 +9,7 @@ use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An engine that is no more durable than its index.
+/// An engine that is only as durable as its index.
 pub struct Direct<I> {
     index: I,
     merge: MergeFn,
@@ -17,14 +17,14 @@ pub struct Direct<I> {
 }
 
 impl Direct<MemoryIndex> {
-    /// An empty engine in memory.
+    /// Creates an empty engine in memory.
     pub fn new(merge: MergeFn) -> Self {
         Self { index: MemoryIndex::default(), merge, last: Mutex::new(0) }
     }
 }
 
 impl Direct<RedbIndex> {
-    /// The engine in that file, which is made when it is not there.
+    /// Opens the engine in a file, and creates the file when it does not exist.
     ///
     /// # Errors
     /// As [`RedbIndex::open`].

@@ -1,4 +1,5 @@
-//! What stands under an engine: an ordered map that takes many changes at a time and says up to which transaction it has them.
+//! The index below an engine: an ordered map that applies many changes at once and records the last
+//! transaction it contains.
 
 use super::{KvError, Visit};
 use std::ops::Bound;
@@ -12,50 +13,52 @@ pub type Edit<'a> = (&'a [u8], Option<&'a [u8]>);
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// From the smallest key on.
+    /// Starts at the smallest key.
     Ascending,
-    /// From the largest key on.
+    /// Starts at the largest key.
     Descending,
 }
 
-/// Reads of one state.
+/// Reads from one state.
 pub trait View {
     /// The value of a key.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error when the index cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError>;
 
-    /// Shows the pairs between two ends until `visit` says `false`. Ends in the wrong order are an empty range.
+    /// Passes the pairs between two bounds to `visit` until it returns `false`. Bounds in the wrong
+    /// order make an empty range.
     ///
     /// # Errors
-    /// When they cannot be read, and what `visit` returns.
+    /// Returns an error when the index cannot be read, and any error that `visit` returns.
     fn visit(&self, low: Bound<&[u8]>, high: Bound<&[u8]>, order: Order, visit: Visit<'_>) -> Result<(), KvError>;
 }
 
-/// Whose contents an index has, and how far.
+/// Which volume's contents an index has, and up to which transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexState {
-    /// The volume; zeroes when the index is of nobody.
+    /// The volume's id; all zeroes when the index belongs to no volume.
     pub owner: [u8; 16],
-    /// The journal's epoch in which `applied` was given out.
+    /// The journal's epoch in which `applied` was committed.
     pub epoch: u64,
-    /// The last transaction in it.
+    /// The last transaction in the index.
     pub applied: u64,
 }
 
-/// An ordered map behind an engine. Its own reads are of the newest state.
+/// An ordered map below an engine. Its own reads return the newest state.
 pub trait Index: View + Send + Sync {
-    /// Whose it is, and how far.
+    /// Returns the owner and the last transaction.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error when the index cannot be read.
     fn state(&self) -> Result<IndexState, KvError>;
 
-    /// Makes all changes and takes on the state: everything or nothing. With `durable`, and everything before, it is on disk on return.
+    /// Applies all changes and the new state, or nothing. With `durable`, these and all earlier
+    /// changes are on disk when it returns.
     ///
     /// # Errors
-    /// When it cannot. Then nothing has changed.
+    /// Returns an error when it cannot; nothing has changed then.
     fn apply<'a>(
         &self,
         edits: &mut dyn Iterator<Item = Edit<'a>>,
@@ -63,20 +66,21 @@ pub trait Index: View + Send + Sync {
         durable: bool,
     ) -> Result<(), KvError>;
 
-    /// Removes everything; then it is nobody's.
+    /// Removes everything. The index then belongs to no volume.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Returns an error when it cannot.
     fn clear(&self) -> Result<(), KvError>;
 
-    /// The state as it is now, for as long as the view lives, while changes go on.
+    /// Returns a view of the current state. It stays the same for the life of the view while
+    /// changes continue.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error when the index cannot be read.
     fn view(&self) -> Result<Box<dyn View + Send>, KvError>;
 }
 
-/// Whether a range has room for a key; `BTreeMap::range` panics otherwise.
+/// Whether the bounds make a valid range; `BTreeMap::range` panics otherwise.
 pub(crate) fn can_hold(low: End<'_>, high: End<'_>) -> bool {
     match (low, high) {
         (Bound::Included(low), Bound::Included(high)) => low <= high,

@@ -1,4 +1,5 @@
-//! Changes in memory over an index: reads see the newest layer that knows a key.
+//! Changes in memory over an index: a read returns the value from the newest layer that has the
+//! key.
 
 use super::index::{End, can_hold};
 use super::{KvError, Order, Seq, View, Visit};
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-/// What an entry costs beside its bytes; a round figure for the tree's nodes and the counts.
+/// The estimated overhead of an entry, in bytes: tree nodes and reference counts.
 const ENTRY_BYTES: usize = 96;
 
 type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
@@ -18,12 +19,12 @@ type Entries<'a> = Box<dyn Iterator<Item = Entry<'a>> + 'a>;
 pub(crate) struct Layer {
     map: BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>,
     bytes: usize,
-    /// The last transaction in it, or before it when it is empty.
+    /// The last transaction in the layer; for an empty layer, the last one before it.
     pub last: Seq,
 }
 
 impl Layer {
-    /// An empty layer behind that transaction.
+    /// Creates an empty layer that follows transaction `last`.
     pub fn after(last: Seq) -> Self {
         Self { last, ..Self::default() }
     }
@@ -41,7 +42,7 @@ impl Layer {
         }
     }
 
-    /// What it takes in memory, about.
+    /// The approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -70,7 +71,7 @@ pub(crate) struct Layered<'a> {
 }
 
 impl Layered<'_> {
-    /// What the layers say of a key, without the base.
+    /// Looks a key up in the layers, without the base. The outer `None` means that no layer has it.
     pub fn above(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         self.layers.iter().flatten().find_map(|layer| layer.get(key))
     }
@@ -128,7 +129,7 @@ fn compare(a: &[u8], b: &[u8], order: Order) -> Ordering {
     }
 }
 
-/// The entries of two layers in one order; of the same key, the first layer's.
+/// The merged entries of two layers, in order. For a key in both, the first layer's entry.
 struct Merged<'a> {
     sides: [Option<Peekable<Entries<'a>>>; 2],
     order: Order,

@@ -1,4 +1,5 @@
-//! The index in memory. A view shares the map; the first change while one lives copies the map (the keys and values stay shared).
+//! The index in memory. A view shares the map. The first change while a view lives copies the map;
+//! keys and values stay shared.
 
 use super::index::{End, can_hold};
 use super::{Edit, Index, IndexState, KvError, Order, View, Visit};

@@ -1,7 +1,9 @@
-//! The port behind which the metadata lives: an ordered set of keys, changed by guarded transactions.
+//! The port to the key-value store of the metadata: an ordered set of keys, changed by guarded
+//! transactions.
 //!
-//! A transaction is validated and visible at once and durable later, when somebody asks with [`Kv::sync`]; so many transactions
-//! share one write to the disk, and who need not wait does not. What became durable is always a prefix of what was committed.
+//! A transaction is validated and becomes visible at once. It becomes durable later, when a caller
+//! runs [`Kv::sync`], so many transactions share one write to disk, and a caller that need not wait
+//! does not. The durable transactions are always a prefix of the committed ones.
 
 mod direct;
 mod index;
@@ -22,130 +24,145 @@ pub(crate) use transaction::{resolve, scan, scan_with_previous};
 use std::fmt;
 use std::ops::Range;
 
-/// Everything in memory, gone with the process.
+/// An engine in memory. Its contents end with the process.
 pub type Memory = Direct<MemoryIndex>;
 
-/// A redb file by itself, for tools: without a journal, one lost file is everything.
+/// An engine on a single redb file, for tools. It has no journal: when the file is lost, everything
+/// is lost.
 pub type Redb = Direct<RedbIndex>;
 
-/// The number of a committed transaction: 1, 2, and so on. 0 stands before the first.
+/// The number of a committed transaction, counted from 1. 0 is the state before the first.
 pub type Seq = u64;
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// The longest key.
+/// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 4096;
 
-/// The longest value, put or made by a merge.
+/// The longest value, in bytes, whether put or made by a merge.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 
-/// The sum of all keys and values that one transaction may change.
+/// The limit on the total size of all keys and values that one transaction changes, in bytes.
 pub const MAX_BATCH_BYTES: usize = 32 << 20;
 
-/// What must still be so for a transaction to be committed.
+/// A condition for a transaction to be committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// The key has exactly this value; with none it is absent.
+    /// The key has exactly this value; with `None` it is absent.
     Value(Vec<u8>, Option<Vec<u8>>),
-    /// No key lies in the range.
+    /// No key is in the range.
     Empty(Range<Vec<u8>>),
 }
 
-/// One change of a transaction. They count one after the other, so a later one sees what an earlier one made.
+/// One change of a transaction. Changes apply in order: a later one sees the result of an earlier
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Gives the key this value.
+    /// Sets the key to this value.
     Put(Vec<u8>, Vec<u8>),
-    /// Removes the key; one that is absent is no error.
+    /// Removes the key. A missing key is not an error.
     Delete(Vec<u8>),
-    /// Gives the key what the engine's [`MergeFn`] makes of its value and this operand, without a guard.
+    /// Sets the key to what the engine's [`MergeFn`] makes of its current value and this operand.
+    /// Needs no guard.
     Merge(Vec<u8>, Vec<u8>),
 }
 
-/// A transaction: all its changes, or none when a guard fails. Guards are checked against the state before the changes.
+/// A transaction: all its changes are made, or none when a guard fails. Guards are checked against
+/// the state before the changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// What must be so.
+    /// The conditions.
     pub guards: Vec<Guard>,
-    /// What then changes.
+    /// The changes to make if they hold.
     pub changes: Vec<Change>,
 }
 
-/// What became of a transaction.
+/// The result of a committed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Its number; a batch without changes gets that of the last transaction before it.
+    /// The transaction's number. A batch without changes gets the number of the last transaction
+    /// before it.
     pub seq: Seq,
     /// The new value of each merge, in order; `None` where it removed the key.
     pub merged: Vec<Option<Vec<u8>>>,
 }
 
-/// Makes a key's new value of its old one (`None`: absent) and an operand; `None` removes the key. It is called with the engine
-/// locked, so it must not call the engine, and it must not panic.
+/// Makes a key's new value from its old one (`None`: absent) and an operand; `None` removes the
+/// key. The engine calls it while it holds its lock, so it must not call the engine, and it must
+/// not panic.
 pub type MergeFn = fn(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>>;
 
-/// Receives the pairs of a whole scan, in order; `false` ends it.
+/// Receives the pairs of a whole scan, in order; `false` ends the scan.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool, KvError>;
 
-/// Why an engine did not do what it was asked.
+/// Why an engine could not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KvError {
-    /// A guard failed; nothing changed. Read again and try anew.
+    /// A guard failed; nothing changed. Read again and retry.
     Conflict,
-    /// Nothing durable can be reached, or the engine is closed; says why. It stays so until the engine is opened again.
+    /// No durable storage can be reached, or the engine is closed; the text says why. This lasts
+    /// until the engine is opened again.
     Unavailable(String),
-    /// There is no room.
+    /// There is no space.
     NoSpace,
-    /// Stored bytes are not what was written; says where.
+    /// Stored bytes are not what was written; the text says where.
     Corrupt(String),
-    /// The request breaks a limit; says which.
+    /// The request exceeds a limit; the text says which.
     Invalid(&'static str),
 }
 
-/// An ordered set of keys with values, changed by guarded transactions. Its reads see every commit that has returned.
+/// An ordered set of keys with values, changed by guarded transactions. Reads see every commit that
+/// has returned.
 pub trait Kv: Send + Sync {
     /// The value of a key.
     ///
     /// # Errors
-    /// When the engine cannot read.
+    /// Returns an error when the engine cannot read.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError>;
 
-    /// The first `limit` pairs of a range in ascending order. All are of one state. An end that is not above the start is an empty range.
+    /// The first `limit` pairs of a range, in ascending order, all from one state. A range whose
+    /// end is not above its start is empty.
     ///
     /// # Errors
-    /// When the engine cannot read.
+    /// Returns an error when the engine cannot read.
     fn scan(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError>;
 
-    /// The last `limit` pairs of a range in descending order: with 1, "the one at or before".
+    /// The last `limit` pairs of a range, in descending order. With a limit of 1 it finds "the one
+    /// at or before".
     ///
     /// # Errors
-    /// When the engine cannot read.
+    /// Returns an error when the engine cannot read.
     fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError>;
 
-    /// The last pair from `floor` to the range, if there is one, and the first `limit` of the range, in ascending order. All are of one state.
+    /// The last pair between `floor` and the start of the range, if any, and then the first `limit`
+    /// pairs of the range, in ascending order, all from one state.
     ///
     /// # Errors
-    /// When the engine cannot read.
+    /// Returns an error when the engine cannot read.
     fn scan_with_previous(&self, floor: &[u8], range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError>;
 
-    /// Shows all pairs of one single state in ascending order, however long it takes; commits go on meanwhile. Returns the number
-    /// of the last transaction in that state.
+    /// Passes all pairs of one single state to `visit`, in ascending order, however long that
+    /// takes. Commits continue meanwhile. Returns the number of the last transaction in that state.
     ///
     /// # Errors
-    /// When the engine cannot read, and what `visit` returns.
+    /// Returns an error when the engine cannot read, and any error that `visit` returns.
     fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError>;
 
-    /// Makes the changes if the guards hold: atomic, and visible on return, but durable only after [`Self::sync`].
+    /// Makes the changes if the guards hold. The transaction is atomic and visible on return, but
+    /// durable only after [`Self::sync`].
     ///
     /// # Errors
-    /// `Conflict` when a guard fails; any other when it cannot be done. Nothing has changed then.
+    /// `Conflict` when a guard fails; another error when the commit fails. Nothing has changed
+    /// then.
     fn commit(&self, batch: Batch) -> Result<Committed, KvError>;
 
-    /// Returns when all transactions up to this one are durable. A number that was not given out yet counts as the last one.
+    /// Waits until all transactions up to this one are durable. A number that is not committed yet
+    /// counts as the last one.
     ///
     /// # Errors
-    /// When that is not sure: whether they survive is then unknown.
+    /// Returns an error when durability cannot be confirmed: the transactions may or may not
+    /// survive.
     fn sync(&self, seq: Seq) -> Result<(), KvError>;
 }
 
@@ -155,7 +172,7 @@ impl Batch {
         Self { guards: Vec::new(), changes }
     }
 
-    /// Adds the guard that the key still has this value.
+    /// Adds a guard: the key still has this value.
     pub fn expect(&mut self, key: impl Into<Vec<u8>>, value: Option<Vec<u8>>) -> &mut Self {
         self.guards.push(Guard::Value(key.into(), value));
         self

@@ -1,4 +1,5 @@
-//! The index in a redb file. It is a cache of the journal: a lost or damaged file is made again from the mirrors.
+//! The index in a redb file. It is a cache of the journal: a lost or damaged file is rebuilt from
+//! the mirrors.
 
 use super::index::{End, can_hold};
 use super::{Edit, Index, IndexState, KvError, Order, View, Visit};
@@ -15,12 +16,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 const STATE: TableDefinition<'_, (), ([u8; 16], u64, u64)> = TableDefinition::new("state");
 
-/// How much of the file redb keeps in memory, if nobody says otherwise.
+/// The default size of redb's memory cache, in bytes.
 const CACHE_BYTES: usize = 128 << 20;
 
 /// An index in a redb file.
 pub struct RedbIndex {
-    /// The newest state, kept open: to begin a read costs more than a read. Let go of before the database.
+    /// A read transaction on the newest state, kept open because beginning one costs more than a
+    /// read. It must be dropped before the database.
     newest: RwLock<Arc<Pairs>>,
     database: Database,
 }
@@ -30,22 +32,22 @@ type Pairs = ReadOnlyTable<&'static [u8], &'static [u8]>;
 struct RedbView(Arc<Pairs>);
 
 impl RedbIndex {
-    /// Opens the file, or makes it.
+    /// Opens the file, and creates it when it does not exist.
     ///
     /// # Errors
-    /// `Corrupt` when it is damaged or not a redb file: the caller may remove it. `Unavailable` when it cannot be reached or is open
-    /// elsewhere.
+    /// `Corrupt` when the file is damaged or not a redb file: the caller may remove it.
+    /// `Unavailable` when it cannot be reached or another process has it open.
     pub fn open(path: &Path) -> Result<Self, KvError> {
         Self::open_with(path, CACHE_BYTES)
     }
 
-    /// The same, with so much memory.
+    /// The same, with a memory cache of `cache_bytes`.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`Self::open`].
     pub fn open_with(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
         let place = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        // Names and attributes are nobody else's, whatever the umask.
+        // Other users must not read names and attributes, whatever the umask.
         let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|why| KvError::Unavailable(place(&why)))?;
         let database = FileBackend::new(file)
@@ -60,7 +62,7 @@ impl RedbIndex {
         Self::with_tables(database)
     }
 
-    /// One in something else than a file.
+    /// Opens an index on a backend other than a file.
     pub(super) fn with_backend(backend: impl StorageBackend, cache_bytes: usize) -> Result<Self, KvError> {
         let database = Database::builder().set_cache_size(cache_bytes).create_with_backend(backend);
         Self::with_tables(database.map_err(failed)?)

@@ -1,5 +1,6 @@
-//! An index that goes with the process: in memory while it is small, in a file without a name when it is not, so that whoever only reads a
-//! volume needs no more memory for one with many files.
+//! An index that ends with the process. It is in memory while it is small and then moves to an
+//! unnamed file, so a client that only reads a volume needs no more memory when the volume has many
+//! files.
 
 use super::index::End;
 use super::{Edit, Index, IndexState, KvError, MemoryIndex, Order, RedbIndex, View, Visit};
@@ -12,12 +13,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// What a pair costs in memory beside its bytes: two counted slices and their places in a tree.
+/// The overhead of a pair in memory, in bytes: two reference-counted slices and their places in a
+/// tree.
 const PAIR_BYTES: usize = 128;
-/// Pairs that move to the file at a time.
+/// How many pairs move to the file at a time.
 const MOVED: usize = 16_384;
 
-/// An index that nobody finds again.
+/// An index that does not outlive the process.
 #[derive(Debug)]
 pub struct ScratchIndex {
     place: RwLock<Place>,
@@ -26,9 +28,10 @@ pub struct ScratchIndex {
 
 #[derive(Debug)]
 enum Place {
-    /// With what went into it; what was removed or replaced counts on, as it does no harm to move too early.
+    /// With the bytes that went into it. Removed and replaced pairs still count, since moving too
+    /// early does no harm.
     Memory(MemoryIndex, usize),
-    /// There is no room for it anywhere else.
+    /// It could not move to a file, so it stays in memory.
     Stuck(MemoryIndex),
     File(RedbIndex),
 }
@@ -43,7 +46,8 @@ impl Place {
 }
 
 impl ScratchIndex {
-    /// An empty one that takes about so much memory, wherever it is: for a moment it is in both places, and each has its own costs.
+    /// Creates an empty index that needs about `memory_bytes` of memory. While it moves, its
+    /// contents are briefly in memory and in the file, each with its own overhead.
     pub fn new(memory_bytes: usize) -> Self {
         Self { place: RwLock::new(Place::Memory(MemoryIndex::default(), 0)), most: memory_bytes / 4 }
     }
@@ -119,7 +123,7 @@ impl Index for ScratchIndex {
     }
 }
 
-/// A file that has no name and goes with whoever has it open.
+/// Opens a file without a name, which disappears when it is closed.
 fn unnamed(directory: &Path) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -136,7 +140,7 @@ fn unnamed(directory: &Path) -> io::Result<File> {
     }
 }
 
-/// A file that nothing is expected of after the process has ended.
+/// A file that need not survive the process, so it is never synced.
 #[derive(Debug)]
 struct Unsynced(File);
 

@@ -1,4 +1,4 @@
-//! What a batch comes to: guards checked, merges made, one final value per key.
+//! Resolves a batch: checks the guards, makes the merges, and finds one final value per key.
 
 use super::index::End;
 use super::{
@@ -7,16 +7,16 @@ use super::{
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
-/// A batch against one state.
+/// The result of a batch against one state.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
-    /// The new value of every key that was named; `None` removes it.
+    /// The new value of every key that the batch changes; `None` removes it.
     pub edits: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// The results of the merges, in order.
     pub merged: Vec<Option<Vec<u8>>>,
 }
 
-/// Checks the guards, then makes the changes one after the other.
+/// Checks the guards, then applies the changes in order.
 pub(crate) fn resolve(batch: Batch, view: &dyn View, merge: MergeFn) -> Result<Resolved, KvError> {
     for guard in &batch.guards {
         let holds = match guard {
@@ -50,7 +50,8 @@ pub(crate) fn resolve(batch: Batch, view: &dyn View, merge: MergeFn) -> Result<R
         if value_bytes > MAX_VALUE_BYTES {
             return Err(KvError::Invalid("a value is too long"));
         }
-        // A removal costs bytes in the journal too, so the count is limited as well as the sum.
+        // A removal costs bytes in the journal, too, so the number of keys is limited as well as
+        // the total size.
         if bytes > MAX_BATCH_BYTES || resolved.edits.len() > MAX_BATCH_BYTES / 16 {
             return Err(KvError::Invalid("a batch is too large"));
         }
@@ -59,7 +60,7 @@ pub(crate) fn resolve(batch: Batch, view: &dyn View, merge: MergeFn) -> Result<R
     Ok(resolved)
 }
 
-/// The last pair before a range, if there is one above `floor`, and the first pairs of the range.
+/// The last pair before a range, if there is one from `floor` on, and the first pairs of the range.
 pub(crate) fn scan_with_previous(
     view: &dyn View,
     floor: &[u8],

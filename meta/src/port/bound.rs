@@ -1,5 +1,6 @@
-//! Work that belongs to one session: what it asks for is done in that session or not at all. What a client began before its lease ran out must not be carried out in
-//! the session that it has afterwards. The requests of a piece of work leave on its own thread.
+//! Work that belongs to one session: its requests are carried out in that session or not at all. A
+//! client may begin work and then lose its lease. The work must not continue in the client's next
+//! session. All requests of a piece of work leave from its own thread.
 
 use std::cell::Cell;
 
@@ -7,7 +8,7 @@ thread_local! {
     static SESSION: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Puts back what was there before, also after a panic.
+/// Restores the previous session when dropped, also after a panic.
 struct Before(Option<u64>);
 
 impl Drop for Before {
@@ -16,14 +17,15 @@ impl Drop for Before {
     }
 }
 
-/// Does work whose requests belong to this session, if any. Work inside other work belongs to the session of that.
+/// Runs `work`; its requests belong to `session`, if given. Nested work keeps the session of the
+/// outer work.
 pub fn within_session<T>(session: Option<u64>, work: impl FnOnce() -> T) -> T {
     let _before = Before(SESSION.get());
     SESSION.set(SESSION.get().or(session));
     work()
 }
 
-/// The session that the requests of this thread belong to; None for whichever there is.
+/// The session that the requests of this thread belong to. `None` means the current session.
 pub fn session_of_work() -> Option<u64> {
     SESSION.get()
 }

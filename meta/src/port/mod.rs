@@ -1,7 +1,9 @@
-//! The port behind which the names, attributes and extents of a volume stand: this process's own [`Meta`], or a server.
+//! The port to the names, attributes and extents of a volume. Behind it is this process's own
+//! [`Meta`] or a server.
 //!
-//! A table says what can be asked. From it come the trait, the implementation that asks through a [`Call`] ([`Remote`]), and the function that
-//! carries out what a `Remote` asked. A request is the number of its operation and its arguments, an answer is a `Result`, both in the encoding of the
+//! A table lists the operations. Macros generate from it the trait, the implementation that sends
+//! requests through a [`Call`] ([`Remote`]), and the function that answers them. A request is the
+//! operation's number and its arguments; an answer is a `Result`. Both use the encoding of the
 //! metadata's own records (postcard).
 
 mod bound;
@@ -23,14 +25,14 @@ use std::ops::Range;
 
 /// Sends a request and waits for its answer.
 pub trait Call: Send + Sync {
-    /// The number of an operation and its encoded arguments; returns the encoded result.
+    /// Sends an operation's number and its encoded arguments; returns the encoded result.
     ///
     /// # Errors
-    /// When no answer came, or one that was none.
+    /// Returns an error when no answer arrives, or one that cannot be used.
     fn call(&self, operation: u16, arguments: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// What stands behind a [`Call`].
+/// The port's implementation over a [`Call`].
 pub struct Remote<C>(pub C);
 
 macro_rules! port {
@@ -76,54 +78,58 @@ macro_rules! port {
 }
 
 port! { operations
-    /// What the file system asks of the metadata. Each operation is described at the function of the same name of [`Meta`].
+    /// The metadata operations that the file system uses. Each is described at the function of the
+    /// same name of [`Meta`].
     Port, answer, PORT_NAMES
 }
 port! { inherent Meta, Port }
 
-/// What a client is told when its session begins.
+/// The server's answer when a session begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The number of its session.
+    /// The session's number.
     pub session: u64,
-    /// What proves that it is this client's. Nobody else hears it.
+    /// Proves that the session is this client's. No other client learns it.
     pub secret: [u8; 16],
-    /// The server did not know it before.
+    /// The server did not know the session before.
     pub fresh: bool,
-    /// The session that was to be taken up had ended. This is another one, in which nothing of the old one is accepted.
+    /// The session that the client wanted to reclaim had ended. This is a new one; the server
+    /// accepts nothing that belongs to the old session.
     pub lapsed: bool,
     /// The volume's label, as JSON.
     pub label: String,
     /// The first number that the session gives to its stripes.
     pub first_stripe: u64,
-    /// Another number when the server's machine was started again: what was not synced may be lost then.
+    /// Changes when the server's machine restarts. Data that was not synced may then be lost.
     pub start: u64,
-    /// How long the session lives without a beat, in milliseconds.
+    /// How long the session lives without a heartbeat, in milliseconds.
     pub lease_ms: u32,
-    /// The sets that it may write to. Others, which it had before, were given up with what no transaction names of them.
+    /// The chunk sets that the session may still write to. The server has released the session's
+    /// other sets, except for what transactions name of them.
     pub kept: Vec<u64>,
 }
 
-/// What a client hears now and then.
+/// The server's answer to a heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// Bytes of user data that fit in all; 0 while that is not known.
+    /// Capacity for user data, in bytes; 0 while it is not known.
     pub total: u64,
-    /// Bytes that still fit.
+    /// Bytes that are still free.
     pub free: u64,
-    /// The generation of the volume's label: when it grew, targets came or went.
+    /// The generation of the volume's label. It grows when targets join or leave.
     pub generation: u64,
-    /// Other sessions. With none, what a client saw stays so until it changes it itself.
+    /// The number of other sessions. With no other session, only this client changes what it has
+    /// read.
     pub others: u32,
-    /// The number of the last file that lost its last name.
+    /// The number of the latest removal of a file's last name.
     pub removed: u64,
 }
 
-/// The operation with which a session begins.
+/// Begins a session.
 pub const BEGIN: u16 = 64;
-/// The operation that keeps one alive.
+/// Keeps a session alive.
 pub const HEARTBEAT: u16 = 65;
-/// Operations that wait for other clients when there are any.
+/// Like the next three, this operation may wait for other clients, if there are any.
 pub const ATTRIBUTES: u16 = 1;
 /// See [`ATTRIBUTES`].
 pub const LOOKUP: u16 = 2;
@@ -131,55 +137,67 @@ pub const LOOKUP: u16 = 2;
 pub const LIST: u16 = 16;
 /// See [`ATTRIBUTES`].
 pub const LOOKUPS: u16 = 28;
-/// The operation that says where the bytes of a file are.
+/// Returns where the bytes of a file are.
 pub const EXTENTS: u16 = 17;
-/// The one that says so together with the size, and takes the same arguments.
+/// Returns the same together with the size; takes the same arguments.
 pub const CONTENT: u16 = 31;
-/// The operation that changes the content of a file.
+/// Changes the content of a file.
 pub const CHANGE_CONTENT: u16 = 18;
 
-/// Whether an operation only reads: it can be carried out twice, and waits for nobody but, some of them, for other clients.
+/// Whether an operation only reads. Such an operation can safely be carried out twice. Some of them
+/// wait for other clients; none waits for anything else.
 pub fn only_reads(operation: u16) -> bool {
     matches!(operation, 1..=4 | 6..=8 | 16 | 17 | 21 | 24 | 28 | 31 | 32 | 73 | 76)
 }
 
-/// Whether an operation may wait for other clients, or until those of before a restart are back.
+/// Whether an operation may wait for other clients, or after a restart until earlier clients have
+/// reconnected.
 pub fn waits_for_clients(operation: u16) -> bool {
     matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | BEGIN | 69 | 72 | 74)
 }
 
-/// A lock of a range of a file, as `fcntl` has them.
+/// A lock on a byte range of a file, as in `fcntl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileLock {
-    /// What the client's kernel calls its owner.
+    /// The client's kernel's id of the lock's owner.
     pub owner: u64,
     /// The first byte.
     pub first: u64,
-    /// The last one.
+    /// The last byte (inclusive).
     pub last: u64,
-    /// Whether nobody else may have any part of it.
+    /// Whether the lock excludes every other lock on any part of the range.
     pub exclusive: bool,
-    /// The process, as its client numbers it.
+    /// The process id on the client.
     pub process: u32,
 }
 
 operations! {
-    /// What the metadata server does for the session of a client, beside what [`Port`] says.
+    /// What the metadata server does for a client's session, in addition to [`Port`].
     ///
-    /// - `begin` opens a session, also in place of one that ended, or takes the caller's own up, which writes to these sets; then `reclaim_complete` says that a server that was restarted knows everything of it: nothing is
-    ///   given to others, or given up, before all have said so or the time of a lease is over. `heartbeat` keeps it alive; `end` closes it.
-    /// - `new_sets` places chunk sets for this session alone, not on the targets to `avoid`. Sets of the session that it does not know of, since an answer was
-    ///   lost, are given back. `release_sets` gives sets back when nothing uncommitted refers to them.
-    /// - `open` counts an opener, and has others commit what they wrote to the file; `close` counts one less. Openers that write number
-    ///   their opening and closing, each with a greater number than the one before, others with 0. `clean` says that nothing of these files is uncommitted
-    ///   that was written before that number; what came after it is not meant, even when it overtook it. `recalled` says the same of one file, as the answer to
-    ///   a question and all before it. `reclaim_open` and `close` tell a server that was restarted of openers and writers, and wait for nobody.
-    /// - `lock` gives a lock, and says whether it did; with `wait` it takes a moment before it says no. `unlock` takes a range from what the owner has.
-    ///   `conflicting_lock` is the one that is in the way, of whatever client.
-    /// - `removed` tells which files lost their last name since that removal, with the number of the last one that is told of. What a client was told before is
-    ///   kept for it only as far as its kernel knows it and it says so; later it says what it forgot of that.
-    /// - `reserve_append` gives a range behind the end of a file to an append. `reclaim_append` tells a server that was restarted up to where
-    ///   a client has such ranges.
+    /// - `begin` opens a session, possibly in place of one that ended, or reclaims the caller's
+    ///   own. The caller names the chunk sets it writes to. `reclaim_complete` then says that a
+    ///   restarted server knows the session's whole state. Until all sessions have said so, or a
+    ///   lease's time has passed, the server grants nothing to other clients and releases nothing.
+    ///   `heartbeat` keeps the session alive; `end` closes it.
+    /// - `new_sets` places chunk sets for this session only, and not on the targets to `avoid`. An
+    ///   answer may have been lost: the server releases the session's sets that are not in `known`.
+    ///   `release_sets` returns sets to which nothing uncommitted refers.
+    /// - `open` counts an opener and has other clients commit what they wrote to the file; `close`
+    ///   removes one opener. A client that opens for writing numbers its opens and closes, each
+    ///   with a greater number than the last; others pass 0. `clean` says that these files have no
+    ///   uncommitted data written before that number. It says nothing about later writes, even if
+    ///   they arrive first. `recalled` says the same of one file, as the answer to that recall and
+    ///   all earlier ones. `reclaim_open` and `close` report openers and writers to a restarted
+    ///   server and do not wait.
+    /// - `lock` tries to take a lock and returns whether it succeeded; with `wait` it waits briefly
+    ///   before it fails. `unlock` removes a range from the owner's locks. `conflicting_lock`
+    ///   returns the lock of any client that is in the way.
+    /// - `removed` returns the files that have lost their last name since removal number `after`,
+    ///   and the number of the last removal in the answer. The server keeps such a file for a
+    ///   client only while the client reports it in `kept`, because its kernel still knows the
+    ///   file. The client later reports those it forgot in `forgotten`.
+    /// - `reserve_append` reserves a range behind the end of a file for an append. `reclaim_append`
+    ///   reports to a restarted server the end of the ranges that a client has reserved.
     Session, answer_session, SESSION_NAMES;
     64 begin(session: Option<u64>, name: String, sets: Vec<u64>) -> Welcome;
     65 heartbeat() -> Heartbeat;

@@ -1,5 +1,6 @@
-//! What came from another process is looked at before anything is done with it: lengths, order and sums that the rest of this crate relies on. Whose things are
-//! is decided behind the port. Pure.
+//! Validates requests from other processes before they are carried out: the lengths, order and sums
+//! on which the rest of this crate relies. Permissions are checked behind the port. This module has
+//! no side effects.
 
 use crate::namespace::MAX_SIZE;
 use crate::port::FileLock;
@@ -9,16 +10,16 @@ use std::ops::Range;
 
 /// Arguments of an operation.
 pub(super) trait Sound {
-    /// Refuses what no honest client sends.
+    /// Refuses what no correct client sends.
     ///
     /// # Errors
-    /// `Invalid`, `TooLarge`.
+    /// Returns `Invalid` or `TooLarge`.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// Any value of these will do, or is looked at where it is used.
+/// These types accept any value, or the code that uses the value checks it.
 macro_rules! any {
     ($($type:ty),*) => { $(impl Sound for $type {})* };
 }
@@ -92,7 +93,8 @@ impl Sound for FileLock {
     }
 }
 
-/// The most bytes of an extent in the metadata itself. Clients put half of that there.
+/// The largest extent stored in the metadata itself, in bytes. Clients store up to half of that
+/// there.
 const MAX_INLINE: usize = 64 << 10;
 
 impl Sound for Extent {
@@ -114,7 +116,7 @@ impl Sound for Extent {
     }
 }
 
-/// Extents within a range, ordered and apart.
+/// Checks that the extents are within the range, in order, and do not overlap.
 fn extents(all: &[Extent], range: &Range<u64>) -> Result<()> {
     all.iter().try_for_each(Sound::check)?;
     let (first, last) = (all.first(), all.last());

@@ -1,6 +1,6 @@
-//! From a table of operations to a trait, a caller and an answerer.
+//! Macros that turn a table of operations into a trait, a caller and an answerer.
 
-/// How an argument is handed on: a borrowed one by reference.
+/// How an argument is passed on: a borrowed one by reference.
 macro_rules! given {
     ($name:ident) => {
         $name
@@ -20,7 +20,8 @@ macro_rules! asked {
     };
 }
 
-/// The trait, its implementation by [`Remote`](super::Remote), the function that carries out what one asked, and what the operations are called.
+/// The trait, its implementation by [`Remote`](super::Remote), the function that answers requests,
+/// and the table of operation names.
 macro_rules! operations {
     ($(#[$about:meta])* $trait:ident, $answer:ident, $names:ident;
      $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
@@ -38,8 +39,9 @@ macro_rules! operations {
             })*
         }
 
-        /// Carries out a request that a [`Remote`] made; returns the answer, or None when there is no such operation here. Arguments that
-        /// cannot be read, or that no honest client sends, are answered with an error.
+        /// Carries out a request of a [`Remote`] and returns the answer, or `None` when this table
+        /// has no such operation. Arguments that cannot be decoded, or that no correct client
+        /// sends, get an error as the answer.
         pub fn $answer(port: &dyn $trait, operation: u16, arguments: &[u8]) -> Option<Vec<u8>> {
             Some(match operation {
                 $($number => match decode::<($($owned,)*)>(arguments).and_then(|all| Sound::check(&all).map(|()| all)) {
@@ -50,12 +52,12 @@ macro_rules! operations {
             })
         }
 
-        /// The operations by number, and what they are called.
+        /// The number and the name of every operation.
         pub const $names: &[(u16, &str)] = &[$(($number, stringify!($name))),*];
     };
 }
 
-/// The implementation by a type that has functions of these names and signatures.
+/// Implements the trait for a type that has functions of these names and signatures.
 macro_rules! inherent {
     ($type:ident, $trait:ident; $($number:literal $name:ident($($argument:ident: $owned:ty $(as $borrowed:ty)?),*) -> $result:ty;)*) => {
         impl $trait for $type {
