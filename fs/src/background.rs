@@ -1,4 +1,5 @@
-//! What goes on beside the callers: full stripes leave, and what is dirty long enough is committed.
+//! Background threads: they write out full stripes and commit data that has been dirty for long
+//! enough.
 
 use crate::data::buffer::Taken;
 use crate::data::commit::Packer;
@@ -12,35 +13,36 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Uncommitted data is committed after this time.
+/// Dirty data is committed after this time.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);
-/// How often that is looked at, and what else needs looking after.
+/// The interval at which the volume thread looks for dirty data and other work.
 const TICK: Duration = Duration::from_secs(1);
-/// Stripes that wait for a thread, before writers do.
+/// Stripes that may wait for a thread. With more, writers wait.
 const QUEUE: usize = 8;
 
-/// How long helpers are waited for at the end. What they do may be left at any moment, and one that asks a target that hangs takes long.
+/// How long closing waits for helpers. Their work may be interrupted at any moment, and a helper
+/// that waits for a hanging target takes long.
 const HELPERS: Duration = Duration::from_secs(1);
 
 /// A stripe's worth of data of a file.
 type Job = (Arc<File>, Vec<Taken>);
 
-/// The threads, and the ways to them. They end when this is dropped.
+/// The threads and the queues to them. The threads end when this is dropped.
 pub(crate) struct Background {
     jobs: Mutex<Option<SyncSender<Job>>>,
     hurry: Mutex<Option<SyncSender<()>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Those that only tidy up.
+    /// Threads whose work may be interrupted at any moment.
     helpers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Background {
-    /// Makes the ways; `start` makes the threads.
+    /// Creates the queues; `start` creates the threads.
     pub fn new() -> Self {
         Self { jobs: Mutex::default(), hurry: Mutex::default(), threads: Mutex::default(), helpers: Mutex::default() }
     }
 
-    /// Starts the threads. They hold the file system only while they work for it.
+    /// Starts the threads. A thread holds the file system only while it works for it.
     pub fn start(&self, fs: &Arc<FileSystem>) {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let (hurry, ticks) = sync_channel(1);
@@ -70,21 +72,21 @@ impl Background {
         (*lock(&self.threads), *lock(&self.helpers)) = (threads, helpers);
     }
 
-    /// Has data put into a stripe soon. Waits while too much is queued.
-    /// Gives it back when the threads have ended.
+    /// Queues data to be put into a stripe. Waits while the queue is full. Gives the data back when
+    /// the threads have ended.
     pub fn store(&self, file: Arc<File>, taken: Vec<Taken>) -> std::result::Result<(), Vec<Taken>> {
         let Some(jobs) = lock(&self.jobs).clone() else { return Err(taken) };
         jobs.send((file, taken)).map_err(|refused| refused.0.1)
     }
 
-    /// Has everything dirty written soon.
+    /// Requests that all dirty data is written soon.
     pub fn hurry(&self) {
         if let Some(hurry) = &*lock(&self.hurry) {
             let _ = hurry.try_send(());
         }
     }
 
-    /// Ends the threads, when they have done what was queued. To be called when the file system says that it is closed.
+    /// Ends the threads after they have done what is queued. Mark the file system as closed before.
     pub fn stop(&self) {
         lock(&self.jobs).take();
         lock(&self.hurry).take();
@@ -109,7 +111,7 @@ fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
         let job = lock(queue).recv();
         let Ok((file, taken)) = job else { return };
         let Some(fs) = fs.upgrade() else {
-            // It is being dropped, and commits what is dirty then.
+            // The file system is being dropped and commits the dirty data itself.
             taken.iter().for_each(|piece| file.state().buffer.written(piece, None));
             file.arrived();
             continue;
@@ -123,13 +125,13 @@ fn store_stripes(fs: &Weak<FileSystem>, queue: &Mutex<Receiver<Job>>) {
     }
 }
 
-/// Once a second, and when there is a hurry.
+/// Runs once a second, and at once when `hurry` is called.
 fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     loop {
         let tick = ticks.recv_timeout(TICK);
         let Some(fs) = fs.upgrade().filter(|_| tick != Err(RecvTimeoutError::Disconnected)) else { return };
         fs.beside("looking after the volume", || {
-            // Clients look when they say that they live, and the server of clients with its sessions.
+            // A client rejoins targets with its heartbeat, the server of clients with its sessions.
             if !fs.is_shared() {
                 fs.rejoin_targets();
             }
@@ -139,9 +141,11 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
 }
 
 impl FileSystem {
-    /// Does what goes on beside the callers. A panic in it is logged and counted, and the thread goes on: None then.
+    /// Runs background work. A panic in it is logged and counted and the thread continues: the
+    /// result is None then.
     pub fn beside<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
-        // What a panic leaves behind is as after an error: locks are used again, and what was not done is done the next time.
+        // A panic leaves the same state as an error does: locks stay usable, and the next run does
+        // the work.
         let done = catch_unwind(AssertUnwindSafe(work)).ok();
         if done.is_none() {
             self.counts.defects.fetch_add(1, Ordering::Relaxed);
@@ -163,7 +167,8 @@ impl FileSystem {
         packer.finish_if_long()
     }
 
-    /// What is to be done now and then. What fails here is tried again at the next tick; whoever syncs hears of it.
+    /// The periodic work. What fails here is tried again at the next tick; a caller that syncs gets
+    /// the error.
     fn tick(&self, hurry: bool) {
         if self.is_shared() {
             let done = self.tick_client();
@@ -194,7 +199,7 @@ impl FileSystem {
         self.warn(done);
     }
 
-    /// Positions that readers found damaged are made again at the next repair.
+    /// Queues repairs for chunk positions that readers found damaged.
     fn note_damage(&self) -> Result<()> {
         for (set, position) in self.store.take_damaged() {
             self.meta.queue_repair(set, &[position])?;

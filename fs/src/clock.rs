@@ -1,4 +1,5 @@
-//! The time of changes, by the clock that the kernel stamps files with: where it stamps some and Weft others, later ones are never earlier.
+//! The time of changes, by the clock with which the kernel stamps files. Where the kernel stamps
+//! some files and Weft stamps others, a later stamp is never earlier in time.
 
 use meta::Time;
 use rustix::fs::{MemfdFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, memfd_create};
@@ -6,17 +7,18 @@ use rustix::time::{ClockId, clock_gettime};
 use std::os::fd::OwnedFd;
 use std::sync::{LazyLock, Mutex};
 
-/// A file that is stamped to see what the kernel's clock says, and what it said last.
+/// A file that is stamped to read the kernel's clock, and the last time that it showed.
 static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("weft-clock", MemfdFlags::CLOEXEC).ok());
 static LAST: Mutex<Time> = Mutex::new(Time { seconds: 0, nanoseconds: 0 });
 
-/// The clock that stands still for milliseconds. The kernel stamps nothing before it, and since Linux 6.13 nothing before any finer stamp that it gave.
+/// The coarse clock, which advances every few milliseconds. The kernel never stamps a file with an
+/// earlier time, and since Linux 6.13 never with a time before a finer stamp that it gave.
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     Time { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
-/// The time that the kernel would stamp a file with now. It takes two system calls.
+/// The time with which the kernel would stamp a file now. It takes two system calls.
 pub(crate) fn stamp() -> Time {
     let mut last = crate::mutex::lock(&LAST);
     *last = ask_kernel().unwrap_or_default().max(now());

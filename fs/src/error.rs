@@ -1,4 +1,4 @@
-//! What can go wrong with a file or a volume, and which number a system call gives for it.
+//! The errors of files and volumes, and the errno of each.
 
 use rustix::io::Errno;
 use std::fmt;
@@ -6,35 +6,37 @@ use std::fmt;
 /// An error of this crate.
 #[derive(Debug)]
 pub enum Error {
-    /// Of names, attributes and metadata.
+    /// From names, attributes and metadata.
     Meta(meta::Error),
-    /// Of stored data.
+    /// From stored data.
     Volume(volume::Error),
     /// The volume was opened for reading only.
     ReadOnly,
     /// The file was removed while it was open elsewhere.
     Stale,
-    /// Neither data nor a hole where it was looked for.
+    /// A seek found neither data nor a hole.
     NoData,
-    /// Not possible for this kind of file or on this volume; says what.
+    /// The operation is not possible for this kind of file or on this volume; the text says which
+    /// one.
     Unsupported(&'static str),
-    /// An argument that cannot be used, and what is allowed.
+    /// An argument is not valid; the text says what is allowed.
     Invalid(String),
-    /// Somebody else has the volume open, or something is in the way; says who and what to do.
+    /// Another process has the volume open, or something is in the way; the text says who or what,
+    /// and what to do.
     Conflict(String),
-    /// What was asked for is not there.
+    /// The thing that the caller named does not exist.
     NotFound(String),
-    /// What is needed does not answer now, and may do so later.
+    /// Something that is needed does not answer now, and may do so later.
     Unavailable(String),
 }
 
 impl Error {
-    /// Whether there was no room.
+    /// Whether the error means that there is no space.
     pub(crate) fn is_no_space(&self) -> bool {
         self.errno() == Errno::NOSPC.raw_os_error()
     }
 
-    /// The number that a system call answers with.
+    /// The errno that a system call returns.
     pub fn errno(&self) -> i32 {
         use meta::Error as M;
         use volume::Error as V;

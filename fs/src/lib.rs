@@ -1,22 +1,25 @@
-//! The file system as a library: files in erasure-coded stripes on targets, names and extents in the metadata. The mount, the command line,
-//! the archive encoder and gateways are its users.
+//! The file system as a library: files in erasure-coded stripes on targets, names and extents in
+//! the metadata. The mount, the command line, the archive encoder and gateways use it.
 //!
 //! ```text
 //! write -> buffer -> stripe -> chunks on k+m targets      (data/commit.rs, data/store.rs)
 //!                      `-> extents -> transaction -> journal on m+1 targets
 //! ```
 //!
-//! A commit puts dirty data into stripes, syncs the chunks, and then names the stripes in one transaction. So what a
-//! transaction names is there, and what no transaction names does not exist.
+//! A commit writes dirty data into stripes, syncs the chunks, and then names the stripes in one
+//! transaction. So everything that a transaction names is durable, and a stripe that no transaction
+//! names does not exist.
 //!
-//! The rooms, each of which knows only those before it:
+//! The modules, in layers. Each one uses only those above it in this list:
 //!
-//! - `volume`: what a volume is: its label, where its targets are, how it is made.
-//! - `session`: what a client and a metadata server agree on.
-//! - `data`: files, names and their content. Others who share the volume are behind one trait (`data/sharing.rs`).
-//! - `maintenance`: collection, compaction, repair, verification, targets that come and go; only where the metadata is.
+//! - `volume`: the label of a volume, where its targets are, how a volume is created and found.
+//! - `session`: the definitions that a client and a metadata server share.
+//! - `data`: files, names and their content. Other users of the volume are behind one trait
+//!   (`data/sharing.rs`).
+//! - `maintenance`: collection, compaction, repair, verification, targets that come and go. It runs
+//!   only in the process that has the metadata.
 //! - `server` and `client`: the two halves of a session.
-//! - `open.rs`, `role.rs`, `background.rs`: the parts of an open volume are put together, and its threads run.
+//! - `open.rs`, `role.rs`, `background.rs`: they put an open volume together and run its threads.
 #![forbid(unsafe_code)]
 
 mod background;
@@ -69,17 +72,17 @@ pub(crate) use clock::now;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Results of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What `statfs` shows.
+/// Space and files, as `statfs` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of user data that fit in all.
+    /// Bytes of user data that fit in total.
     pub total: u64,
     /// Bytes that still fit.
     pub free: u64,
-    /// Files.
+    /// The number of files.
     pub files: u64,
 }
 
@@ -106,20 +109,20 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// What its owner calls it.
+    /// The name that the owner gave the volume.
     pub fn name(&self) -> String {
         self.volume.label().name
     }
 
-    /// Its id.
+    /// The id of the volume.
     ///
     /// # Errors
-    /// When its label is damaged.
+    /// When the label is damaged.
     pub fn id(&self) -> Result<[u8; 16]> {
         self.volume.label().id()
     }
 
-    /// Whether it was opened for reading only.
+    /// Whether the volume was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.volume.read_only
     }
@@ -128,7 +131,7 @@ impl FileSystem {
         if self.volume.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Room and files.
+    /// Total and free space, and the number of files.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,8 +1,9 @@
-//! Locking without fear of threads that panicked: what they left is checked where it is used.
+//! Locks without poisoning: a thread that panicked does not block others. The users of a lock check
+//! what it left.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The content of a mutex, even if somebody panicked who had it.
+/// Locks a mutex, even if its last holder panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

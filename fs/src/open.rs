@@ -1,4 +1,4 @@
-//! Opening and closing a volume: its parts are put together here.
+//! Opens and closes a volume: builds its parts and puts them together.
 
 use crate::data::sets::Placed;
 use crate::data::store::{Options, Store};
@@ -24,11 +24,13 @@ use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::{Shadow, Target};
 
-/// What was committed and is on no target yet, there, for a volume that has clients.
+/// The local WAL in the volume directory: committed transactions that no target has yet. Only a
+/// volume that serves clients has one.
 const TAIL: &str = "tail";
-/// The first data in flight that makes writers wait.
+/// The first limit for data in flight, in bytes. Writers wait above it.
 const MEMORY_BYTES: u64 = 128 << 20;
-/// A target for the metadata. Opening writes to it, if only that it was opened; for who may only read, that stays in memory.
+/// A target for the journal. Opening a volume always writes to the journal, at least a new epoch.
+/// When the volume is opened for reading only, these writes stay in memory.
 fn journal_target(target: &Arc<dyn Target>, read_only: bool) -> Arc<dyn Target> {
     if read_only { Arc::new(Shadow::new(target.clone())) } else { target.clone() }
 }
@@ -37,8 +39,8 @@ impl FileSystem {
     /// Opens a volume.
     ///
     /// # Errors
-    /// When the directory holds no volume, when the volume is open elsewhere or of a newer format, and when too few of its
-    /// targets are there: `Unavailable` if some of them do not answer.
+    /// When the directory holds no volume, when the volume is open elsewhere or of a newer format,
+    /// and when too few of its targets are there: `Unavailable` if some of them do not answer.
     pub fn open_volume(directory: &Path, options: OpenOptions) -> Result<Arc<Self>> {
         let pointer = Label::read_pointer(directory)?;
         let guard = lock(directory)?;
@@ -51,13 +53,13 @@ impl FileSystem {
         };
         let opened = Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options);
         opened.map_err(|error| match error {
-            // With them it may be another matter.
+            // The silent targets may have what is missing.
             Error::Meta(_) | Error::Volume(_) if silent > 0 => Error::Unavailable(error.to_string()),
             error => error,
         })
     }
 
-    /// The index of the metadata; one that is damaged is made again.
+    /// Opens the index of the metadata. Recreates a damaged one: it is only a cache of the journal.
     fn index(path: &Path, cache_bytes: usize) -> Result<Box<dyn Index>> {
         match RedbIndex::open_with(path, cache_bytes) {
             Ok(index) => Ok(Box::new(index)),
@@ -68,16 +70,18 @@ impl FileSystem {
         }
     }
 
-    /// Makes a volume on targets that the caller has, without a volume directory: for simulators and tests. The labels are not written.
+    /// Creates a volume on targets that the caller provides, without a volume directory: for
+    /// simulators and tests. Writes no labels.
     ///
     /// # Errors
-    /// When the label is none, or the metadata cannot be written.
+    /// When the label is not valid, or the metadata cannot be written.
     pub fn create_on(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) -> Result<()> {
         begin(label, targets)
     }
 
-    /// Opens a volume on targets that the caller has, without a volume directory: for simulators and tests. `index` may be empty. Members of the
-    /// label that are not among the targets are missing.
+    /// Opens a volume on targets that the caller provides, without a volume directory: for
+    /// simulators and tests. `index` may be empty. A member of the label that is not among the
+    /// targets is missing.
     ///
     /// # Errors
     /// When too few of its targets are there.
@@ -171,15 +175,15 @@ impl FileSystem {
                 fs.sign_sessions(&meta, opened)?;
             }
             if ended {
-                // What their clients did not commit is given up here.
+                // End the sessions of the last opening. What their clients did not commit is lost.
                 let seq = meta.put_setting(server::SESSIONS, &before)?;
                 meta.sync(seq)?;
             }
-            // Nobody else asks again.
+            // Only these sessions can retry a request: drop the idempotency keys of all others.
             meta.forget_requests(&before)?;
             if !fs.leases.is_in_grace() {
                 match fs.clean_up() {
-                    // Without room for that, what is there can be read all the same, and be removed.
+                    // A full volume can still be read, and files can be removed.
                     Err(error) if error.is_no_space() => fs.volume.warn(&format!("cannot clean up: {error}")),
                     done => done?,
                 }
@@ -189,7 +193,8 @@ impl FileSystem {
         Ok(fs)
     }
 
-    /// Has the numbers of sessions signed with a key that the volume keeps, and none given out twice.
+    /// Signs session numbers with a key that the volume keeps, and makes sure that no number is
+    /// used twice.
     fn sign_sessions(&self, meta: &meta::Meta, opened: meta::Seq) -> Result<()> {
         let (key, seq) = match meta.setting(server::KEY)? {
             Some(key) => (key, opened),
@@ -199,14 +204,15 @@ impl FileSystem {
             }
         };
         self.leases.sign_with(key);
-        // Without its targets the volume is served all the same: it is in the volume directory then.
+        // The volume is served even when its targets are missing: the local WAL in the volume
+        // directory has the key then.
         if let Err(error) = meta.sync(seq) {
             self.volume.warn(&format!("cannot make the key of the sessions durable yet: {error}"));
         }
         Ok(())
     }
 
-    /// Puts the parts together.
+    /// Puts the parts of an open volume together.
     pub(crate) fn assemble(meta: Arc<dyn meta::port::Port>, role: Role, store: Store, volume: Opened) -> Arc<Self> {
         Arc::new(Self {
             meta,
@@ -230,12 +236,13 @@ impl FileSystem {
         })
     }
 
-    /// Whether it was closed.
+    /// Whether the volume was closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Drops everything that is not committed, as the death of the process would: for tests. Stripes that were queued for writing may still be written.
+    /// Drops everything that is not committed, as if the process had died: for tests. Stripes that
+    /// were queued for writing may still be written.
     pub fn abandon(&self) {
         if let Some(client) = self.client() {
             client.die();
@@ -245,7 +252,7 @@ impl FileSystem {
         }
     }
 
-    /// Commits everything and closes the volume. Whoever still holds it gets errors.
+    /// Commits everything and closes the volume. Later calls on the volume fail.
     ///
     /// # Errors
     /// When something could not be committed.
@@ -253,8 +260,9 @@ impl FileSystem {
         self.shut(true)
     }
 
-    /// As `close_volume`, for who is about to be started again: what could be given back is left to the next opening, so that no target that hangs is
-    /// waited for meanwhile.
+    /// As `close_volume`, for a process that is about to be started again. With `give_back` false,
+    /// the next opening gives back the reserved space, so that closing does not wait for a target
+    /// that hangs.
     pub(crate) fn shut(&self, give_back: bool) -> Result<()> {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -276,8 +284,9 @@ impl FileSystem {
         done.and(closed)
     }
 
-    /// How many targets cannot be reached, if so many that nothing can be written, and if what they lack is kept on this machine: transactions are, data of
-    /// files is not.
+    /// The number of unreachable targets, if nothing can be written without them, and if this
+    /// machine keeps everything that they miss: the local WAL keeps transactions, nothing keeps
+    /// data of files. None otherwise.
     pub(crate) fn left_behind(&self) -> Option<usize> {
         let kept = self.role.owner().is_some_and(|engine| engine.journal.keep());
         let clean = self.table.all().iter().all(|file| file.state().buffer.is_clean());
@@ -288,7 +297,7 @@ impl FileSystem {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        // Whoever wants to hear of errors calls `close_volume`.
+        // A caller that needs the errors calls `close_volume`.
         let _ = self.close_volume();
     }
 }

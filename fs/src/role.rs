@@ -1,4 +1,5 @@
-//! Whether a process has the metadata of a volume itself, or a server has it.
+//! The role of a process: it has the metadata of the volume itself, or it is a client of a metadata
+//! server.
 
 use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
@@ -8,15 +9,15 @@ use plan::TargetId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an open volume is to this process.
+/// The role of this process for an open volume.
 pub(crate) enum Role {
-    /// It has the metadata: an embedded volume, or that of a metadata server.
+    /// This process has the metadata: the volume is embedded, or this is the metadata server.
     Owner(Engine),
-    /// A metadata server has it.
+    /// A metadata server has the metadata.
     Client(Box<Client>),
 }
 
-/// The metadata itself.
+/// The metadata and its journal.
 pub(crate) struct Engine {
     pub meta: Arc<meta::Meta>,
     pub journal: Arc<meta::journal::Journaled>,
@@ -39,17 +40,17 @@ impl Role {
 }
 
 impl FileSystem {
-    /// The metadata itself, for maintenance.
+    /// The metadata, for maintenance.
     pub(crate) fn engine(&self) -> Result<&Engine> {
         self.role.owner().ok_or(Error::Unsupported("only the metadata server of the volume can do that"))
     }
 
-    /// This process's part of its session with a metadata server.
+    /// The client's half of the session with a metadata server.
     pub(crate) fn client(&self) -> Option<&Client> {
         self.role.client()
     }
 
-    /// Others who share the volume.
+    /// The other users of the volume.
     pub(crate) fn sharing(&self) -> &dyn Sharing {
         match &self.role {
             Role::Owner(engine) => engine,
@@ -58,7 +59,7 @@ impl FileSystem {
     }
 }
 
-/// Where the metadata is, nothing changes that this process does not hear of: its sessions ask it for each change.
+/// The owner of the metadata knows every change: its sessions send it each one.
 impl Sharing for Engine {
     fn is_shared(&self) -> bool {
         false

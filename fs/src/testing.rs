@@ -1,4 +1,4 @@
-//! Volumes in memory, for tests of what is not seen from outside.
+//! Volumes in memory, for tests of internal behaviour.
 
 use crate::volume::label::{Label, Member};
 use crate::{Answer, FileSystem, Kind, New, OpenOptions, ROOT, Recall, Server, Sessions};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use volume::target::{Memory, Target};
 
-/// Targets with a volume.
+/// Targets with a volume on them.
 pub(crate) struct Lab {
     label: Label,
     pub disks: Vec<Arc<Memory>>,
@@ -40,7 +40,7 @@ impl Lab {
         FileSystem::open_on(self.label.clone(), self.places(), Box::new(MemoryIndex::default()), options).unwrap()
     }
 
-    /// The one client of a server in this process, whose session does not end.
+    /// The only client of a server in this process. Its session does not end.
     pub fn client(&self) -> Arc<FileSystem> {
         let options = OpenOptions { serve: true, ..OpenOptions::default() };
         let server = Sessions::new(self.open_as(options), Duration::from_secs(600), 1);
@@ -56,7 +56,7 @@ impl Lab {
     }
 }
 
-/// The way to a server in this process, in a session if there is one.
+/// A connection to a server in this process, in a session if there is one.
 struct Way(Arc<Sessions>, Option<u64>);
 
 impl Call for Way {
@@ -72,7 +72,7 @@ impl Call for Way {
     }
 }
 
-/// A new file in the root directory.
+/// Creates a file in the root directory.
 pub(crate) fn make(fs: &FileSystem, name: &str) -> u64 {
     let new = New { kind: Kind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() };
     fs.make(ROOT, name.as_bytes(), &new).unwrap().ino

@@ -1,24 +1,25 @@
-//! Locks of byte ranges (`fcntl`) and of whole files (`flock`): who has which, to the byte, without a clock and without waiting. The server keeps those of all
-//! clients, each client its own.
+//! Locks of byte ranges (`fcntl`) and of whole files (`flock`): which owner holds which bytes,
+//! without a clock and without waiting. The server keeps the locks of all clients, a client keeps
+//! its own.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Who has a lock: a session, and what its kernel calls the owner.
+/// The owner of a lock: the session, and the owner's id in that client's kernel.
 pub(crate) type Owner = (u64, u64);
 
 /// A lock of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub owner: Owner,
-    /// The first byte and the last.
+    /// The first and the last byte.
     pub range: RangeInclusive<u64>,
-    /// Nobody else may have any part of it.
+    /// No other owner may hold a lock on any of these bytes.
     pub exclusive: bool,
     pub process: u32,
 }
 
-/// All locks, by file, and how many each session has.
+/// All locks, by file, and the number of locks of each session.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     files: BTreeMap<u64, Vec<Lock>>,
@@ -30,7 +31,7 @@ fn meet(a: &RangeInclusive<u64>, b: &RangeInclusive<u64>) -> bool {
 }
 
 impl Locks {
-    /// The lock that keeps `wanted` from being given.
+    /// The lock of another owner that conflicts with `wanted`.
     pub fn conflict(&self, ino: u64, wanted: &Lock) -> Option<&Lock> {
         let stands = |lock: &&Lock| {
             lock.owner != wanted.owner && (lock.exclusive || wanted.exclusive) && meet(&lock.range, &wanted.range)
@@ -38,7 +39,7 @@ impl Locks {
         self.files.get(&ino)?.iter().find(stands)
     }
 
-    /// Gives a lock if nothing keeps it from being given. Replaces what its owner had of the range.
+    /// Grants a lock if none conflicts. It replaces what its owner held of the range.
     pub fn lock(&mut self, ino: u64, wanted: Lock) -> bool {
         if self.conflict(ino, &wanted).is_some() {
             return false;
@@ -49,7 +50,7 @@ impl Locks {
         true
     }
 
-    /// Takes a range from what an owner has locked.
+    /// Removes a range from what an owner has locked.
     pub fn unlock(&mut self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) {
         let Some(locks) = self.files.get_mut(&ino) else { return };
         if !locks.iter().any(|lock| lock.owner == owner && meet(&lock.range, range)) {
@@ -81,13 +82,13 @@ impl Locks {
         }
     }
 
-    /// Whether to unlock a range would leave two locks of one.
+    /// Whether unlocking the range splits one lock into two.
     pub fn splits(&self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) -> bool {
         let within = |lock: &Lock| lock.range.start() < range.start() && range.end() < lock.range.end();
         self.files.get(&ino).is_some_and(|locks| locks.iter().any(|lock| lock.owner == owner && within(lock)))
     }
 
-    /// How many locks the session of `wanted` would have if it got that.
+    /// How many locks the session would have after `wanted` is granted.
     pub fn held_with(&self, ino: u64, wanted: &Lock) -> usize {
         let mut held = self.held(wanted.owner.0) + 1;
         let locks = self.files.get(&ino).map_or(&[][..], Vec::as_slice);
@@ -99,12 +100,12 @@ impl Locks {
         held
     }
 
-    /// How many locks a session has. A range that was unlocked in the middle is two.
+    /// How many locks a session has. A lock that was unlocked in the middle counts as two.
     pub fn held(&self, session: u64) -> usize {
         self.held.get(&session).copied().unwrap_or(0)
     }
 
-    /// Whether an owner has any part of a range.
+    /// Whether an owner holds any part of a range.
     pub fn has(&self, ino: u64, owner: Owner, range: &RangeInclusive<u64>) -> bool {
         self.files
             .get(&ino)
@@ -116,7 +117,7 @@ impl Locks {
         self.files.iter().flat_map(|(&ino, locks)| locks.iter().map(move |lock| (ino, lock.clone()))).collect()
     }
 
-    /// Takes everything from a session.
+    /// Removes all locks of a session.
     pub fn end(&mut self, session: u64) {
         self.held.remove(&session);
         self.files.retain(|_, locks| {
@@ -144,7 +145,7 @@ mod tests {
         assert!(locks.lock(5, lock(B, 5..=20, false)));
         assert!(!locks.lock(5, lock(A, 9..=9, true)));
         assert_eq!(locks.conflict(5, &lock(A, 9..=9, true)).unwrap().owner, B);
-        // Of another file, or behind it.
+        // Another file, or bytes behind the lock.
         assert!(locks.lock(6, lock(A, 9..=9, true)));
         assert!(locks.lock(5, lock(A, 21..=u64::MAX, true)));
         locks.end(2);

@@ -1,4 +1,4 @@
-//! Making a volume: labels on its targets, a pointer to them, and metadata with a root directory.
+//! Creates a volume: labels on its targets, a pointer to them, and metadata with a root directory.
 
 use crate::data::store::block_bytes;
 use crate::volume::label::{Label, Member, POINTER};
@@ -15,47 +15,50 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::target::{Space, Target};
 
-/// A volume to be made.
+/// The parameters of a new volume.
 #[derive(Clone, Debug)]
 pub struct Create {
-    /// What its owner calls it.
+    /// The name that the owner gives the volume.
     pub name: String,
-    /// The code.
+    /// The erasure code, as a spec.
     pub code: String,
-    /// The length that a chunk may have.
+    /// The largest length of a chunk, in bytes.
     pub chunk_bytes: u32,
-    /// How many targets must have a stripe before it is acknowledged; None: one more than k, or k when m is 0.
+    /// How many targets must have a stripe before it is acknowledged. None means k+1, or k when m
+    /// is 0.
     pub durability: Option<usize>,
-    /// Who codes stripes where clients do not say otherwise.
+    /// Who codes stripes, unless a client says otherwise.
     pub coding: Coding,
-    /// Where the targets are to be, at least as many as the code has blocks.
+    /// The places of the targets: at least as many as the code has blocks.
     pub targets: Vec<PathBuf>,
-    /// What some of them fail together with. A storage server's targets are in the domain that it says; others are on their own.
+    /// The failure domains of some targets. A target of a storage server is in the domain that the
+    /// server reports; any other target is its own domain.
     pub domains: Vec<(PathBuf, Domain)>,
     /// How chunk sets are placed.
     pub placement: Placement,
-    /// Knows what is at these places.
+    /// Finds the targets at these places.
     pub places: Arc<dyn Places>,
 }
 
 fn random_id() -> [u8; 16] {
     let mut id = [0; 16];
-    // Never all zeroes, which is no id.
+    // An id is never all zeroes.
     id[0] = 1;
     fastrand::Rng::new().fill(&mut id[1..]);
     id
 }
 
-/// Who makes a volume owns its root directory.
+/// The user who creates a volume owns its root directory.
 pub(crate) fn owner() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
 impl Create {
-    /// Makes the volume: labels on its targets, a pointer in `directory`, and a root directory.
+    /// Creates the volume: labels on its targets, a pointer in `directory`, and a root directory.
     ///
     /// # Errors
-    /// When the code cannot be used, there are too few targets or one is in use, or something cannot be written.
+    /// When the code cannot be used, there are too few targets or one is in use, or something
+    /// cannot be written.
     pub fn run(&self, directory: &Path) -> Result<()> {
         let code = ec::parse(&self.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
@@ -87,7 +90,7 @@ impl Create {
         let (members, spec) = (self.members(&targets)?, code.spec().to_string());
         let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
         let label = Label { coding: self.coding, placement: self.placement, ..label };
-        // Tried before anything is changed elsewhere.
+        // Check that the directory can be written before anything is changed elsewhere.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
         let probe = directory.join(format!("{POINTER}.new"));
@@ -123,7 +126,7 @@ impl Create {
     }
 }
 
-/// Begins the metadata of a new volume, with a root directory in it.
+/// Creates the metadata of a new volume, with a root directory in it.
 pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) -> Result<()> {
     let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
     let spaces: Vec<Space> = targets.iter().filter_map(|(_, target)| target.space().ok()).collect();
@@ -140,7 +143,7 @@ pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) ->
     Ok(journal.close()?)
 }
 
-/// The sizes of a journal on targets with so much room.
+/// The sizes of a journal, by the space of the smallest target.
 pub(crate) fn journal_limits(spaces: impl IntoIterator<Item = Space>) -> Limits {
     Limits::for_targets(spaces.into_iter().map(|space| space.total).min().unwrap_or(u64::MAX))
 }

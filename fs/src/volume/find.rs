@@ -1,4 +1,5 @@
-//! Finding the targets that a label names: all at the same time, so that those that do not answer keep nobody from the others.
+//! Finds the targets that a label names. It opens all at the same time, so that a target that does
+//! not answer does not delay the others.
 
 use crate::volume::label::{Label, Member};
 use crate::volume::places::Places;
@@ -12,7 +13,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use volume::target::Target;
 
-/// Nobody is waited for longer.
+/// The longest wait for a target.
 const DEADLINE: Duration = Duration::from_secs(15);
 
 /// The targets of a volume that were found, and those that were not, with the reason.
@@ -20,12 +21,13 @@ pub(crate) struct Found {
     pub label: Label,
     pub disks: BTreeMap<TargetId, Arc<dyn Target>>,
     pub missing: Vec<(TargetId, String)>,
-    /// How many of these do not answer, and may do so later.
+    /// How many of the missing targets do not answer, and may do so later.
     pub silent: usize,
 }
 
 impl Found {
-    /// Refuses to go on without any target, or, if one `insists`, without more of those that do not answer than the code can miss.
+    /// Fails when no target was found, or, if the caller `insists`, when more targets do not answer
+    /// than the code can miss.
     pub fn suffices(&self, insists: bool) -> Result<()> {
         let Self { label, disks, missing, silent } = self;
         let why = missing.first().map_or("it has none", |(_, why)| why);
@@ -47,7 +49,7 @@ impl Found {
 
 /// Opens the targets that a label names.
 pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
-    // So many may be missing; with more, those that are late are needed.
+    // This many targets may be missing. With more, the late ones are needed, too.
     let spare = ec::parse(&pointer.code).map_or(0, |code| code.shape().m);
     let mut disks: BTreeMap<TargetId, Arc<dyn Target>> = BTreeMap::new();
     let mut missing = HashMap::new();
@@ -61,7 +63,7 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
                 }
                 disks.insert(member.id, disk);
             }
-            // Somebody else works on it: going on without it would harm it.
+            // Another process works on the target. Continuing without it would damage it.
             Err(error @ (Error::Conflict(_) | Error::Volume(volume::Error::Conflict { .. }))) => return Err(error),
             Err(error) => _ = missing.insert(member.id, error),
         }
@@ -88,7 +90,8 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
     Ok(Found { missing, silent, label: newest, disks })
 }
 
-/// [`open_target`] of all of them at the same time. When no more than `spare` are lacking, one that is late is not there.
+/// Runs [`open_target`] for all of them at the same time. When no more than `spare` are missing,
+/// one that is late counts as missing, too.
 fn open_all(
     places: &Arc<dyn Places>,
     members: &[Member],
@@ -100,7 +103,7 @@ fn open_all(
         let (sender, places, volume) = (sender.clone(), places.clone(), volume.to_string());
         std::thread::spawn(move || {
             let opened = open_target(&*places, &member.path, &volume, Some(member.id));
-            // Nobody may listen any more; then it is closed again.
+            // If the receiver is gone, the target is dropped and thereby closed.
             let _ = sender.send((number, opened));
         });
     }
@@ -142,7 +145,7 @@ mod tests {
     use std::path::PathBuf;
     use volume::target::{Faults, Faulty, Memory};
 
-    /// Targets that have labels, some of which do not answer.
+    /// Targets with labels. Some of them do not answer.
     #[derive(Debug)]
     struct GivenPlaces(Vec<Arc<Faulty>>);
 

@@ -1,21 +1,24 @@
-//! Which chunk sets this metadata saw come into being.
+//! The chunk sets that this metadata created.
 //!
-//! That a set is not in the metadata does not say that it was deleted: metadata that was restored from an old copy does not know what was made
-//! after the copy. Since every opening begins with new numbers, those that were used are ranges, and what is between them is somebody else's.
+//! A set that is not in the metadata was not necessarily deleted: metadata that was restored from
+//! an old copy does not know the sets that were created after the copy. Every opening begins with
+//! new numbers. So the used numbers are ranges, and the numbers between them may belong to another
+//! history.
 
 use crate::Result;
 use crate::mutex::lock;
 use std::sync::Mutex;
 
-/// Where the metadata has it.
+/// The setting in the metadata that holds the ranges.
 pub(crate) const SETTING: &str = "sets-made";
-/// No more ranges are kept; what the oldest ones had may stay on a target for ever if it was away ever since.
+/// The most ranges that are kept. Older ones are dropped: a target that has been away since then
+/// may keep its orphan chunks of those sets for ever.
 const RANGES: usize = 1000;
 
-/// First and last number of each range.
+/// The first and the last number of each range.
 pub(crate) type Ranges = Vec<(u64, u64)>;
 
-/// The sets that were made.
+/// The sets that were created.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     before: Ranges,
@@ -23,12 +26,12 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// With what was made before this opening.
+    /// `before` are the sets that were created before this opening.
     pub fn new(before: Ranges) -> Self {
         Self { before, now: Mutex::default() }
     }
 
-    /// A set is about to be made; `write` must know of it before the set has a chunk.
+    /// Records a set that is about to be created. `write` must store it before the set has a chunk.
     pub fn add(&self, set: u64, write: impl FnOnce(&Ranges) -> Result<()>) -> Result<()> {
         let mut now = lock(&self.now);
         match now.last_mut() {
@@ -39,12 +42,12 @@ impl History {
         write(&all[all.len().saturating_sub(RANGES)..].to_vec())
     }
 
-    /// Whether a set was made before this opening.
+    /// Whether a set was created before this opening.
     pub fn made_before(&self, set: u64) -> bool {
         self.before.iter().any(|&(first, last)| (first..=last).contains(&set))
     }
 
-    /// The highest number that was used.
+    /// The highest number in use.
     pub fn last(&self) -> u64 {
         let now = lock(&self.now);
         self.before.iter().chain(&*now).map(|&(_, last)| last).max().unwrap_or(0)
@@ -70,7 +73,7 @@ mod tests {
         let history = History::new(vec![(1, 3), (65, 65)]);
         assert_eq!(add(&history, 129), [(1, 3), (65, 65), (129, 129)]);
         assert_eq!(add(&history, 130), [(1, 3), (65, 65), (129, 130)]);
-        // Numbers were left out: they may be in use where this metadata was not.
+        // The numbers that were skipped may be in use in another history.
         assert_eq!(add(&history, 200), [(1, 3), (65, 65), (129, 130), (200, 200)]);
         let known: Vec<u64> = (0..300).filter(|&set| history.made_before(set)).collect();
         assert_eq!((known, history.last()), (vec![1, 2, 3, 65], 200));

@@ -1,5 +1,6 @@
-//! Who a volume is and where its targets are. Every target has it as its label, and the volume directory as a pointer; of those that are found, the one
-//! with the highest generation counts.
+//! The label: the identity of a volume and the places of its targets. Every target has a copy as
+//! its label, and the volume directory has one as the pointer. Of the copies that are found, the
+//! one with the highest generation counts.
 
 use crate::{Error, Result};
 use plan::coding::Coding;
@@ -12,29 +13,30 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use volume::target::{Target, TargetFile};
 
-/// The version of labels, and so of volumes, that this build writes, and the newest that it reads.
+/// The version of labels, and so of volumes, that this build writes. It is also the newest that it
+/// reads.
 const FORMAT: u32 = 1;
-/// No label is longer.
+/// The largest label, in bytes.
 const MAX_LABEL: usize = 1 << 20;
 /// The pointer in the volume directory.
 pub(crate) const POINTER: &str = "volume.json";
 
-/// A volume, as its labels and its pointer say.
+/// A volume, as its labels and its pointer describe it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Label {
     /// The version of the format.
     pub format: u32,
     /// The volume's id, in hexadecimal.
     pub volume: String,
-    /// What its owner calls it.
+    /// The name that the owner gave the volume.
     pub name: String,
     /// The code of new chunk sets.
     pub code: String,
-    /// The length that a chunk may have.
+    /// The largest length of a chunk, in bytes.
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged.
     pub durability: usize,
-    /// Who codes stripes where clients do not say otherwise.
+    /// Who codes stripes, unless a client says otherwise.
     #[serde(default)]
     pub coding: Coding,
     /// How new chunk sets are placed.
@@ -42,7 +44,7 @@ pub struct Label {
     pub placement: Placement,
     /// Grows with every change.
     pub generation: u64,
-    /// The target that has this label; None in the pointer.
+    /// The target that holds this label; None in the pointer.
     pub target: Option<TargetId>,
     /// All targets of the volume.
     pub targets: Vec<Member>,
@@ -53,20 +55,20 @@ pub struct Label {
 pub struct Member {
     /// Its number.
     pub id: TargetId,
-    /// Where it was seen last.
+    /// Where it was last seen.
     pub path: PathBuf,
     /// What it may be used for.
     pub role: Role,
-    /// What it fails together with; a target without one is on its own.
+    /// The failure domain; a target without one is its own domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
-    /// The target in whose place it was put, so that this can go on when it was interrupted.
+    /// The target that this one replaces, so that an interrupted replacement can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<TargetId>,
 }
 
 impl Member {
-    /// A target for everything, which is on its own.
+    /// A target for everything, which is its own failure domain.
     pub fn new(id: TargetId, path: PathBuf) -> Self {
         Self { id, path, role: Role::Active, domain: None, replaces: None }
     }
@@ -76,17 +78,18 @@ impl Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Everything.
+    /// Reading and writing.
     Active,
-    /// Reading: it is being emptied.
+    /// Reading only: it is being emptied.
     Draining,
     /// Nothing: it was emptied or replaced.
     Removed,
 }
 
 impl Label {
-    /// The first label of a volume, with this id: placed at random, and coded by clients. A chunk has at most `chunk_bytes`, and `durability` targets have a
-    /// stripe before it is acknowledged.
+    /// The first label of a volume with this id. Chunk sets are placed at random, and clients code
+    /// stripes. A chunk has at most `chunk_bytes`, and `durability` targets must have a stripe
+    /// before it is acknowledged.
     pub fn new(
         volume: [u8; 16],
         name: &str,
@@ -113,19 +116,19 @@ impl Label {
     /// The volume's id.
     ///
     /// # Errors
-    /// When it is not one.
+    /// When the label does not hold a valid id.
     pub fn id(&self) -> Result<[u8; 16]> {
         u128::from_str_radix(&self.volume, 16)
             .map(u128::to_be_bytes)
             .map_err(|_| Error::Invalid(format!("{:?} is not the id of a volume", self.volume)))
     }
 
-    /// The targets that have, or should have, data.
+    /// The targets that have data or may get some: all that are not removed.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.targets.iter().filter(|member| member.role != Role::Removed)
     }
 
-    /// The label in a text that `to_json` made.
+    /// Parses a label that `to_json` wrote.
     ///
     /// # Errors
     /// When it is damaged or of a newer format.
@@ -133,13 +136,13 @@ impl Label {
         Self::parse(text.as_bytes(), "the label of the volume")
     }
 
-    /// As a text.
+    /// The label as JSON.
     pub fn to_json(&self) -> String {
         String::from_utf8_lossy(&self.to_bytes()).into_owned()
     }
 
     fn parse(bytes: &[u8], place: &str) -> Result<Self> {
-        // The version first: the rest may mean something else in a newer one.
+        // Check the version first: the rest may mean something else in a newer one.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -158,10 +161,11 @@ impl Label {
         serde_json::to_vec_pretty(self).expect("a label has nothing that JSON has not")
     }
 
-    /// The label of a target; None when it has none.
+    /// Reads the label of a target; None when it has none.
     ///
     /// # Errors
-    /// `Unavailable` when the target does not answer; when the label cannot be read, or is damaged or of a newer format.
+    /// `Unavailable` when the target does not answer. Also when the label cannot be read, is
+    /// damaged or of a newer format.
     pub fn read(target: &dyn Target, place: &str) -> Result<Option<Self>> {
         let mut bytes = vec![0; MAX_LABEL];
         match target.read(TargetFile::Label, 0, &mut bytes) {
@@ -175,7 +179,7 @@ impl Label {
         }
     }
 
-    /// Writes the label of a target: the old one or the new one is there, whatever happens.
+    /// Writes the label of a target. After a crash, the old label or the new one is there.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -187,10 +191,11 @@ impl Label {
         target.rename(TargetFile::NewLabel, TargetFile::Label)
     }
 
-    /// The pointer in a volume directory.
+    /// Reads the pointer in a volume directory.
     ///
     /// # Errors
-    /// `NotFound` when the directory is none; when the pointer is damaged or of a newer format.
+    /// `NotFound` when the directory holds no volume. Also when the pointer is damaged or of a
+    /// newer format.
     pub fn read_pointer(volume: &Path) -> Result<Self> {
         let path = volume.join(POINTER);
         let shown = volume::Shown(&path).to_string();
@@ -232,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Labels of before there were domains.
+    /// A label that was written before failure domains existed.
     #[test]
     fn what_is_not_said_is_the_default() {
         let member = r#"{"id":0,"path":"/d0","role":"active"}"#;

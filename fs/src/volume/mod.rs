@@ -1,4 +1,4 @@
-//! A volume: how it is made, found and opened, what its label says, which targets it has, and how it is.
+//! A volume: how it is created, found and opened, its label, its targets, and its warnings.
 
 pub mod create;
 pub mod find;

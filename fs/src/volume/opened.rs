@@ -1,4 +1,4 @@
-//! What an opening of a volume knows of it, and how it was asked for.
+//! The state of an open volume, and the options with which it was opened.
 
 use crate::volume::label::Label;
 use crate::volume::places::{Directories, Places};
@@ -10,36 +10,39 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The index of the metadata in the volume directory. It is made again when it is lost.
+/// The index of the metadata in the volume directory. It is rebuilt when it is lost.
 pub(crate) const INDEX: &str = "index.redb";
-/// The number of the first stripe after an opening is that of the opening, times this.
+/// The number of the first stripe after an opening is the number of the opening times this.
 pub(crate) const STRIPES_PER_OPENING: u64 = 1 << 40;
 
-/// Hears of what goes wrong without being an error to anybody, a line each.
+/// Receives warnings, one line each: problems that no caller gets as an error.
 pub type Warn = Box<dyn Fn(&str) + Send + Sync>;
 
 /// How a volume is opened.
 pub struct OpenOptions {
-    /// Nothing is changed, neither in the volume nor on its targets.
+    /// Change nothing, neither in the volume nor on its targets.
     pub read_only: bool,
-    /// Hears of what goes wrong without being an error to anybody.
+    /// Receives warnings: problems that no caller gets as an error.
     pub warn: Option<Warn>,
-    /// Clients are served, see [`Sessions`](crate::Sessions); those of before a crash may come back and are waited for.
+    /// Serve clients, see [`Sessions`](crate::Sessions). Wait for the clients of a server that
+    /// crashed: they may reconnect.
     pub serve: bool,
-    /// Who codes stripes; None: what the volume says.
+    /// Who codes stripes; None: as the label says.
     pub coding: Option<Coding>,
-    /// Knows what is at the places of the targets.
+    /// Finds the targets by their places.
     pub places: Arc<dyn Places>,
-    /// Memory for what is kept of the metadata, about.
+    /// Memory for cached metadata, in bytes; approximate.
     pub metadata_bytes: usize,
-    /// Of a volume that is only read: only its files are of interest, not how many copies of the metadata there are. What copies lack is then not made again
-    /// in memory, where all that is written goes.
+    /// For a volume that is opened for reading only: the caller needs only its files, not the
+    /// number of copies of the metadata. Copies that are incomplete are then not resynced in
+    /// memory, where a read-only opening puts everything that it writes.
     pub files_only: bool,
-    /// Refuses, as [`Error::Unavailable`], while more targets do not answer than the code can miss: they may be about to start, and what they have be newer.
+    /// Fail with [`Error::Unavailable`] while more targets do not answer than the code can miss.
+    /// They may be about to start and may have newer data.
     pub insists: bool,
 }
 
-/// What is enough for metadata, and what it can do with.
+/// The range of useful memory for metadata, in bytes: enough, and the most that it can use.
 pub const METADATA_BYTES: std::ops::RangeInclusive<usize> = 8 << 20..=128 << 20;
 
 impl Default for OpenOptions {
@@ -58,31 +61,32 @@ impl Default for OpenOptions {
     }
 }
 
-/// What is known of an open volume.
+/// The state of an open volume.
 pub(crate) struct Opened {
-    /// The volume directory; None for one on given targets.
+    /// The volume directory; None for a volume on given targets.
     pub directory: Option<PathBuf>,
     pub label: Mutex<Label>,
-    /// Held by the one that has targets come, go, or be emptied.
+    /// Held while targets are added, removed or emptied.
     pub changing: Mutex<()>,
     pub read_only: bool,
     pub warn: Option<Warn>,
     pub warnings: Warnings,
     pub places: Arc<dyn Places>,
-    /// Targets that were not found, and why.
+    /// Targets that were not found, with the reason.
     pub missing: Mutex<HashMap<TargetId, String>>,
-    /// Keeps others from opening it.
+    /// Keeps other processes from opening the volume.
     pub _lock: Option<std::fs::File>,
 }
 
-/// The first number of the stripes of a session. Those of an opening that serves nobody are lower than those of its sessions.
+/// The first stripe number of a session. An opening that serves no clients uses lower numbers than
+/// its sessions would.
 pub(crate) fn first_stripe_of(session: u64) -> u64 {
     let (opening, number) = (session >> 32, session & u64::from(u32::MAX));
     (opening + 1) * STRIPES_PER_OPENING + (number << 26) % STRIPES_PER_OPENING
 }
 
 impl Opened {
-    /// Of a volume whose metadata a server has.
+    /// The state of a volume whose metadata is on a server.
     pub fn served(label: Label, options: OpenOptions) -> Self {
         Self {
             directory: None,
@@ -97,7 +101,7 @@ impl Opened {
         }
     }
 
-    /// Says what goes wrong. What is said again and again is heard now and then.
+    /// Sends a warning. Repeated warnings are passed on only now and then.
     pub fn warn(&self, what: &str) {
         if let Some(warn) = &self.warn
             && let Some(line) = self.warnings.line(what)
@@ -111,7 +115,7 @@ impl Opened {
     }
 }
 
-/// Locks a volume directory, so that it is open once.
+/// Locks a volume directory, so that only one process has it open.
 pub(crate) fn lock(directory: &Path) -> Result<std::fs::File> {
     use rustix::fs::{FlockOperation, flock};
     let cannot = |why: &dyn std::fmt::Display| {

@@ -1,4 +1,5 @@
-//! Where targets are: directories of this machine, or what somebody else knows how to reach.
+//! The places of targets: directories of this machine, or whatever else an implementation can
+//! reach.
 
 use crate::{Error, Result};
 use plan::Domain;
@@ -10,28 +11,28 @@ use volume::target::{Disk, Target};
 
 /// Finds targets by the places that labels name.
 pub trait Places: fmt::Debug + Send + Sync {
-    /// Makes an empty target at a place where there is none.
+    /// Creates an empty target at a place that has none.
     ///
     /// # Errors
-    /// When there is one, or it cannot be made.
+    /// When there is one already, or it cannot be created.
     fn format(&self, place: &Path) -> Result<Arc<dyn Target>>;
 
-    /// The target at a place, for this process alone where that can be had.
+    /// Opens the target at a place, with an exclusive lock where that is possible.
     ///
     /// # Errors
-    /// When there is none, or somebody else has it.
+    /// When there is none, or another process has it.
     fn open(&self, place: &Path) -> Result<Arc<dyn Target>>;
 
-    /// A place as it is to be in labels: one that means the same wherever it is read.
+    /// The place in the form that labels use: it means the same wherever it is read.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// When it cannot be represented.
     fn full(&self, place: &Path) -> Result<PathBuf>;
 
-    /// What a target at a place fails together with, where that is known there.
+    /// The failure domain of a target at a place, where the place knows it.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When the server of the place does not answer.
     fn domain(&self, _place: &Path) -> Result<Option<Domain>> {
         Ok(None)
     }
@@ -48,7 +49,7 @@ impl Places for Directories {
 
     fn open(&self, place: &Path) -> Result<Arc<dyn Target>> {
         let disk = Disk::open(place)?;
-        // Threads of a volume that this process just closed may have it for a moment.
+        // Threads of a volume that this process just closed may hold it for a moment.
         for _ in 0..100 {
             match disk.lock() {
                 Err(volume::Error::Conflict { .. }) => std::thread::sleep(Duration::from_millis(20)),

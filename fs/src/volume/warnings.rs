@@ -1,5 +1,6 @@
-//! Warnings that are repeated: each kind is heard once in a while, with how often it was left out. A volume that is full, or has targets that are dead, would
-//! fill a log otherwise. What is said of several targets is heard of the first ones, each once, and then counted.
+//! Limits repeated warnings: each kind is passed on once in a while, with the number of those that
+//! were dropped. Otherwise a volume that is full or has dead targets would fill a log. A warning
+//! about several targets is passed on once for each of the first ones; the rest are counted.
 
 use crate::mutex::lock;
 use plan::TargetId;
@@ -7,29 +8,29 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How often one kind is heard.
+/// How often one kind is passed on.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Kinds that are kept in mind.
+/// The most kinds that are remembered.
 const KINDS: usize = 256;
-/// Targets of which one kind is heard in that time.
+/// The most targets for which one kind is passed on in that time.
 const TARGETS: usize = 8;
 
-/// What was said lately.
+/// The recent warnings.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<HashMap<String, Kind>>);
 
-/// What is known of a kind.
+/// The state of one kind.
 #[derive(Debug)]
 struct Kind {
-    /// When the first of it was heard.
+    /// When the first one was passed on.
     heard: Instant,
-    /// How often it was left out since.
+    /// How many were dropped since.
     unheard: u64,
-    /// The targets that it was said of since, as they were named.
+    /// The targets that it named since, as text.
     targets: BTreeSet<String>,
 }
 
-/// A line without its numbers: what differs in them only is of the same kind.
+/// A line without its numbers: lines that differ only in numbers are of the same kind.
 fn kind_of(what: &str) -> String {
     what.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
 }
@@ -41,7 +42,8 @@ fn target_of(what: &str) -> Option<&str> {
     (end > 0).then(|| &rest[..end])
 }
 
-/// The line about targets that were not found, with the reasons of the first ones; None when there are none.
+/// The line about targets that were not found, with the reasons of the first ones; None when there
+/// are none.
 pub(crate) fn missing(targets: &[(TargetId, String)]) -> Option<String> {
     const NAMED: usize = 3;
     let named: Vec<String> =
@@ -57,7 +59,7 @@ pub(crate) fn missing(targets: &[(TargetId, String)]) -> Option<String> {
 }
 
 impl Warnings {
-    /// The line to be heard; None when one of its kind was heard a moment ago.
+    /// The line to pass on; None when one of its kind was passed on a moment ago.
     pub fn line(&self, what: &str) -> Option<String> {
         let mut kinds = lock(&self.0);
         let kind = kind_of(what);
@@ -77,7 +79,7 @@ impl Warnings {
         if kinds.len() >= KINDS {
             kinds.retain(|_, known| known.heard.elapsed() < INTERVAL);
         }
-        // With so many kinds in a minute, some are heard more often.
+        // With this many kinds in a minute, some are passed on more often.
         if kinds.len() >= KINDS {
             kinds.clear();
         }
@@ -108,7 +110,7 @@ mod tests {
         assert!(heard("cannot give room back 3").is_none());
     }
 
-    /// Of each target it is heard, though not of hundreds.
+    /// A warning is passed on for each target, but not for hundreds.
     #[test]
     fn targets_are_not_taken_for_each_other() {
         let warnings = Warnings::default();
