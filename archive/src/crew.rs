@@ -1,4 +1,4 @@
-//! A whole crew in the threads of one process.
+//! Runs all roles of a job in the threads of one process.
 
 use crate::clock::Clock;
 use crate::message::Message;
@@ -6,15 +6,15 @@ use crate::roles::{Craft, Explorer, Manager, Reporter, Show, Tree, Worker};
 use crate::threads::Threads;
 use crate::transport::{Broken, Crew, MANAGER, REPORTER, Rank, Transport, live};
 
-/// What explorers and workers are made of.
+/// What explorers and workers are made from.
 pub struct Roles<T, C> {
-    /// What an explorer walks.
+    /// The tree that an explorer walks.
     pub tree: T,
-    /// What a worker does.
+    /// The work that a worker does.
     pub craft: C,
 }
 
-/// Tells the others when a thread dies.
+/// Notifies the other roles if a thread dies.
 struct Alarm<'a>(&'a dyn Transport);
 
 impl Drop for Alarm<'_> {
@@ -25,13 +25,13 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Tells the others that an explorer or a worker cannot be.
+/// Notifies the other roles that an explorer or a worker cannot start.
 pub fn give_up(way: &dyn Transport, why: String) {
     let _ = way.send(MANAGER, Message::Failed(why));
     let _ = way.send(REPORTER, Message::Bye);
 }
 
-/// Lets an explorer or a worker live until the job ends.
+/// Runs an explorer or a worker until the job ends.
 pub fn live_as<T: Tree, C: Craft>(
     me: Rank,
     crew: Crew,
@@ -50,16 +50,16 @@ pub fn live_as<T: Tree, C: Craft>(
     }
 }
 
-/// Lets a manager live until the job ends.
+/// Runs a manager until the job ends.
 pub fn manage(manager: &mut Manager, crew: Crew, way: &dyn Transport) {
     if let Err(Broken(why)) = live(manager, MANAGER, way) {
-        // Without a manager everybody has to be told here.
+        // Without a manager, this thread must notify all roles.
         let _ = way.send(REPORTER, Message::Broken(why));
         (1..crew.ranks()).for_each(|rank| _ = way.send(rank, Message::Finish));
     }
 }
 
-/// Lets a crew live in threads until the job ends. Returns its reporter.
+/// Runs all roles in threads until the job ends. Returns the reporter.
 pub fn live_in_threads<T: Tree, C: Craft, S: Show + Send>(
     crew: Crew,
     clock: Clock,

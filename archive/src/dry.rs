@@ -1,4 +1,5 @@
-//! A dry run: what an archive job would do, and the plan that lists it, for carrying out exactly that later. Nothing is changed.
+//! A dry run: finds out what an archive job would do and writes a plan, a list of files that a
+//! later job carries out exactly. It changes nothing.
 
 use crate::clock::Clock;
 use crate::crew::{Roles, live_in_threads};
@@ -22,18 +23,18 @@ use volume::Control;
 pub struct Header {
     /// The version of its format.
     pub weft_plan: u32,
-    /// The directory that its paths are below.
+    /// The directory that the paths of the plan are relative to.
     pub source: Vec<u8>,
-    /// Where the files go: VOLUME:/path, as it was given.
+    /// The destination as it was given: VOLUME:/path.
     pub address: Vec<u8>,
-    /// Files that are in the archive and differ are replaced.
+    /// Whether files that exist in the archive and differ are replaced.
     pub update: bool,
 }
 
-/// Reads the first line of a plan; the rest is its list.
+/// Reads the first line of a plan. The rest of the plan is its list of files.
 ///
 /// # Errors
-/// When it is none of this version.
+/// If the file is not a plan of this version.
 pub fn read_plan(mut from: Box<dyn BufRead + Send>) -> Result<(Header, List), Broken> {
     let mut line = String::new();
     let no_plan = |why: &dyn std::fmt::Display| Broken(format!("this is no plan: {why}"));
@@ -45,12 +46,12 @@ pub fn read_plan(mut from: Box<dyn BufRead + Send>) -> Result<(Header, List), Br
     }
 }
 
-/// What all workers of a dry run go by.
+/// What all workers of a dry run share.
 struct Planning {
     volume: Arc<FileSystem>,
     update: bool,
     control: Arc<Control>,
-    /// Where the list is written, and how many bytes of each path are those of the source.
+    /// Where the list is written, and the length of the source's path, which each path begins with.
     list: Option<(Mutex<Box<dyn Write + Send>>, usize)>,
     parts: AtomicU64,
 }
@@ -108,7 +109,7 @@ impl Planner<'_> {
                 lines.push('\n');
             }
             match stat.kind {
-                // Counted where it was found.
+                // A directory was counted when the explorer found it.
                 Kind::Directory => {}
                 Kind::File => {
                     self.tally.files += 1;
@@ -153,18 +154,19 @@ impl Craft for Planner<'_> {
 /// What a job would do.
 #[derive(Debug)]
 pub struct Planned {
-    /// Files, bytes and problems, as if they had been done.
+    /// Files, bytes and problems, counted as if the job had done them.
     pub facts: Facts,
-    /// Parts of all files: those that are done in one piece have one.
+    /// The number of parts of all files. A file that is done in one piece counts as one part.
     pub parts: u64,
-    /// How long it would take, in seconds, at the pace of the last job into the same directory; None when there was none.
+    /// The estimated duration in seconds, at the pace of the last job into the same directory. None
+    /// if there was no such job.
     pub seconds: Option<f64>,
 }
 
-/// The attribute of a directory of a volume that has the pace of the last job into it.
+/// The attribute that stores the pace of the last job into a directory of a volume.
 pub(crate) const PACE: &[u8] = b"user.weft.pace";
 
-/// How fast a job was.
+/// The pace of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pace {
     pub bytes_per_second: f64,
@@ -172,17 +174,19 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// How long so much takes: the slower of both is what counts.
+    /// The estimated time for this amount of work: the slower of the rates for files and for bytes
+    /// decides.
     fn seconds(&self, facts: &Facts) -> f64 {
         let by = |amount: u64, rate: f64| if rate > 0.0 { amount as f64 / rate } else { 0.0 };
         by(facts.bytes, self.bytes_per_second).max(by(facts.files, self.files_per_second))
     }
 }
 
-/// Finds out what a job would do. The plan is written to `list`, if there is one; it can have one source only.
+/// Finds out what a job would do. Writes the plan to `list` if there is one; a plan has one source
+/// only.
 ///
 /// # Errors
-/// When a source is not there, or the plan cannot be written.
+/// If a source does not exist, or the plan cannot be written.
 #[allow(clippy::too_many_arguments, reason = "each is another thing to go by")]
 pub fn dry_run<S: Show + Send>(
     volume: &Arc<FileSystem>,

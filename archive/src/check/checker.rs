@@ -1,4 +1,4 @@
-//! The worker's side of a check: reads files and compares their hashes.
+//! The worker's side of a check: it reads files and compares their hashes.
 
 use crate::encode::HASH;
 use crate::encode::hash::{Sealed, add_zeroes};
@@ -14,36 +14,36 @@ use rustix::io::{Errno, pread};
 use std::sync::Arc;
 use volume::Control;
 
-/// What is read of the source at a time.
+/// How many bytes of the source are read at a time.
 const PIECE: usize = 1 << 20;
 
-/// What an archive is compared with.
+/// What a check compares an archive with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Against {
-    /// The hashes of what was archived: all of it is read from the volume.
+    /// The hashes that were stored at archiving time. The check reads all data from the volume.
     Hashes,
-    /// The source: it is read, and the volume only asked for its hashes.
+    /// The source directory. The check reads the source and takes only the hashes from the volume.
     Source(Vec<u8>),
 }
 
-/// What all workers of a check go by.
+/// What all workers of a check share.
 pub struct Checking {
     /// The volume.
     pub volume: Arc<FileSystem>,
-    /// With what it is compared.
+    /// What the archive is compared with.
     pub against: Against,
-    /// Stops it.
+    /// Stops the check.
     pub control: Arc<Control>,
 }
 
-/// A check's worker.
+/// A worker of a check.
 pub struct Checker<'a> {
     job: &'a Checking,
     tally: Tally,
 }
 
 impl<'a> Checker<'a> {
-    /// A worker.
+    /// A worker for this check.
     pub fn new(job: &'a Checking) -> Self {
         Self { job, tally: Tally::default() }
     }
@@ -73,7 +73,7 @@ impl<'a> Checker<'a> {
         Ok(self.tally.bytes - before)
     }
 
-    /// Checks a file; says what is wrong with it.
+    /// Checks a file. Returns what is wrong with it.
     fn file(&mut self, item: &Item, source: Option<&OwnedFd>) -> Result<Result<(), String>, Broken> {
         let (stat, volume) = (&item.stat, &self.job.volume);
         if stat.kind != Kind::File {
@@ -112,7 +112,7 @@ impl<'a> Checker<'a> {
         Ok(Ok(()))
     }
 
-    /// None when it was stopped.
+    /// Hashes a file of the volume. Returns None if the check was stopped.
     fn hash_of_volume(&self, item: &Item) -> Result<Option<blake3::Hash>, String> {
         enum Stop {
             Asked,
@@ -156,7 +156,7 @@ impl<'a> Checker<'a> {
                 }
             }
         }
-        // What it lacks by now makes another hash.
+        // A file that became shorter in the meantime must get another hash.
         add_zeroes(&mut hasher, u64::from(at < there.size));
         Ok(Some(hasher.finalize()))
     }

@@ -1,22 +1,26 @@
-//! The manifest of an archive: the hashes of all its files in the format of `b3sum`, beside it in the volume.
+//! The manifest of an archive: the hashes of all its files in the format of `b3sum`. It lies beside
+//! the archive in the volume.
 //!
-//! It is written from the hashes that the files of the archive have, a directory at a time, so that its length costs no memory.
+//! The manifest is built from the hashes that are stored with the files, one directory at a time,
+//! so that its length costs no memory.
 
 use crate::encode::HASH;
 use crate::encode::hash::Sealed;
 use crate::transport::Broken;
 use fs::{FileSystem, Kind, New, ROOT, RenameMode, SetAttributes};
 
-/// What is listed at a time, and what is written at a time.
+/// How many entries one listing returns, and how many lines one write has.
 const BATCH: usize = 1000;
 const PIECE: usize = 1 << 20;
 
-/// The name of the manifest of an archive, which is beside it; that of a whole volume is in its root.
+/// The name of an archive's manifest. It lies beside the archive; the manifest of a whole volume
+/// lies in its root.
 pub fn manifest_name(path: &[u8]) -> Vec<u8> {
     [path, b".b3sums"].concat()
 }
 
-/// A line of `b3sum` for a file: names with a line break or a backslash are written with escapes, and say so.
+/// Appends a `b3sum` line for a file. A name with a line break or a backslash is escaped, and its
+/// line is marked as escaped.
 fn line(hash: &[u8; 32], path: &[u8], into: &mut Vec<u8>) {
     let escaped = path.iter().any(|byte| matches!(byte, b'\n' | b'\\'));
     if escaped {
@@ -34,7 +38,7 @@ fn line(hash: &[u8; 32], path: &[u8], into: &mut Vec<u8>) {
     into.push(b'\n');
 }
 
-/// A manifest that is being written.
+/// A manifest while it is being written.
 struct Writing<'a> {
     volume: &'a FileSystem,
     ino: u64,
@@ -53,7 +57,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Adds all files below a directory, depth first: a listing is gone on with where it was left.
+    /// Adds all files below a directory, depth first. A listing resumes where it was left.
     fn tree(&mut self, top: u64) -> Result<(), Broken> {
         let mut open: Vec<(u64, u64, Vec<u8>)> = vec![(top, 0, Vec::new())];
         while let Some((ino, cookie, path)) = open.pop() {
@@ -84,10 +88,10 @@ impl Writing<'_> {
     }
 }
 
-/// Writes the manifest of an archive, in place of an older one. Returns how many files it has.
+/// Writes the manifest of an archive and replaces an older one. Returns the number of files in it.
 ///
 /// # Errors
-/// When the volume cannot be read or written.
+/// If the volume cannot be read or written.
 pub fn write_manifest(volume: &FileSystem, path: &[u8]) -> Result<u64, Broken> {
     let full = manifest_name(path);
     let cut = full.iter().rposition(|&byte| byte == b'/');
@@ -113,7 +117,7 @@ pub fn write_manifest(volume: &FileSystem, path: &[u8]) -> Result<u64, Broken> {
     let (files, hash) = (writing.files, *writing.hasher.finalize().as_bytes());
     volume.set_attributes(ino, SetAttributes { mode: Some(0o444), ..SetAttributes::default() })?;
     volume.sync(ino)?;
-    // It is checked like the files of the archive.
+    // The manifest gets a hash too, so that it is checked like the files of the archive.
     let sealed = Sealed { hash, modified: volume.attributes(ino)?.modified };
     volume.set_attribute(ino, HASH, &sealed.encode(), None)?;
     volume.rename((parent, &part), (parent, name), RenameMode::Replace)?;

@@ -1,5 +1,5 @@
-//! Checking an archive end to end: what is read from the volume, or from the source that it was made of, must have the hash that it had when it was
-//! archived. Nothing is changed.
+//! End-to-end check of an archive: data read from the volume, or from the source of the archive,
+//! must have the hash that was stored at archiving time. A check changes nothing.
 
 mod checker;
 mod manifest;
@@ -20,10 +20,11 @@ use plan::schedule::Policy;
 use std::sync::Arc;
 use volume::Control;
 
-/// Checks a tree of a volume, in threads of this process. Returns its facts, begun with what is known of it, and why it could not go on, if so.
+/// Checks a tree of a volume in threads of this process. `facts` has what is already known of the
+/// job. Returns the completed facts and, if the check had to stop, the reason.
 ///
 /// # Errors
-/// When it is not there.
+/// If the tree does not exist.
 #[allow(clippy::too_many_arguments, reason = "each is another thing to go by")]
 pub fn check<S: Show + Send>(
     volume: &Arc<FileSystem>,
@@ -40,7 +41,7 @@ pub fn check<S: Show + Send>(
     let plan = Plan {
         policy: Policy::Demand,
         limits: limits(volume.stripe_bytes()),
-        // Hashes of parts are not kept: a file is read by one worker.
+        // One worker reads a whole file: hashes of parts are not stored.
         part_bytes: Some(1 << 62),
         most_objects: most_objects(memory),
     };

@@ -1,4 +1,5 @@
-//! Reading a file of the machine into stripes: its data, not its holes, hashed on the way.
+//! Reads a file of the machine into stripes: only its data, not its holes. It hashes the data on
+//! the way.
 
 use super::hash::add_zeroes;
 use crate::limit::Limiter;
@@ -12,19 +13,19 @@ use rustix::io::{Errno, pread};
 use std::ops::Range;
 use volume::Control;
 
-/// What is read at a time: it is hashed while it is in the cache.
+/// How many bytes are read at a time: few enough that they are hashed while they are in the cache.
 const PIECE: u64 = 256 << 10;
 
 /// Why a file could not be read.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The system says so.
+    /// The system call failed.
     Source(Errno),
-    /// It was changed while it was read, so that what was read is no version of it.
+    /// The file changed while it was read, so that the data belongs to no single version of it.
     Changed,
     /// The job was stopped.
     Stopped,
-    /// The volume cannot take it: the job cannot go on.
+    /// The volume cannot store the data, so that the job cannot continue.
     Volume(fs::Error),
 }
 
@@ -42,14 +43,15 @@ impl From<Errno> for Trouble {
 
 /// What stops and slows a copy.
 pub struct Copying<'a> {
-    /// Stops it.
+    /// Stops the copy.
     pub control: &'a Control,
-    /// Slows it down.
+    /// Limits the rate of the copy.
     pub limiter: &'a Limiter,
 }
 
 impl Copying<'_> {
-    /// Reads a range of a file that was as `stat` says when it was opened. Returns how much of it was data.
+    /// Reads a range of a file that looked like `stat` when it was opened. Returns how many bytes
+    /// of the range were data.
     pub fn copy(
         &self,
         file: &OwnedFd,
@@ -95,12 +97,13 @@ fn is_sparse(stat: &Stat) -> bool {
     stat.allocated < stat.size
 }
 
-/// The next data of a file at or behind `at`, within a range; none, at its end, when there is only a hole.
+/// The next data of a file at or after `at`, within a range. If only a hole follows, the result is
+/// empty and lies at the end of the range.
 fn next_data(file: &OwnedFd, at: u64, range: &Range<u64>) -> Result<Range<u64>, Errno> {
     let start = match seek(file, SeekFrom::Data(at)) {
         Ok(start) => start.clamp(at, range.end),
         Err(Errno::NXIO) => range.end,
-        // A file system that does not know.
+        // The file system does not support the question: take everything as data.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(at..range.end),
         Err(error) => return Err(error),
     };

@@ -1,25 +1,27 @@
-//! What is to be done of a file, from what it is at the source and what is in the archive under its name.
+//! Decides what to do with a file, from its attributes at the source and from what the archive has
+//! under its name.
 
 use crate::message::Stat;
 use fs::{Attributes, Kind};
 
-/// What is to be done of a file.
+/// What to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is not in the archive.
+    /// The archive does not have the file.
     New,
-    /// It is in the archive as it is.
+    /// The archive has the file, and nothing has changed.
     Unchanged,
-    /// Its content is in the archive, its attributes have changed.
+    /// The archive has the content, but the attributes have changed.
     Attributes,
-    /// Something else is in the archive under its name.
+    /// The archive has something else under this name.
     Differs,
-    /// A directory is in the archive under its name.
+    /// The archive has a directory under this name.
     Directory,
 }
 
-/// Decides. Two versions of a file differ in their size or in the time of the last change of content, as `rsync` has it. `link` says whether
-/// the targets of two symbolic links are the same.
+/// Decides what to do with a file. As for `rsync`, two versions of a file differ if their sizes or
+/// their modification times differ. `link` tells whether the targets of two symbolic links are the
+/// same.
 pub fn decide(stat: &Stat, there: Option<&Attributes>, link: impl FnOnce(&Attributes) -> bool) -> Decision {
     let Some(there) = there else { return Decision::New };
     if there.kind == Kind::Directory {
@@ -34,7 +36,7 @@ pub fn decide(stat: &Stat, there: Option<&Attributes>, link: impl FnOnce(&Attrib
     match () {
         () if !same => Decision::Differs,
         () if (there.mode, there.uid, there.gid) != (stat.mode, stat.uid, stat.gid) => Decision::Attributes,
-        // More names, or attributes that only reading them shows.
+        // The number of names has changed, or attributes that only a read of them can show.
         () if there.changed != stat.changed => Decision::Attributes,
         () => Decision::Unchanged,
     }

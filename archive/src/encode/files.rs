@@ -1,4 +1,4 @@
-//! Files that are done in one piece, many in a batch.
+//! Archives files in one piece, many in a batch.
 
 use super::copy::Copying;
 use super::hash::Sealed;
@@ -15,10 +15,10 @@ use fs::{Attributes, Kind};
 use rustix::fd::OwnedFd;
 use rustix::fs::readlinkat;
 
-/// A file that changes while it is read is tried so often.
+/// How often a file is tried that changes while it is read.
 const ATTEMPTS: usize = 2;
 
-/// A file of the batch: where it is read from, and what it is to be.
+/// A file of the batch: where it is read, and what it becomes.
 struct Source<'a> {
     place: &'a Place,
     item: &'a Item,
@@ -26,13 +26,13 @@ struct Source<'a> {
     ino: u64,
 }
 
-/// Where a file is put first.
+/// Where a file is written first.
 enum Into {
-    /// Under its name.
+    /// Under its own name.
     Place,
-    /// Into the job's directory, from where it replaces what has its name.
+    /// Into the job's directory; from there it replaces the file that has its name.
     Replace,
-    /// Into the job's directory, from where it gets all its names.
+    /// Into the job's directory; from there it gets all its names.
     Shared,
 }
 
@@ -48,7 +48,7 @@ impl Encoder<'_> {
         Ok(Made { bytes, good: problems.len() == known && !stopped, opened: None })
     }
 
-    /// Does the files of a directory. Returns whether it was stopped.
+    /// Archives the files of a directory. Returns whether the job was stopped.
     fn group(&mut self, group: &Group, problems: &mut Vec<Problem>) -> Result<bool, Broken> {
         let place = &group.place;
         let directory = match open_directory(&place.source) {
@@ -118,7 +118,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// The content of a file is in the archive.
+    /// Handles a file whose content is in the archive already.
     fn unchanged(&mut self, source: &Source, decision: Decision, there: &Attributes) -> Result<(), Trouble> {
         if decision == Decision::Attributes && self.job.update {
             let broken = |error: Broken| Trouble::Volume(fs::Error::Conflict(error.0));
@@ -127,7 +127,7 @@ impl Encoder<'_> {
                 _ => read_attributes_at(source.directory, &source.item.name)?,
             };
             sync_attributes(self.volume(), there.ino, &wanted).map_err(broken)?;
-            // Setting attributes has changed the times of the file; what they shall be is at the source.
+            // Setting attributes has changed the times of the file, so set the times of the source.
             let there = self.volume().attributes(there.ino)?;
             sync_directory(self.volume(), &there, &source.item.stat).map_err(broken)?;
             self.later.changed();
@@ -137,7 +137,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// A file that has several names: the first one that comes along brings it, the others are names for it.
+    /// Handles a file that has several names: the first name that a worker meets stores the file,
+    /// the others become links to it.
     fn shared(&mut self, source: &Source, decision: Decision, there: Option<&Attributes>) -> Result<(), Trouble> {
         let key = shared_name(&source.item.stat);
         let stat = &source.item.stat;
@@ -147,7 +148,7 @@ impl Encoder<'_> {
             Err(error) => return Err(error.into()),
         };
         if known.is_some_and(|known| decide(stat, Some(&known), |_| true) == Decision::Differs) {
-            // Of an earlier run; the file has changed since.
+            // An earlier run has stored it, and the file has changed since.
             self.volume().unlink(self.job.hidden, &key)?;
             known = None;
         }
@@ -156,7 +157,8 @@ impl Encoder<'_> {
             (Some(known), Some(kept)) if known.ino == kept.ino => return self.unchanged(source, decision, kept),
             (None, Some(kept)) if !self.begun.contains_key(&key) => {
                 match self.volume().link(kept.ino, self.job.hidden, &key) {
-                    // Whoever was faster knows the same file, or another name of it is made one with it later.
+                    // Another worker may have been faster. If it stored a different inode, a later run links
+                    // the two.
                     Ok(_) | Err(fs::Error::Meta(meta::Error::Exists)) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -173,7 +175,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Brings a file.
+    /// Stores a file.
     fn put(&mut self, source: &Source, into: Into) -> Result<(), Trouble> {
         let mut item = source.item.clone();
         for attempt in 1.. {
@@ -220,14 +222,15 @@ impl Encoder<'_> {
             Into::Shared => (file.parent, file.name) = (self.job.hidden, shared_name(&item.stat)),
         }
         self.ingest.finish(file);
-        // Whether this process was the first to bring a shared file is known when it is committed.
+        // For a shared file, the commit shows whether this process stored it first.
         if !matches!(into, Into::Shared) {
             self.tally.count(&item.stat);
         }
         Ok(())
     }
 
-    /// Reads what is in a file. Returns its extended attributes and, of a symbolic link, where it leads.
+    /// Reads the content of a file. Returns its extended attributes and, for a symbolic link, its
+    /// target.
     #[allow(clippy::type_complexity, reason = "names and values")]
     fn content(&mut self, source: &Source, item: &Item) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>), Trouble> {
         let stat = &item.stat;
@@ -254,12 +257,12 @@ impl Encoder<'_> {
     }
 }
 
-/// Bytes of content that count.
+/// The number of content bytes that count for the job: those of regular files.
 pub(crate) fn bytes_of(stat: &Stat) -> u64 {
     if stat.kind == Kind::File { stat.size } else { 0 }
 }
 
-/// Whether the owner or the mode are others.
+/// Whether the owner or the mode differ.
 pub(super) fn owner_differs(stat: &Stat, there: &Attributes) -> bool {
     (stat.mode, stat.uid, stat.gid) != (there.mode, there.uid, there.gid)
 }

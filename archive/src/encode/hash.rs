@@ -1,19 +1,20 @@
-//! The BLAKE3 hash of a file that is read in parts, by any workers in any order: each part is a subtree of BLAKE3's own tree, so that the
-//! hash is that of the whole file, as `b3sum` prints it.
+//! The BLAKE3 hash of a file that any workers read in parts, in any order. Each part is a subtree
+//! of BLAKE3's own tree, so that the result is the hash of the whole file, as `b3sum` prints it.
 
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use fs::Time;
 
-/// A hash, or that of a subtree.
+/// The hash of a file or of a subtree.
 pub type Hash = [u8; 32];
 
-/// A hash as an archive keeps it: with the time of the last change of what it is of, so that it is not taken for that of a later version.
+/// A hash as an archive stores it: with the modification time of the content, so that it is not
+/// taken for the hash of a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// The BLAKE3 hash of the content.
     pub hash: Hash,
-    /// When the content was changed last.
+    /// When the content was last modified.
     pub modified: Time,
 }
 
@@ -24,7 +25,7 @@ impl Sealed {
         [&self.hash[..], &seconds.to_le_bytes(), &nanoseconds.to_le_bytes()].concat()
     }
 
-    /// Reads it; None when it is none.
+    /// Decodes the attribute's value. Returns None if it is not such a value.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (hash, rest) = bytes.split_first_chunk()?;
         let (seconds, rest) = rest.split_first_chunk()?;
@@ -35,7 +36,7 @@ impl Sealed {
 
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A hasher for a part that begins there, a multiple of the length of parts.
+/// A hasher for the part at `offset`, which is a multiple of the part length.
 pub fn part_hasher(offset: u64) -> Hasher {
     let mut hasher = Hasher::new();
     if offset > 0 {
@@ -53,7 +54,8 @@ pub fn add_zeroes(hasher: &mut Hasher, mut length: u64) {
     }
 }
 
-/// The hash of a file from those of its parts, at least two, all but the last of `part_bytes`, a power of two.
+/// The hash of a file from the hashes of its parts. There are at least two parts; all but the last
+/// are `part_bytes` long, a power of two.
 pub fn join_parts(parts: &[Hash], part_bytes: u64, size: u64) -> Hash {
     let left = left_parts(size, part_bytes);
     let (left, right) = parts.split_at(left.min(parts.len() - 1));
@@ -76,12 +78,13 @@ fn subtree(parts: &[Hash], part_bytes: u64, size: u64) -> Hash {
     )
 }
 
-/// How many parts the left half of a tree has: the largest power of two that leaves something for the right.
+/// How many parts the left half of a tree has: the largest power of two that leaves something for
+/// the right half.
 fn left_parts(size: u64, part_bytes: u64) -> usize {
     (left_subtree_len(size) / part_bytes).max(1) as usize
 }
 
-/// The bytes of the left and the right half.
+/// The lengths in bytes of the left and the right half.
 fn bytes_of(left: usize, size: u64, part_bytes: u64) -> (u64, u64) {
     let left = (left as u64 * part_bytes).min(size);
     (left, size - left)

@@ -1,4 +1,5 @@
-//! What is done when the files of a batch are there: names of files that have several, files that replace others, and parts that are marked as done.
+//! Steps that follow when the files of a batch exist: links for files with several names, renames
+//! of files that replace others, and marks for finished parts.
 
 use super::{Encoding, shared_name};
 use crate::message::{Item, Place, Problem};
@@ -7,18 +8,19 @@ use fs::{Error, RenameMode, SetAttributes, SetTime, Time};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
-/// What is to be done when a batch is there.
+/// The steps that follow a batch.
 #[derive(Default)]
 pub(super) struct Later {
-    /// Files that get one more name, found in the job's directory by what they are at the source.
+    /// Files that get one more name. The job's directory lists them by their identity at the
+    /// source.
     links: Vec<(Place, Item)>,
-    /// Files that go from a name in the job's directory to their own.
+    /// Files to rename from a name in the job's directory to their own name.
     moves: Vec<(Vec<u8>, Place, Vec<u8>)>,
-    /// Attributes of files in the job's directory.
+    /// Attributes to set on files in the job's directory.
     marks: Vec<(u64, Vec<u8>, Vec<u8>)>,
-    /// Directories that were changed on the way, with the times that they shall have.
+    /// Directories that the job modified, with the times that they must have in the end.
     touched: BTreeMap<u64, (Time, Time)>,
-    /// Something was changed that is not durable.
+    /// Whether something was changed that is not yet durable.
     dirty: bool,
 }
 
@@ -35,13 +37,13 @@ impl Later {
         self.marks.push((ino, name, value));
     }
 
-    /// A directory was changed.
+    /// Notes that a directory was modified.
     pub fn touch(&mut self, place: &Place) {
         self.dirty = true;
         self.touched.insert(place.ino, (place.accessed, place.modified));
     }
 
-    /// Something was changed.
+    /// Notes that something was changed.
     pub fn changed(&mut self) {
         self.dirty = true;
     }
@@ -50,7 +52,7 @@ impl Later {
         self.links.len() + self.moves.len() + self.marks.len()
     }
 
-    /// Does it. Returns whether there is something to be made durable.
+    /// Carries out the steps. Returns whether there is something to make durable.
     pub fn carry_out(mut self, job: &Encoding, problems: &mut Vec<Problem>) -> Result<bool, Broken> {
         let volume = &job.volume;
         for (place, item) in std::mem::take(&mut self.links) {
@@ -73,7 +75,7 @@ impl Later {
             let (accessed, modified) = (Some(SetTime::To(accessed)), Some(SetTime::To(modified)));
             let times = SetAttributes { accessed, modified, ..SetAttributes::default() };
             match volume.set_attributes(ino, times) {
-                // Somebody removed it: what was put into it failed with that.
+                // Another client removed it; every write into it has already failed.
                 Err(error) if error.errno() == Errno::NOENT.raw_os_error() => {}
                 done => _ = done?,
             }
@@ -82,7 +84,7 @@ impl Later {
     }
 }
 
-/// What went wrong with one name is told; what would go wrong with all ends the job.
+/// A problem with one name is reported; a problem that concerns all of them ends the job.
 fn told(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Problem>) -> Result<(), Broken> {
     match done {
         Err(error @ Error::Meta(meta::Error::Unavailable(_) | meta::Error::NoSpace | meta::Error::Corrupt(_))) => {
@@ -96,7 +98,7 @@ fn told(done: Result<(), Error>, path: Vec<u8>, problems: &mut Vec<Problem>) -> 
     }
 }
 
-/// Gives a file a name, in place of what has it.
+/// Gives a file a name and replaces the file that has it.
 fn put_name(job: &Encoding, ino: u64, place: &Place, name: &[u8]) -> Result<(), Error> {
     let volume = &job.volume;
     match volume.link(ino, place.ino, name) {

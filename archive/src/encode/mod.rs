@@ -1,7 +1,8 @@
 //! The worker's side of an archive job: files of the machine become files of the volume.
 //!
-//! The volume is the journal of the job: what is in it with the size and time that it has at the source is done. So a job that was
-//! stopped, however, is started again like a new one and does what is left.
+//! The volume is the journal of the job: a file that the volume has with the size and time of the
+//! source is done. So a job that was stopped, for whatever reason, is started again like a new one
+//! and does only what is left.
 
 mod copy;
 mod decide;
@@ -24,46 +25,48 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use volume::Control;
 
-/// The attribute of a file of an archive that has the BLAKE3 hash of its content, see [`hash::Sealed`].
+/// The attribute that stores the BLAKE3 hash of a file's content, see [`hash::Sealed`].
 pub const HASH: &[u8] = b"user.weft.blake3";
-/// The directory of a job below the archive's own: what is not complete, and which files have several names. It goes when the job is done.
+/// The directory of a job below the archive's own. It holds incomplete files and the list of files
+/// with several names. The job removes it when it is done.
 pub const HIDDEN: &[u8] = b".weft-archive";
 
-/// What was done is made durable when it is so many bytes, or so many files.
+/// A worker makes its work durable after this many bytes or files.
 const COMMIT_BYTES: u64 = 64 << 20;
 const COMMIT_FILES: usize = 4096;
 
-/// What all workers of a job go by.
+/// What all workers of a job share.
 pub struct Encoding {
     /// The volume.
     pub volume: Arc<FileSystem>,
     /// The directory of the job.
     pub hidden: u64,
-    /// Files that are in the archive and differ are replaced.
+    /// Whether files that exist in the archive and differ are replaced.
     pub update: bool,
-    /// Slows it down.
+    /// Limits the rate of the job.
     pub limiter: Limiter,
-    /// Stops it.
+    /// Stops the job.
     pub control: Arc<Control>,
 }
 
-/// An archive job's worker.
+/// A worker of an archive job.
 pub struct Encoder<'a> {
     job: &'a Encoding,
     ingest: BulkLoad<'a>,
     later: Later,
     tally: Tally,
-    /// Names of the job's directory that files of this batch go to, and what these files are like.
+    /// The names in the job's directory that files of this batch go to, with the attributes of
+    /// these files.
     begun: HashMap<Vec<u8>, Stat>,
-    /// The paths of the directories of this batch, by number.
+    /// The paths of the directories of this batch, by inode number.
     places: HashMap<u64, Vec<u8>>,
 }
 
 impl<'a> Encoder<'a> {
-    /// A worker.
+    /// A worker for this job.
     ///
     /// # Errors
-    /// When the volume is open for reading only.
+    /// If the volume is open for reading only.
     pub fn new(job: &'a Encoding) -> Result<Self, Broken> {
         Ok(Self {
             job,
@@ -80,12 +83,12 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// What the job's directory calls a file that has several names.
+/// The name of a file with several names in the job's directory.
 fn shared_name(stat: &Stat) -> Vec<u8> {
     format!("l-{:x}-{:x}", stat.identity.0, stat.identity.1).into_bytes()
 }
 
-/// Tells what is wrong with a file, or that the job cannot go on.
+/// Reports a problem with a file, or returns an error if the job cannot continue.
 fn report(path: Vec<u8>, trouble: Trouble, problems: &mut Vec<Problem>) -> Result<(), Broken> {
     let what = match trouble {
         Trouble::Source(error) => std::io::Error::from(error).to_string(),
@@ -114,7 +117,8 @@ impl Craft for Encoder<'_> {
     fn commit(&mut self, problems: &mut Vec<Problem>) -> Result<Tally, Broken> {
         let done = self.ingest.commit()?;
         for (parent, name) in done.refused {
-            // Of a file with several names, whoever was first has put it there: this is but another name.
+            // Another worker was the first to store a file with several names: this one is only
+            // another name for it.
             if parent == self.job.hidden {
                 self.tally.others += u64::from(self.begun.remove(&name).is_some());
             } else {

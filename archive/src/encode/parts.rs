@@ -1,5 +1,7 @@
-//! Files that are done in parts, by any workers: the parts go into one file of the job's directory, and beside it another notes which are there, with their
-//! hashes. When all are, it gets its name. So an archive shows such a file whole or not at all, and a job that is started again does the parts that are left.
+//! Archives files in parts, by any workers. The parts go into one file of the job's directory; a
+//! second file there notes which parts are done, with their hashes. When all parts are done, the
+//! file gets its name. So an archive shows such a file complete or not at all, and a restarted job
+//! does only the parts that are left.
 
 use super::copy::Copying;
 use super::files::{bytes_of, owner_differs};
@@ -15,10 +17,11 @@ use plan::schedule::Parts;
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 
-/// The attribute of the notes that says what the parts are of.
+/// The attribute of the notes file that identifies the source of the parts.
 const OF: &[u8] = b"user.weft.parts";
 
-/// What the parts of a file are of: when the file is another by now, they are useless.
+/// The version of the source that the parts belong to. If the source has changed, the parts are
+/// useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Of {
     size: u64,
@@ -26,13 +29,13 @@ struct Of {
     part_bytes: u64,
 }
 
-/// The names of a file in parts, and of the notes about it, in the job's directory.
+/// The names of a file in parts and of its notes file in the job's directory.
 fn names(large: &Large) -> (Vec<u8>, Vec<u8>) {
     let hash = blake3::hash(&large.place.target_of(&large.item.name)).to_hex();
     (format!("p-{}", &hash[..32]).into_bytes(), format!("m-{}", &hash[..32]).into_bytes())
 }
 
-/// The attribute of the notes for a part.
+/// The attribute of the notes file for a part.
 fn note(part: u32) -> Vec<u8> {
     format!("user.weft.part.{part}").into_bytes()
 }
@@ -44,7 +47,7 @@ fn parts_of(large: &Large) -> Parts {
 const NOTHING: Made = Made { bytes: 0, good: true, opened: None };
 
 impl Encoder<'_> {
-    /// Tells what is wrong with a file in parts.
+    /// Reports a problem with a file in parts.
     fn failed(&self, large: &Large, trouble: Trouble, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
         report(large.place.source_of(&large.item.name), trouble, problems)?;
         Ok(Made { good: false, ..NOTHING })
@@ -58,7 +61,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Opens the file, if it is still what it was.
+    /// Opens the source file if it has not changed.
     fn source(&self, large: &Large) -> Result<OwnedFd, Trouble> {
         let directory = open_directory(&large.place.source)?;
         let file = open_file(&directory, &large.item.name)?;
@@ -67,7 +70,7 @@ impl Encoder<'_> {
         if same { Ok(file) } else { Err(Trouble::Changed) }
     }
 
-    /// Finds out which parts are to be done, and makes the file that they go into.
+    /// Finds out which parts are left, and creates the file that they go into.
     pub(super) fn open(&mut self, large: &Large, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
         match self.try_open(large, problems) {
             Ok(made) => Ok(made),
@@ -94,7 +97,8 @@ impl Encoder<'_> {
             problems.push(Problem { path: large.place.source_of(&large.item.name), what: what.into() });
             return Ok(Made { good: false, ..NOTHING });
         }
-        // What is done in one piece knows what to do with a file whose content is there, or has another name.
+        // The code for files in one piece handles a file whose content is stored, or that has
+        // another name.
         let has_content = matches!(decision, Decision::Unchanged | Decision::Attributes);
         let has_name = stat.links > 1
             && self
@@ -108,7 +112,7 @@ impl Encoder<'_> {
         Ok(Made { opened: Some((large, missing)), ..NOTHING })
     }
 
-    /// The file that the parts go into, and the parts that it lacks.
+    /// The file that the parts go into, and the parts that are missing.
     fn prepare(&mut self, large: &Large) -> Result<(Large, Vec<u32>), Trouble> {
         let (file, notes) = names(large);
         let stat = &large.item.stat;
@@ -156,7 +160,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Does a part.
+    /// Archives one part.
     pub(super) fn part(&mut self, large: &Large, part: u32, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
         match self.try_part(large, part) {
             Ok(bytes) => Ok(Made { bytes, ..NOTHING }),
@@ -187,7 +191,7 @@ impl Encoder<'_> {
         Ok(read)
     }
 
-    /// Puts a file under its name: all its parts are there.
+    /// Gives a file its name when all its parts are done.
     pub(super) fn close(&mut self, large: &Large, problems: &mut Vec<Problem>) -> Result<Made, Broken> {
         match self.try_close(large) {
             Ok(()) => Ok(NOTHING),
@@ -208,7 +212,7 @@ impl Encoder<'_> {
         let hash = join_parts(&hashes, large.part_bytes, stat.size);
         let mut attributes = read_attributes(&source)?;
         attributes.push((HASH.to_vec(), Sealed { hash, modified: stat.modified }.encode()));
-        // It is made like any other file, by way of what that would be.
+        // The file is created like any other, from the description of a whole file.
         let wanted = whole(place.ino, large.ino, &large.item, attributes);
         for (name, value) in &wanted.attributes {
             self.volume().set_attribute(large.ino, name, value, None)?;

@@ -1,5 +1,6 @@
-//! Measures what the study's formulas need of this machine (S3): power when idle, when reading and writing without coding, and when
-//! coding without reading and writing; and how fast the latter two are.
+//! Measures the constants of this machine for the study's formulas (S3): power when idle, when
+//! reading and writing without coding, and when coding without I/O; and the rates of the latter
+//! two.
 
 use super::sampler::{Sampler, cpu_seconds};
 use super::source::Choice;
@@ -13,34 +14,34 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What is read and written at a time.
+/// How many bytes are read and written at a time.
 const PIECE: usize = 1 << 20;
-/// The length of coded blocks: of a long stripe of the archive.
+/// The length of coded blocks: that of a long stripe of the archive.
 const BLOCK: usize = 64 << 10;
-/// User data that each core codes over and over, more than its cache holds.
+/// User data that each core codes again and again: more than its cache holds.
 const CODED_BYTES: usize = 32 << 20;
-/// A machine with more busy cores than this does not idle.
+/// A machine with more busy cores than this is not idle.
 const IDLE_CORES: f64 = 0.1;
 
-/// What to measure, and how long.
+/// What to measure, and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Seconds for each of idling, reading and writing, and each code.
     pub seconds: f64,
-    /// Where the file that is read and written lies; it goes afterwards.
+    /// The folder for the file that is read and written. The file is removed afterwards.
     pub folder: PathBuf,
-    /// How long that file is. There must be room for two.
+    /// The length of that file in bytes. The folder needs space for two.
     pub file_bytes: u64,
     /// The codes.
     pub codes: Vec<String>,
 }
 
-/// What is going on.
+/// The current step of a calibration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, on purpose.
+    /// Measuring the idle machine.
     Idle,
-    /// Writing the file that will be read.
+    /// Writing the file that is read later.
     Prepare,
     /// Reading and writing.
     ReadWrite,
@@ -49,7 +50,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// In words, and the name of the phase.
+    /// The name of the phase, in words.
     pub fn word(&self) -> String {
         match self {
             Self::Idle => "idle".into(),
@@ -63,17 +64,18 @@ impl Step {
 /// A calibrated machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
-    /// What was learnt.
+    /// The constants that were measured.
     pub profile: Profile,
-    /// What has to be known with it.
+    /// Warnings to show with the profile.
     pub warnings: Vec<String>,
 }
 
 impl Plan {
-    /// Measures, for as long as `go_on` says so.
+    /// Calibrates the machine, for as long as `go_on` returns true.
     ///
     /// # Errors
-    /// One line: a code there is not, a folder that cannot be written, or that it was interrupted.
+    /// One line: a code that does not exist, a folder that cannot be written, or that it was
+    /// interrupted.
     pub fn run(
         &self,
         choice: &Choice,
@@ -118,7 +120,7 @@ impl Plan {
             finished.phases.iter().map(|phase| (phase.name.as_str(), phase.wall_seconds)).collect();
         let mut constants = constants(account, &walls, &self.codes, cores)?;
         if account.basis == Basis::Modelled {
-            // A model has nothing to learn from what it said itself.
+            // A model can learn nothing from its own figures.
             (constants.idle_watts, constants.coding_watts) = (choice.model.idle_watts, choice.model.core_watts);
         }
         let mut warnings = finished.refused;
@@ -145,7 +147,8 @@ impl Plan {
     }
 }
 
-/// The powers from an account whose phases are the steps. A core's share of coding is that of one of all cores, the mean over the codes.
+/// The powers from an account whose phases are the steps. The coding power of one core is that of
+/// all cores divided by their number, as the mean over the codes.
 fn constants(account: &Account, walls: &[(&str, f64)], codes: &[String], cores: usize) -> Result<Constants, String> {
     let watts = |step: Step| {
         let name = step.word();
@@ -170,7 +173,7 @@ fn proceed(go_on: &dyn Fn() -> bool) -> Result<(), String> {
     if go_on() { Ok(()) } else { Err("interrupted: nothing was written".into()) }
 }
 
-/// The file that is read and the one that is written; both go in the end.
+/// The file that is read and the file that is written. Both are removed in the end.
 struct Files {
     folder: PathBuf,
 }
@@ -186,7 +189,7 @@ impl Files {
         let mut left = bytes;
         while left > 0 {
             proceed(go_on)?;
-            // No two pieces are alike, for file systems that would store them once.
+            // All pieces differ, so that a file system with deduplication cannot store them once.
             for word in piece.chunks_exact_mut(8) {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 word.copy_from_slice(&state.to_le_bytes());
@@ -204,7 +207,7 @@ impl Files {
         self.folder.join("source")
     }
 
-    /// Reads and writes for so long, synced, past what the system keeps in memory: bytes a second.
+    /// Reads and writes for this long, synced, and bypasses the page cache. Returns bytes a second.
     fn copy(&self, length: Duration, go_on: &dyn Fn() -> bool) -> Result<f64, String> {
         let to = self.folder.join("copy");
         let error = |error: std::io::Error| cannot(&to, &error);
@@ -238,9 +241,10 @@ impl Drop for Files {
     }
 }
 
-/// Asks the system not to keep a file in memory.
+/// Asks the system to drop a file from the page cache.
 fn forget(file: &File) {
-    // Where it cannot, copying is faster than the disk, and the figure is what it is.
+    // Where the system cannot do that, the copy is faster than the disk, and the figure includes
+    // that.
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
@@ -248,7 +252,8 @@ fn cannot(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}; choose another folder with --scratch, or a shorter file with --scratch-bytes", path.display())
 }
 
-/// Codes on all cores for so long: bytes of user data in a second of processor time, which what else runs here takes no part of.
+/// Codes on all cores for this long. Returns the bytes of user data per second of processor time;
+/// other programs on the machine do not affect that figure.
 fn code_on_all_cores(
     code: &dyn ec::Code,
     cores: usize,
@@ -279,12 +284,13 @@ fn code_on_all_cores(
     Ok(coded.load(Ordering::Relaxed) as f64 / (cpu_seconds() - before).max(1e-9))
 }
 
-/// Processor time of everything on this machine since it started.
+/// Processor time of all programs on this machine since it started, in seconds.
 pub fn busy_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: Vec<u64> =
         text.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already. A tick is a hundredth of a second.
+    // The fields are user, nice, system, idle, iowait, irq, softirq and steal; user includes
+    // guests. A tick is a hundredth of a second.
     let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&at| ticks.get(at)).sum();
     Some(busy as f64 / 100.0)
 }

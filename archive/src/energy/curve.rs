@@ -1,15 +1,17 @@
-//! Energy over time as a source tells it, from which the energy between any two moments can be had. It stays small however
-//! long the job.
+//! Energy over time as a source reports it. It gives the energy between any two moments, and its
+//! size stays bounded however long the job is.
 
 use super::Reading;
 
-/// Most points that are kept; then every other one goes, which loses detail in time and no energy.
+/// The most points that are kept. Above that, every other one is dropped, which loses detail in
+/// time but no energy.
 const MOST_POINTS: usize = 8192;
 
-/// Beyond the first or last reading power is taken to stay as it was for so many seconds, and no more.
+/// Before the first and after the last reading, power is assumed constant for at most this many
+/// seconds.
 const MOST_BEYOND_SECONDS: f64 = 15.0;
 
-/// No machine that this runs on takes more: a reading above it is garbage.
+/// No machine that Weft runs on draws more: a reading above this is garbage.
 pub const MOST_WATTS: f64 = 200_000.0;
 
 /// Energy over time.
@@ -17,17 +19,17 @@ pub const MOST_WATTS: f64 = 200_000.0;
 pub struct Curve {
     /// Seconds since 1970 and joules since the first point, both rising.
     points: Vec<(f64, f64)>,
-    /// Power at the last point, where the source told it.
+    /// The power at the last point, if the source reported it.
     watts: Option<f64>,
-    /// What a counter said last.
+    /// The last value of a counter.
     counter: Option<f64>,
 }
 
 impl Curve {
-    /// Adds what a source said at so many seconds since 1970.
+    /// Adds a reading that the source gave at `now`, in seconds since 1970.
     ///
     /// # Errors
-    /// When it cannot be: a power that no machine has, a counter that goes back.
+    /// If the reading is impossible: a power that no machine has, or a counter that goes backwards.
     pub fn add(&mut self, now: f64, reading: Reading) -> Result<(), String> {
         match reading {
             Reading::Watts(watts) => self.add_watts(now, watts),
@@ -36,7 +38,7 @@ impl Curve {
         }
     }
 
-    /// Power between two readings is taken to go straight from one to the other.
+    /// Between two readings, power is interpolated linearly.
     fn add_watts(&mut self, at: f64, watts: f64) -> Result<(), String> {
         if !(0.0..=MOST_WATTS).contains(&watts) {
             return Err(format!("it reads {watts} W, which cannot be"));
@@ -77,10 +79,11 @@ impl Curve {
         self.points.push((at, joules));
     }
 
-    /// Joules between two moments.
+    /// The energy in joules between two moments.
     ///
     /// # Errors
-    /// When readings do not cover the time, or the source stood still or read zero all the time.
+    /// If readings do not cover the time, or if the source did not change or read zero all the
+    /// time.
     pub fn between(&self, from: f64, to: f64) -> Result<f64, String> {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else {
             return Err("it gave no reading".into());
@@ -98,7 +101,7 @@ impl Curve {
         Ok((self.at(to) - self.at(from)).max(0.0))
     }
 
-    /// Joules at a moment, on the straight line through the readings beside it.
+    /// The energy in joules at a moment, interpolated linearly between its neighbours.
     fn at(&self, moment: f64) -> f64 {
         let after = self.points.partition_point(|point| point.0 < moment).clamp(1, self.points.len() - 1);
         let ((t0, j0), (t1, j1)) = (self.points[after - 1], self.points[after]);

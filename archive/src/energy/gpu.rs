@@ -1,5 +1,6 @@
-//! Graphics processors, as `nvidia-smi --query-gpu=power.draw --format=csv` tells their power: asked now, or from a file that
-//! somebody keeps writing. Weft codes on processors, so this is for machines whose graphics idle beside it.
+//! Power of graphics processors as `nvidia-smi --query-gpu=power.draw --format=csv` reports it:
+//! from the running program, or from a file that another program keeps writing. Weft codes on CPUs,
+//! so this serves machines whose graphics processors idle meanwhile.
 
 use super::source::{Reading, Source};
 use super::tail::last;
@@ -14,24 +15,24 @@ pub const NAME: &str = "NVML";
 const PROGRAM: &str = "nvidia-smi";
 const QUERY: [&str; 2] = ["--query-gpu=power.draw", "--format=csv"];
 
-/// A program that does not answer for so long is stopped.
+/// A program that does not answer within this time is stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 const STALE_SECONDS: f64 = 120.0;
 const MOST_BYTES: u64 = 64 << 10;
 
 /// The power of all graphics processors.
 pub struct Gpu {
-    /// A file; none: the program.
+    /// The file to read; None: run the program.
     path: Option<PathBuf>,
 }
 
 impl Gpu {
-    /// From a file.
+    /// Reads a recorded file.
     pub fn recorded(path: &Path) -> Self {
         Self { path: Some(path.to_owned()) }
     }
 
-    /// From the program, where there is one.
+    /// Reads from the program, if it is installed.
     pub fn live() -> Result<Self, String> {
         let folders = std::env::var_os("PATH").unwrap_or_default();
         let there = std::env::split_paths(&folders).any(|folder| folder.join(PROGRAM).is_file());
@@ -52,12 +53,12 @@ impl Source for Gpu {
         Scope::Gpu
     }
 
-    /// The maker says five percent.
+    /// The manufacturer states five percent.
     fn error(&self) -> Option<f64> {
         Some(0.05)
     }
 
-    /// Asking costs tens of milliseconds.
+    /// A query takes tens of milliseconds.
     fn period(&self) -> Duration {
         Duration::from_secs(5)
     }
@@ -82,7 +83,7 @@ fn ask() -> Result<String, String> {
         .spawn()
         .map_err(|error| format!("{PROGRAM} does not start: {error}"))?;
     let deadline = Instant::now() + PATIENCE;
-    // Its answer fits into the pipe, so that it can end before it is read.
+    // The output fits into the pipe, so that the program can exit before it is read.
     loop {
         match child.try_wait() {
             Ok(Some(_)) => break,
@@ -98,7 +99,8 @@ fn ask() -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The sum over all processors of what stands below the last heading; those that do not tell are left out.
+/// The sum over all processors below the last heading. Processors that report no power are left
+/// out.
 fn watts(text: &str) -> Result<f64, String> {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let heading = lines.iter().rposition(|line| line.starts_with("power.draw"));

@@ -1,14 +1,15 @@
-//! An archive job's energy: what its instruments read, shared out to its phases and causes.
+//! An archive job's energy: what its instruments read, split by phases and by causes.
 
 use super::sampler::Sampler;
 use crate::report::Facts;
 
-/// Ends the sampler of a job that has ended and puts the accounts into its facts; the reasons why instruments have none are what is
-/// returned. Its phases overlap, so that each takes as much of the energy as it took of the processor time.
+/// Ends the sampler of a finished job and puts the accounts into its facts. Returns, for each
+/// instrument without an account, the reason. Phases overlap, so that each gets the share of the
+/// energy that it has of the processor time.
 pub fn account(sampler: Sampler, facts: &mut Facts) -> Vec<String> {
     let coding: f64 = facts.phases.iter().filter(|phase| phase.name == "encode").map(|phase| phase.cpu_seconds).sum();
     let busy: f64 = facts.workers.iter().map(|worker| worker.timeline.busy_seconds).sum();
-    // What a worker did without a processor was waiting for what it read or wrote.
+    // The time that a worker was busy without a processor is time that it waited for I/O.
     let finished = sampler.finish((busy - coding).max(0.0), coding);
     let phases: Vec<(&str, f64)> = facts.phases.iter().map(|phase| (phase.name.as_str(), phase.cpu_seconds)).collect();
     facts.energy = finished.accounts;

@@ -1,4 +1,4 @@
-//! Which instruments there are here and what they read now.
+//! Lists the instruments of this machine and what they read now.
 
 use super::curve::Curve;
 use super::source::Choice;
@@ -10,15 +10,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct Seen {
     /// Its short name.
     pub name: &'static str,
-    /// What exactly it reads, and what that covers; none when there is none.
+    /// What exactly it reads and what that covers; None if the instrument does not exist.
     pub what: Option<(String, Scope)>,
-    /// How far off it may be.
+    /// Its error, as a share of the figure.
     pub error: Option<f64>,
-    /// Its mean power while we looked, or why there is none.
+    /// Its mean power during the reading, or why there is none.
     pub watts: Result<f64, String>,
 }
 
-/// Reads all instruments for so many seconds, in order of trust; for less when `go_on` says so.
+/// Reads all instruments for this many seconds, in order of trust. Stops earlier when `go_on`
+/// returns false.
 pub fn look(choice: &Choice, seconds: f64, go_on: &dyn Fn() -> bool) -> Vec<Seen> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     let began = Instant::now();

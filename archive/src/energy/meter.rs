@@ -1,8 +1,10 @@
-//! An external meter at the plug, through the log that its own program writes: the source to be trusted most.
+//! An external meter at the plug, read through the log that its own program writes. It is the most
+//! trusted source.
 //!
-//! The log is CSV. The first line names the columns; one is the time (`time`, `timestamp`, `date` or `datetime`: seconds since
-//! 1970, or universal time as `2026-11-21T18:30:00Z`) and one the power (`watts`, `watt`, `w` or `power`, with a unit in brackets
-//! or not); others are passed over. Without such a line, the first column is the time and the second the power in watts.
+//! The log is CSV. The first line names the columns. One is the time (`time`, `timestamp`, `date`
+//! or `datetime`: seconds since 1970, or universal time as `2026-11-21T18:30:00Z`) and one the
+//! power (`watts`, `watt`, `w` or `power`, with or without a unit in brackets); other columns are
+//! ignored. Without such a line, the first column is the time and the second the power in watts.
 
 use super::source::{Reading, Source};
 use super::tail::{Tail, unreadable};
@@ -14,13 +16,13 @@ use std::time::Duration;
 /// Its short name.
 pub const NAME: &str = "meter";
 
-/// So much of what was logged before is read, so that there is a reading at the beginning of a job.
+/// How many bytes of earlier log are read, so that there is a reading at the beginning of a job.
 const BEFORE_BYTES: u64 = 4096;
 
-/// A log with nothing new for so long is not being written.
+/// A log without a new line for this long is stale.
 const STALE_SECONDS: f64 = 60.0;
 
-/// Lines that make no sense are passed over, until there are so many in a row.
+/// Lines that make no sense are ignored, until this many follow each other.
 const MOST_GARBAGE: usize = 20;
 
 /// The columns of a log.
@@ -40,7 +42,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Opens a log that exists and has understood columns.
+    /// Opens an existing log whose columns are understood.
     pub fn open(path: &Path) -> Result<Self, String> {
         let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
         let mut first = vec![];
@@ -68,7 +70,7 @@ impl Source for Meter {
         Scope::Node
     }
 
-    /// What plug-in meters of the study's kind promise.
+    /// The accuracy that plug-in meters of the study's kind state.
     fn error(&self) -> Option<f64> {
         Some(0.015)
     }
@@ -117,7 +119,7 @@ impl Source for Meter {
 }
 
 impl Columns {
-    /// Those that a first line names, or the usual ones if it is a reading itself.
+    /// The columns that a first line names, or the default ones if that line is already a reading.
     fn of(line: &str) -> Option<Self> {
         let plain = Self { time: 0, watts: 1 };
         if plain.read(line).is_some() {
@@ -131,7 +133,7 @@ impl Columns {
         })
     }
 
-    /// Seconds since 1970 and watts; none of a line that does not say both.
+    /// Seconds since 1970 and watts; None for a line that does not have both.
     fn read(&self, line: &str) -> Option<(f64, f64)> {
         let field = |at: usize| line.split([',', ';']).nth(at).map(|field| field.trim().trim_matches('"'));
         let watts: f64 = field(self.watts)?.trim_end_matches(['W', 'w']).trim().parse().ok()?;
@@ -140,14 +142,14 @@ impl Columns {
     }
 }
 
-/// A column's name without its unit, its quotes and its capitals.
+/// A column's name without unit, quotes and capitals.
 fn name(field: &str) -> String {
     let field = field.trim().trim_matches(['"', '\u{feff}']);
     field.split(['(', '[']).next().unwrap_or_default().trim().to_lowercase()
 }
 
-/// Seconds since 1970 of a number of them, or of a date and time in universal time. Numbers before 2001 are no such seconds, but
-/// those since a meter was switched on.
+/// Seconds since 1970, from such a number or from a date and time in universal time. A number that
+/// means a time before 2001 is refused: it counts the seconds since the meter was switched on.
 fn moment(text: &str) -> Option<f64> {
     if let Ok(seconds) = text.parse::<f64>() {
         return (1e9..1e11).contains(&seconds).then_some(seconds);
@@ -163,7 +165,7 @@ fn moment(text: &str) -> Option<f64> {
     if !(sane && hour < 24 && minute < 60 && (0.0..61.0).contains(&second)) {
         return None;
     }
-    // Years from March on, when leap days come last.
+    // Count years from March on, so that the leap day comes last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     Some(f64::from(days) * 86_400.0 + f64::from(hour * 3600 + minute * 60) + second)

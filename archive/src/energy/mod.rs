@@ -1,7 +1,9 @@
-//! How much energy this machine uses, read from the most trustworthy source that it has, and a job's account of it (S3-S5).
+//! How much energy this machine uses, from the most trusted source that it has, and a job's account
+//! of it (S3-S5).
 //!
-//! A figure is measured and says by what, or modelled and says from which constants. What reads zero, stands still, is stale
-//! or cannot be believed is refused with the reason; nothing is made up in its place.
+//! A measured figure names its instrument, a modelled figure names its constants. A source that
+//! reads zero, does not change, is stale or is implausible is refused with the reason; no figure is
+//! invented in its place.
 
 mod calibrate;
 mod curve;

@@ -1,5 +1,5 @@
-//! The same counters through `perf stat`, where the kernel gives them to perf and not as files: running now, or what a run with
-//! `-I 1000 -x,` wrote to a file.
+//! The same counters through `perf stat`, for kernels that give them to perf but not as files: from
+//! a running perf, or from a file that a run with `-I 1000 -x,` wrote.
 
 use super::source::{Reading, Source};
 use super::tail::Tail;
@@ -12,23 +12,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Its short name.
 pub const NAME: &str = "perf";
 
-/// Where the kernel says which energy events there are.
+/// Where the kernel lists its energy events.
 const EVENTS: &str = "/sys/bus/event_source/devices/power/events";
 
-/// Events whose energies add up, where there are any.
+/// Events whose energies add up, if the kernel has them.
 const WANTED: [&str; 2] = ["energy-pkg", "energy-ram"];
 
-/// What lines of `perf stat -I 1000 -x,` have counted so far.
+/// The sum of the counts in the lines of `perf stat -I 1000 -x,` so far.
 #[derive(Debug, Default)]
 struct Counted {
     joules: f64,
     readings: usize,
-    /// The last line that said why there is no count.
+    /// The last line that says why there is no count.
     refusal: Option<String>,
 }
 
 impl Counted {
-    /// A line is `SECONDS,JOULES,Joules,power/energy-pkg/,...`; without a count its second field says why.
+    /// Adds a line `SECONDS,JOULES,Joules,power/energy-pkg/,...`. Without a count, its second field
+    /// says why.
     fn add(&mut self, line: &str) -> Result<(), String> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -37,7 +38,7 @@ impl Counted {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let event = fields.iter().find(|field| WANTED.iter().any(|event| field.contains(event)));
         if event.is_none() {
-            // Errors of perf itself are lines of another kind.
+            // Error messages of perf itself have another form.
             self.refusal = Some(line.chars().take(200).collect());
             return Ok(());
         }
@@ -72,7 +73,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Opens the file, from its end on.
+    /// Opens the file and reads from its end on.
     pub fn open(path: &Path) -> Result<Self, String> {
         Ok(Self { path: path.to_owned(), tail: Tail::open(path, 0)?, counted: Counted::default() })
     }
@@ -103,7 +104,7 @@ impl Source for Recorded {
     }
 }
 
-/// A `perf stat` of our own.
+/// A `perf stat` that this process runs.
 pub struct Live {
     events: String,
     child: Option<Child>,
@@ -111,7 +112,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Whether the kernel has the events; perf itself starts with the first reading.
+    /// Checks that the kernel has the events; perf itself starts with the first reading.
     pub fn find() -> Result<Self, String> {
         let there = WANTED.iter().filter(|event| Path::new(EVENTS).join(event).exists());
         let events: Vec<String> = there.map(|event| format!("power/{event}/")).collect();
@@ -138,7 +139,7 @@ impl Live {
     }
 }
 
-/// Adds up what perf writes until it ends.
+/// Adds up perf's output until perf ends.
 fn follow(lines: impl Read, counted: &Mutex<Result<Counted, String>>) {
     for line in BufReader::new(lines).lines() {
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,9 @@
-//! Counters of processor packages and their memory (RAPL), as the kernel shows them under `/sys/class/powercap`.
+//! Counters of processor packages and their memory (RAPL), as the kernel shows them under
+//! `/sys/class/powercap`.
 //!
-//! Each counter goes round at its own range, some of them within minutes, so that it is read every second. What packages
-//! contain (cores, graphics) and the platform that contains them are not added to them.
+//! Each counter wraps at a range of its own, some of them within minutes, so that it is read every
+//! second. The parts of packages (cores, graphics) and the platform that contains the packages are
+//! not added, because they would count twice.
 
 use super::source::{Reading, Source};
 use super::tail::unreadable;
@@ -14,7 +16,7 @@ pub const NAME: &str = "RAPL";
 /// Where the kernel shows the counters.
 pub const POWERCAP: &str = "/sys/class/powercap";
 
-/// No package takes more: a counter that says so was set back, not round.
+/// No package draws more: a counter that implies more was reset and did not wrap.
 const MOST_WATTS: f64 = 5000.0;
 
 /// A counter.
@@ -22,7 +24,7 @@ struct Domain {
     name: String,
     counter: PathBuf,
     range_microjoules: u64,
-    /// What it said last, and when.
+    /// Its last value, and when that was read.
     last: Option<(u64, f64)>,
 }
 
@@ -33,7 +35,7 @@ pub struct Rapl {
 }
 
 impl Rapl {
-    /// Finds the counters in a folder like the kernel's.
+    /// Finds the counters in a folder with the kernel's layout.
     pub fn open(folder: &Path) -> Result<Self, String> {
         let none =
             || format!("none here: {} has no intel-rapl counters (is this a virtual machine?)", folder.display());
@@ -56,7 +58,8 @@ impl Rapl {
     }
 }
 
-/// Zones are `intel-rapl:0` and, inside, `intel-rapl:0:1`; `intel-rapl-mmio:0` shows the same package again.
+/// Zones are `intel-rapl:0` and, inside, `intel-rapl:0:1`; `intel-rapl-mmio:0` shows the same
+/// package again.
 fn is_zone(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("intel-rapl:"))
 }
@@ -69,7 +72,7 @@ impl Domain {
         Ok(domain)
     }
 
-    /// What was used since it was last asked.
+    /// The energy since the last reading.
     fn more(&mut self, now: f64) -> Result<u64, String> {
         let value = number(&self.counter)?;
         let strange = |what: &str| format!("{}: {value} {what}", self.counter.display());
@@ -103,7 +106,7 @@ impl Source for Rapl {
         Scope::Package
     }
 
-    /// Studies find the counters within a few percent of meters at the package's supply.
+    /// Studies find that the counters are within a few percent of meters at the package's supply.
     fn error(&self) -> Option<f64> {
         Some(0.05)
     }
@@ -129,7 +132,8 @@ mod tests {
 
     const RANGE: &str = "262143328850";
 
-    /// The zones of a machine with two packages, their memory, and what must not be counted twice.
+    /// The zones of a machine with two packages, their memory, and zones that must not be counted
+    /// twice.
     fn machine(scratch: &Scratch) -> Rapl {
         zone(scratch, "intel-rapl:0", "package-0", "1000000", RANGE);
         zone(scratch, "intel-rapl:0:0", "core", "700000", RANGE);
@@ -179,7 +183,7 @@ mod tests {
         assert!(error("").contains("none here") && error("missing").contains("none here"));
     }
 
-    /// As for everybody but root since the counters could tell secrets.
+    /// Only root may read the counters since they were found to leak secrets.
     #[cfg(unix)]
     #[test]
     fn a_counter_that_may_not_be_read_says_what_to_do() {

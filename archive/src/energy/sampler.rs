@@ -1,7 +1,7 @@
-//! Reads instruments beside a job and gives, in the end, an account of the energy by phase.
+//! Reads instruments during a job and gives, in the end, an account of the energy by phase.
 //!
-//! A thread asks each instrument when it is due and sleeps otherwise. An instrument that fails once is refused for the whole job,
-//! with the reason: a figure with a hole in it is not shown.
+//! A thread reads each instrument when it is due and sleeps otherwise. An instrument that fails
+//! once is refused for the whole job, with the reason: a figure with a gap in it is not shown.
 
 use super::curve::Curve;
 use super::model::Model;
@@ -11,16 +11,16 @@ use plan::energy::{Account, Basis, Constants, PhaseEnergy, Profile, Scope, Split
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Times at which something began.
+/// The time at which something began.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
-    /// Seconds since 1970, by a clock that does not jump while the job lasts.
+    /// Seconds since 1970, by a clock that does not jump during the job.
     unix: f64,
-    /// Processor time of this process.
+    /// Processor time of this process, in seconds.
     cpu: f64,
 }
 
-/// Seconds since 1970 that pass evenly.
+/// A clock of seconds since 1970 that does not jump.
 #[derive(Clone, Copy)]
 struct Clock {
     unix: f64,
@@ -38,7 +38,7 @@ impl Clock {
     }
 }
 
-/// An instrument at work.
+/// An instrument that is being read.
 struct Watched {
     source: Box<dyn Source>,
     asked: bool,
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// Instruments that are read beside a job.
+/// Reads instruments during a job.
 pub struct Sampler {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -78,14 +78,14 @@ pub struct Sampler {
     marks: Vec<(String, Moment)>,
     model: Model,
     profile: Option<Profile>,
-    /// Instruments that were asked for and are not to be had.
+    /// Instruments that were requested and are not available.
     refused: Vec<String>,
 }
 
-/// What a sampler says when the job has ended.
+/// What a sampler knows at the end of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// The best instrument's account for each scope, and the model's.
+    /// For each scope the account of the best instrument, and the model's.
     pub accounts: Vec<Account>,
     /// The phases with their times, in the order in which they first began.
     pub phases: Vec<Phase>,
@@ -94,7 +94,7 @@ pub struct Finished {
 }
 
 impl Sampler {
-    /// Starts to read, with the job's first phase.
+    /// Starts to read the instruments, in the job's first phase.
     pub fn start(choice: &Choice, phase: &str) -> Self {
         let clock = Clock::start();
         let mut refused = vec![];
@@ -121,7 +121,7 @@ impl Sampler {
         sampler
     }
 
-    /// Says that another phase begins. One that had begun before goes on.
+    /// Begins another phase, or resumes one that began before.
     pub fn phase(&mut self, name: &str) {
         self.marks.push((name.to_owned(), self.now()));
     }
@@ -130,8 +130,8 @@ impl Sampler {
         Moment { unix: self.clock.now(), cpu: cpu_seconds() }
     }
 
-    /// Ends, and says what was read. The times that the job spent on reading and writing and on coding, summed over all that did,
-    /// say what the energy was for.
+    /// Ends the sampler and returns the accounts. The times that the job spent on I/O and on
+    /// coding, summed over its workers, divide the energy among its causes.
     pub fn finish(mut self, io_seconds: f64, coding_seconds: f64) -> Finished {
         let end = self.now();
         self.end();
@@ -184,7 +184,8 @@ impl Sampler {
         })
     }
 
-    /// Only powers that were measured of the same parts of the machine say what a measured energy was for.
+    /// Splits a measured energy by causes. That needs powers that were measured for the same parts
+    /// of the machine.
     fn split(&self, joules: f64, scope: Scope, times: &Times) -> Option<Split> {
         let profile = self.profile.as_ref()?;
         let fits = profile.basis == Basis::Measured && profile.scope == scope;
@@ -195,7 +196,8 @@ impl Sampler {
         let of = |phase: &Phase| self.model.joules(phase.wall_seconds, phase.cpu_seconds);
         let joules = phases.iter().map(of).sum();
         let energy = |phase: &Phase| PhaseEnergy { phase: phase.name.clone(), joules: of(phase) };
-        // Without a profile nobody knows what reading and writing draws, so that nothing is said about causes.
+        // Without a profile, the power of I/O is unknown, so that the energy is not split by
+        // causes.
         let split = self.profile.as_ref().map(|profile| {
             let (idle_watts, coding_watts) = (self.model.idle_watts, self.model.core_watts);
             let constants =
@@ -214,7 +216,7 @@ impl Sampler {
         }
     }
 
-    /// Each phase's stretches of time.
+    /// The intervals of time of each phase.
     fn intervals(&self, end: Moment) -> impl Iterator<Item = (&str, Moment, Moment)> {
         let ends = self.marks.iter().skip(1).map(|mark| mark.1).chain([end]);
         self.marks.iter().zip(ends).map(|((name, from), to)| (name.as_str(), *from, to))
@@ -250,7 +252,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Asks whoever is due until the job ends.
+/// Reads every instrument that is due, until the job ends.
 fn watch(shared: &Shared, clock: Clock) {
     let mut state = shared.lock();
     while !state.1 {
@@ -262,7 +264,7 @@ fn watch(shared: &Shared, clock: Clock) {
     }
 }
 
-/// Processor time of this process so far.
+/// Processor time of this process so far, in seconds.
 pub fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

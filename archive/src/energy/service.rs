@@ -1,7 +1,9 @@
-//! A service processor's reading of the whole machine, from a file that a timer writes anew: the output of
-//! `ipmitool dcmi power reading`, or what Redfish answers for a chassis (`Power`, `EnvironmentMetrics` or a sensor).
+//! A service processor's reading of the whole machine, from a file that a timer rewrites: the
+//! output of `ipmitool dcmi power reading`, or the Redfish answer for a chassis (`Power`,
+//! `EnvironmentMetrics` or a sensor).
 //!
-//! Weft does not ask the service processor itself: that needs its password, or root, and tens of milliseconds.
+//! Weft does not query the service processor itself: that needs its password, or root, and takes
+//! tens of milliseconds.
 
 use super::source::{Reading, Source};
 use super::tail::last;
@@ -13,10 +15,10 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Its short name.
 pub const NAME: &str = "IPMI/Redfish";
 
-/// So much of the file's end is read.
+/// How many bytes of the file's end are read.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A file that was not written for so long is not being written.
+/// A file that was not written for this long is stale.
 const STALE_SECONDS: f64 = 120.0;
 
 /// A file of readings.
@@ -44,7 +46,7 @@ impl Source for Service {
         Scope::Node
     }
 
-    /// Power supplies tell theirs to about five percent, averaged over a second or more.
+    /// Power supplies report their power to about five percent, averaged over a second or more.
     fn error(&self) -> Option<f64> {
         Some(0.05)
     }
@@ -67,7 +69,7 @@ impl Source for Service {
     }
 }
 
-/// The last power in what was written.
+/// The last power in the text.
 fn watts(text: &str) -> Result<f64, String> {
     let watts = if text.trim_start().starts_with('{') { redfish(text)? } else { ipmi(text)? };
     if watts.is_finite() && watts >= 0.0 { Ok(watts) } else { Err(format!("it reads {watts} W, which cannot be")) }

@@ -1,18 +1,18 @@
-//! The port that every instrument stands behind, and which of them there are here.
+//! The interface of all instruments, and the search for those of this machine.
 
 use super::{gpu, meter, model::Model, perf, rapl, service};
 use plan::energy::{Profile, Scope};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a source says when it is asked.
+/// What a source reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     /// The power now.
     Watts(f64),
-    /// The energy since some moment that stays the same.
+    /// The energy since a moment that stays the same.
     Joules(f64),
-    /// What a log has got since it was last asked: seconds since 1970 and watts, in order.
+    /// New entries of a log since the last reading: seconds since 1970 and watts, in order.
     Log(Vec<(f64, f64)>),
 }
 
@@ -27,18 +27,18 @@ pub trait Source: Send {
     /// What it covers.
     fn scope(&self) -> Scope;
 
-    /// How far off it may be, as a part of the figure; none where nobody can say.
+    /// Its error, as a share of the figure; None if it is unknown.
     fn error(&self) -> Option<f64>;
 
-    /// How often it is worth asking.
+    /// The shortest useful interval between readings.
     fn period(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Asks it, at so many seconds since 1970.
+    /// Reads the instrument at `now`, in seconds since 1970.
     ///
     /// # Errors
-    /// Why there is no figure that can be believed, and what to do about it: one line.
+    /// One line: why there is no plausible figure, and what to do about it.
     fn read(&mut self, now: f64) -> Result<Reading, String>;
 }
 
@@ -55,9 +55,9 @@ pub struct Choice {
     pub gpu: Option<PathBuf>,
     /// Where the kernel shows counters of processor packages.
     pub powercap: PathBuf,
-    /// What calibration learnt of this machine.
+    /// The profile from a calibration of this machine.
     pub profile: Option<Profile>,
-    /// The model, for what no instrument covers.
+    /// The model, for the scopes that no instrument covers.
     pub model: Model,
 }
 
@@ -75,11 +75,11 @@ impl Default for Choice {
     }
 }
 
-/// An instrument that was looked for: itself, or why it is not to be had.
+/// A candidate instrument: the instrument itself, or why it is not available.
 pub struct Found {
     /// Its short name.
     pub name: &'static str,
-    /// Whether somebody asked for it, so that its absence is worth a warning.
+    /// Whether the user requested it, so that its absence is worth a warning.
     pub asked: bool,
     /// The instrument.
     pub source: Result<Box<dyn Source>, String>,
@@ -126,7 +126,7 @@ pub mod testing {
     use std::io::Write;
     use std::path::PathBuf;
 
-    /// A folder that goes when the test ends.
+    /// A folder that is removed when the test ends.
     pub struct Scratch(PathBuf);
 
     impl Scratch {
@@ -141,7 +141,7 @@ pub mod testing {
             self.0.join(name)
         }
 
-        /// A file with that content, in folders that are made for it.
+        /// Creates a file with this content, and its folders.
         pub fn file(&self, name: &str, content: &str) -> PathBuf {
             let path = self.path(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

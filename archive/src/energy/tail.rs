@@ -1,14 +1,14 @@
-//! The end of a text file that somebody else goes on writing, with a limit to what is read at once.
+//! Reads the end of a text file that another program keeps writing, with a limit on each read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Most that is read of a file at once.
+/// The most bytes that are read of a file at once.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Why a file cannot be read, and what to do.
+/// The message for a file that cannot be read: the reason, and what to do.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> String {
     let path = path.display();
     match error.kind() {
@@ -20,7 +20,7 @@ pub fn unreadable(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// The last so many bytes of a file as text, and when it was written.
+/// The last `most` bytes of a file as text, and when it was written.
 pub fn last(path: &Path, most: u64) -> Result<(String, SystemTime), String> {
     let read = || {
         let mut file = File::open(path)?;
@@ -33,26 +33,26 @@ pub fn last(path: &Path, most: u64) -> Result<(String, SystemTime), String> {
     read().map_err(|error| unreadable(path, &error))
 }
 
-/// Whole lines as they are added.
+/// Reads whole lines as they are added.
 pub struct Tail {
     path: PathBuf,
     offset: u64,
-    /// Whether the next line is cut off at its beginning.
+    /// Whether the beginning of the next line is cut off.
     cut: bool,
     /// The beginning of a line whose end has not been written.
     rest: Vec<u8>,
 }
 
 impl Tail {
-    /// From the last so many bytes of the file on, whole lines only.
+    /// Starts with the last `before` bytes of the file; only whole lines count.
     pub fn open(path: &Path, before: u64) -> Result<Self, String> {
         let length = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-        // One byte more, so that a line that begins exactly there is whole.
+        // Read one byte more, so that a line that begins exactly there counts as whole.
         let offset = length.saturating_sub(before + 1);
         Ok(Self { path: path.to_owned(), offset, cut: offset > 0, rest: vec![] })
     }
 
-    /// The lines that were added. A file that became shorter is a new one and is read from its beginning.
+    /// The lines that were added. A file that became shorter is new and is read from its beginning.
     pub fn lines(&mut self) -> Result<Vec<String>, String> {
         self.fill().map_err(|error| unreadable(&self.path, &error))?;
         let whole = self.rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
