@@ -1,4 +1,4 @@
-//! An archive job: where it puts things, what it begins with, and how it ends.
+//! An archive job: where it puts files, what it starts from, and how it ends.
 
 use crate::clock::{Clock, process_seconds};
 use crate::crew::{Roles, live_in_threads};
@@ -17,42 +17,43 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use volume::Control;
 
-/// How an archive job is to be done.
+/// How to run an archive job.
 pub struct Options {
-    /// Explorers and workers.
+    /// The numbers of explorers and workers.
     pub crew: Crew,
-    /// Who gets which work.
+    /// How work is assigned to workers.
     pub policy: Policy,
-    /// The length of a part of a large file; None: one that suits.
+    /// The length in bytes of a part of a large file; None: a suitable one.
     pub part_bytes: Option<u64>,
-    /// Bytes of memory.
+    /// The memory that the job may use, in bytes.
     pub memory: u64,
-    /// Files that are in the archive and differ are replaced.
+    /// Whether files that exist in the archive and differ are replaced.
     pub update: bool,
-    /// Bytes a second that are read at most.
+    /// The most bytes a second that are read.
     pub limit: Option<u64>,
-    /// Which files are wanted.
+    /// Which files to archive.
     pub filter: Filter,
-    /// Other file systems are not entered.
+    /// Whether to stay on the file system of the source.
     pub one_file_system: bool,
-    /// The files, where they are listed.
+    /// The files, if they come from a list.
     pub list: Option<List>,
 }
 
 /// What is archived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// A directory.
+    /// The directory.
     pub directory: Vec<u8>,
-    /// What in it; None: all.
+    /// The names in it to archive; None: all.
     pub names: Option<Vec<Vec<u8>>>,
 }
 
 impl Source {
-    /// Reads what is given: `DIR/` and `.` mean what is in the directory, `PATH` the file or directory itself, under its name.
+    /// Parses a source: `DIR/` and `.` mean the content of the directory, `PATH` means the file or
+    /// directory itself, under its name.
     ///
     /// # Errors
-    /// When it has no name.
+    /// If the source has no name.
     pub fn parse(given: &[u8]) -> Result<Self, Broken> {
         let content = matches!(given, b"." | b"/") || given.ends_with(b"/") || given.ends_with(b"/.");
         let trimmed = given.strip_suffix(b"/.").unwrap_or(given);
@@ -78,26 +79,27 @@ impl Source {
     }
 }
 
-/// How many tasks may have how much, with so much memory.
+/// The limits of a task at this amount of memory.
 pub fn limits(stripe_bytes: usize) -> Limits {
     Limits { bytes: (stripe_bytes as u64).clamp(1 << 20, 4 << 20), objects: 512 }
 }
 
-/// Files that may wait, with so much memory: an eighth of it, at half a KiB each.
+/// How many files may wait at this amount of memory: an eighth of it, at half a KiB each.
 pub fn most_objects(memory: u64) -> usize {
     usize::try_from(memory / 8 / 512).unwrap_or(usize::MAX).clamp(512, 1 << 17)
 }
 
-/// How many workers suit so much memory: each fills a stripe while another is written, with its parity.
+/// How many workers suit this amount of memory: each fills a stripe while another is written, with
+/// its parity.
 pub fn most_workers(memory: u64, stripe_bytes: usize, k: usize, m: usize) -> u32 {
     let stripe = (stripe_bytes * (k + m) / k.max(1)) as u64;
     u32::try_from(memory / 2 / (2 * stripe.max(1))).unwrap_or(u32::MAX).clamp(1, 4096)
 }
 
-/// A directory of a path in the volume, made if it is not there.
+/// Looks up a directory of a path in the volume. Creates it and its parents if they do not exist.
 ///
 /// # Errors
-/// When something else has its name, or it cannot be made.
+/// If something else has its name, or if it cannot be created.
 pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<Attributes, Broken> {
     let mut at = volume.attributes(ROOT)?;
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -106,7 +108,7 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
         let parent = at.ino;
         at = match volume.lookup(parent, name) {
             Err(fs::Error::Meta(meta::Error::NotFound)) => match volume.make(parent, name, &new) {
-                // Another rank was faster.
+                // Another process was faster.
                 Err(fs::Error::Meta(meta::Error::Exists)) => volume.lookup(parent, name)?,
                 made => made?,
             },
@@ -120,13 +122,14 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
     Ok(at)
 }
 
-/// What those of these directories that are there are to the system. The volume's own are not archived.
+/// The identities (device and inode) of those of these directories that exist. The volume's own
+/// directories are not archived.
 pub fn identities(directories: &[PathBuf]) -> Vec<(u64, u64)> {
     let identity = |path: &PathBuf| Some(stat_of(open_directory(path.as_os_str().as_bytes()).ok()?).ok()?.identity);
     directories.iter().filter_map(identity).collect()
 }
 
-/// What a source is like.
+/// The attributes of a source.
 fn stat_of_source(path: &[u8]) -> Result<Stat, Broken> {
     root_stat(path).map_err(|why| {
         let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
@@ -134,13 +137,13 @@ fn stat_of_source(path: &[u8]) -> Result<Stat, Broken> {
     })
 }
 
-/// Where paths below a directory begin.
+/// The offset at which paths below a directory begin.
 pub(crate) fn below(directory: &[u8]) -> usize {
     directory.len() + usize::from(!directory.ends_with(b"/"))
 }
 
-/// What a job begins to walk, and the directories that are the volume's own. `root` is what the archive's directory shall be like, if it becomes that of the
-/// source.
+/// The first walks of a job, and the identities of the volume's own directories. `root` has the
+/// attributes for the archive's directory if the source's directory becomes it.
 #[allow(clippy::type_complexity, reason = "walks and identities")]
 pub(crate) fn places(
     volume: &FileSystem,
@@ -175,20 +178,20 @@ pub(crate) fn places(
     Ok((walks, identities(&volume.places())))
 }
 
-/// An archive job that is about to begin.
+/// An archive job, ready to run.
 pub struct Job {
-    /// Where the files go, in the volume.
+    /// The directory of the volume that the files go to.
     pub target: Vec<u8>,
-    /// What explorers and the manager begin with.
+    /// The first walks, for the manager and the explorers.
     pub walks: Vec<Walk>,
-    /// What explorers go by.
+    /// What all explorers share.
     pub walking: Arc<Walking>,
-    /// What workers go by.
+    /// What all workers share.
     pub encoding: Encoding,
-    /// What the manager goes by.
+    /// The manager's settings.
     pub plan: Plan,
     crew: Crew,
-    /// The directory that becomes the archive's own, and what it is like.
+    /// The attributes for the archive's own directory, if a source's directory becomes it.
     root: Option<Stat>,
     directory: u64,
 }
@@ -197,7 +200,7 @@ impl Job {
     /// Prepares the volume for a job.
     ///
     /// # Errors
-    /// When a source is not there, or the volume cannot be written to.
+    /// If a source does not exist, or if the volume cannot be written.
     pub fn begin(
         volume: &Arc<FileSystem>,
         sources: &[Source],
@@ -247,10 +250,11 @@ impl Job {
         })
     }
 
-    /// Does it, in threads of this process. Returns its facts, begun with what is known of it, and why it could not go on, if so.
+    /// Runs the job in threads of this process. `facts` has what is already known of the job.
+    /// Returns the completed facts and, if the job had to stop, the reason.
     ///
     /// # Errors
-    /// When its end cannot be written.
+    /// If the end of the job cannot be written to the volume.
     pub fn run<S: Show + Send>(&self, facts: Facts, show: S) -> Result<(Facts, Option<String>), Broken> {
         let clock = Clock::now();
         let volume = &self.encoding.volume;
@@ -286,10 +290,10 @@ impl Job {
         Ok((facts, broken))
     }
 
-    /// Notes how fast it was, for the estimates of later dry runs.
+    /// Stores the pace of the job, for the estimates of later dry runs.
     ///
     /// # Errors
-    /// When the volume cannot be written to.
+    /// If the volume cannot be written.
     pub fn keep_pace(&self, facts: &Facts) -> Result<(), Broken> {
         if facts.files == 0 || facts.wall_seconds <= 0.0 {
             return Ok(());
@@ -303,7 +307,7 @@ impl Job {
     /// Removes what only the job needed, once nothing is left to do.
     ///
     /// # Errors
-    /// When the volume cannot be written to.
+    /// If the volume cannot be written.
     pub fn clean_up(&self) -> Result<(), Broken> {
         let volume = &self.encoding.volume;
         loop {

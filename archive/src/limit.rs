@@ -3,24 +3,24 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What was saved up while nobody read may be used at once, up to what flows in this time.
+/// Rate that was not used is saved up, at most as much as flows in this time.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Lets so many bytes a second pass.
+/// Lets a number of bytes per second pass.
 #[derive(Debug)]
 pub struct Limiter {
     bytes_per_second: Option<u64>,
-    /// When what was let pass so far will have passed.
+    /// The time at which everything that has been let pass will have passed at the limited rate.
     free: Mutex<Instant>,
 }
 
 impl Limiter {
-    /// None lets everything pass.
+    /// A limiter; None lets everything pass at once.
     pub fn new(bytes_per_second: Option<u64>) -> Self {
         Self { bytes_per_second, free: Mutex::new(Instant::now()) }
     }
 
-    /// Waits until so many bytes may pass.
+    /// Waits until this many bytes may pass.
     pub fn pass(&self, bytes: u64) {
         let Some(rate) = self.bytes_per_second else { return };
         let wait = {

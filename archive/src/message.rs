@@ -1,21 +1,22 @@
-//! What the roles of a job tell each other.
+//! The messages between the roles of a job.
 //!
-//! Every message is plain data (`serde`), of bounded size, and names things by number or path, never by pointer or descriptor, so that it means the same
-//! in another process on another machine. Paths are bytes.
+//! Every message is plain data (`serde`) of bounded size. It names things by number or path, never
+//! by pointer or descriptor, so that it means the same in another process on another machine. Paths
+//! are bytes.
 
 use crate::report::Sizes;
 use fs::{Kind, Time};
 use serde::{Deserialize, Serialize};
 
-/// Entries that one message has, at most.
+/// The most entries of one message.
 pub const MOST_ITEMS: usize = 512;
-/// Bytes that the names of the entries of one message have, about: it is full when there are more.
+/// The approximate limit for the names in one message, in bytes: with more, the message is full.
 pub const NAME_BYTES: usize = 64 << 10;
 
-/// What a file is like, as the system call says.
+/// The attributes of a file, as the system call reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
-    /// What it is.
+    /// The type of the file.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
@@ -23,9 +24,9 @@ pub struct Stat {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names.
+    /// The number of its names (hard links).
     pub links: u32,
-    /// Of a device, its number as the kernel writes it in 32 bits.
+    /// The number of a device, as the kernel writes it in 32 bits.
     pub device: u32,
     /// Bytes of content.
     pub size: u64,
@@ -37,7 +38,7 @@ pub struct Stat {
     pub modified: Time,
     /// Last change of anything.
     pub changed: Time,
-    /// The file system that has it, and its number there: two names of both the same are one file.
+    /// The file system and the inode number there: two names with the same identity are one file.
     pub identity: (u64, u64),
 }
 
@@ -46,37 +47,38 @@ pub struct Stat {
 pub struct Item {
     /// Its name.
     pub name: Vec<u8>,
-    /// What it is like.
+    /// Its attributes.
     pub stat: Stat,
 }
 
 /// A directory, at both ends of the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Its path where files are read.
+    /// Its path at the reading end.
     pub source: Vec<u8>,
-    /// Where its path below the source that was named begins, in `source`.
+    /// The offset in `source` at which its path below the named source begins.
     pub below: usize,
-    /// Its path where files are written, without a slash in front.
+    /// Its path at the writing end, without a slash in front.
     pub target: Vec<u8>,
-    /// Its number in the volume.
+    /// Its inode number in the volume.
     pub ino: u64,
-    /// It was made just now where files are written: nothing is in it.
+    /// Whether it was created at the writing end just now, so that it is empty.
     pub fresh: bool,
-    /// The file system that has it.
+    /// The file system that it is on.
     pub system: u64,
-    /// Its times: what is put into it must leave them so.
+    /// Its access time. Work inside the directory must restore it.
     pub accessed: Time,
-    /// Likewise.
+    /// Its modification time. Work inside the directory must restore it.
     pub modified: Time,
 }
 
-/// What an explorer is asked to look at.
+/// What an explorer looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Walk {
     /// A directory.
     Directory(Place),
-    /// These files in a directory. More of them than one message has come one message after the other.
+    /// These files in a directory. Names that exceed one message come in several, one after the
+    /// other.
     Names(Place, Vec<Vec<u8>>),
     /// The files that a list names, below a directory.
     List(Place),
@@ -100,51 +102,51 @@ pub struct Large {
     pub item: Item,
     /// The length of each part but the last.
     pub part_bytes: u64,
-    /// Of the file that the parts are put into; 0 when it need not be done.
+    /// The inode number of the file that the parts go into; 0 if nothing has to be done.
     pub ino: u64,
 }
 
-/// What a worker is asked to do.
+/// A task for a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
     /// Files, each in one piece.
     Files(Vec<Group>),
-    /// Find out what is to be done of a file that is done in parts, and prepare it. Answered with `Opened`.
+    /// Finds out what to do for a file in parts, and prepares it. The answer is `Opened`.
     Open(Large),
     /// One part.
     Part(Large, u32),
-    /// All parts are there: put it under its name.
+    /// Gives a file its name: all its parts are done.
     Close(Large),
 }
 
-/// Something that went wrong with one file; the others go on.
+/// A problem with one file. The job continues with the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Which file.
+    /// The path of the file.
     pub path: Vec<u8>,
-    /// What went wrong.
+    /// What is wrong.
     pub what: String,
 }
 
-/// What was done of something, in numbers that add up.
+/// What was done, in numbers that add up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Files that are done.
+    /// Files that were done.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Directories, links and special files that are done.
+    /// Directories, links and special files that were done.
     pub others: u64,
-    /// Files that needed nothing.
+    /// Files that needed no work.
     pub unchanged_files: u64,
     /// Their bytes.
     pub unchanged_bytes: u64,
-    /// The sizes of the files that are done.
+    /// The sizes of the files that were done.
     pub sizes: Sizes,
 }
 
 impl Tally {
-    /// Adds what is done, whatever it is.
+    /// Counts a file of any type that was done.
     pub fn count(&mut self, stat: &Stat) {
         if stat.kind == Kind::File {
             self.files += 1;
@@ -156,29 +158,29 @@ impl Tally {
     }
 }
 
-/// What a phase of a job is.
+/// A phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// Walking trees.
+    /// Explorers walk trees.
     Explore,
-    /// Reading and coding, or decoding and writing.
+    /// Workers read and code, or decode and write.
     Work,
-    /// Waiting until it is durable.
+    /// Waiting until data is durable.
     Commit,
 }
 
-/// A time in which somebody was at work, in seconds since the job began.
+/// A time in which a role worked, in seconds since the job began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// At what.
+    /// The phase.
     pub phase: Phase,
-    /// From.
+    /// The beginning.
     pub start: f64,
-    /// Until.
+    /// The end.
     pub end: f64,
-    /// Processor time of the thread in it.
+    /// Processor time of the thread during it, in seconds.
     pub cpu: f64,
-    /// Bytes of user data that went through.
+    /// Bytes of user data that were processed.
     pub bytes: u64,
 }
 
@@ -187,69 +189,70 @@ pub struct Span {
 pub struct Ended {
     /// Its number.
     pub task: u64,
-    /// Whether all of it was done.
+    /// Whether all of the task was done.
     pub good: bool,
 }
 
-/// What the roles tell each other. `M` is the manager, `E` an explorer, `W` a worker, `R` the reporter.
+/// A message between roles. `M` is the manager, `E` an explorer, `W` a worker, `R` the reporter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// M to E: look at this. It had said that it was done with what it had before.
+    /// M to E: walk this. The explorer has reported its previous walk as done.
     Walk(Walk),
-    /// M to E: there is room for more of what it finds.
+    /// M to E: there is space in the queue for more files.
     Continue,
-    /// E to M: what it found. It waits for `Continue` before it says more, or for `Walk` when it is done.
+    /// E to M: a piece of a walk. The explorer waits for `Continue` before it sends more, or for
+    /// `Walk` if the walk is done.
     Found {
         /// Files.
         groups: Vec<Group>,
-        /// Directories that somebody has to look at.
+        /// Directories that explorers must still walk.
         walks: Vec<Walk>,
-        /// Whether that was all.
+        /// Whether the walk is done.
         done: bool,
     },
-    /// W to M: it asks for work.
+    /// W to M: the worker wants work.
     Ready,
-    /// M to W: a task, by number.
+    /// M to W: do this task; with its number.
     Do(u64, Work),
-    /// W to M: what there is to do of a file in parts, by the numbers of the parts.
+    /// W to M: the parts to do of a file in parts, by their numbers; with the task's number.
     Opened(u64, Large, Vec<u32>),
-    /// W to M: these tasks are done and durable, or failed. The reporter was told why.
+    /// W to M: these tasks are done and durable, or have failed. The reporter has the reasons.
     Done(Vec<Ended>),
-    /// E or W to M: it cannot go on, nor should anybody.
+    /// E or W to M: the role cannot continue, and the job must end.
     Failed(String),
-    /// M to all: there is nothing more. Workers make durable what they have done.
+    /// M to all: no work is left. Workers make durable what they have done.
     Finish,
-    /// E, W or M to R: something went wrong.
+    /// E, W or M to R: a problem with a file.
     Problem(Problem),
-    /// E or W to R: it was at work.
+    /// E or W to R: a time of work.
     Worked(Span),
-    /// E or W to R: what is done and durable.
+    /// E or W to R: work that is done and durable.
     Tally(Box<Tally>),
-    /// M to R: the job cannot go on.
+    /// M to R: the job cannot continue.
     Broken(String),
-    /// E or W to R: this was its last word.
+    /// E or W to R: the last message of this role.
     Bye,
 }
 
 impl Place {
-    /// The path of a file in it, where it is read.
+    /// The path of a file in it, at the reading end.
     pub fn source_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.source, name)
     }
 
-    /// The path of a file in it, where it is written.
+    /// The path of a file in it, at the writing end.
     pub fn target_of(&self, name: &[u8]) -> Vec<u8> {
         join(&self.target, name)
     }
 
-    /// The path of a file in it below the source that was named.
+    /// The path of a file in it, below the named source.
     pub fn below_of(&self, name: &[u8]) -> Vec<u8> {
         let below = self.source.get(self.below..).unwrap_or_default();
         join(below, name)
     }
 }
 
-/// A name in a directory.
+/// The path of a name in a directory.
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     match directory.last() {
         None => name.to_vec(),

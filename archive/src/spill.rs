@@ -1,4 +1,5 @@
-//! A stack of which only the top is in memory: for trees whose directories are more than memory should hold.
+//! A stack that keeps only its top in memory: for trees with more directories than memory should
+//! hold.
 
 use crate::transport::Broken;
 use serde::Serialize;
@@ -6,13 +7,13 @@ use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// So many are in memory at most.
+/// The most entries in memory.
 const IN_MEMORY: usize = 32_768;
 
-/// What is pushed last is popped first.
+/// A stack: last in, first out.
 pub struct Stack<T> {
     top: Vec<T>,
-    /// Where the blocks of what is below are in the file, with their lengths.
+    /// The blocks of lower entries in the file: their offsets and lengths.
     blocks: Vec<(u64, usize)>,
     file: Option<File>,
     most: usize,
@@ -25,11 +26,11 @@ impl<T> Default for Stack<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Stack<T> {
-    /// Puts something on top.
+    /// Pushes an entry.
     pub fn push(&mut self, one: T) {
         self.top.push(one);
         if self.top.len() > self.most {
-            // Where there is no room on disk, memory must do.
+            // Without space on disk, the entries stay in memory.
             let _ = self.spill();
         }
     }
@@ -48,10 +49,10 @@ impl<T: Serialize + DeserializeOwned> Stack<T> {
         Ok(())
     }
 
-    /// Takes what is on top.
+    /// Pops the top entry.
     ///
     /// # Errors
-    /// When what was put on disk cannot be read again.
+    /// If entries on disk cannot be read again.
     pub fn pop(&mut self) -> Result<Option<T>, Broken> {
         if self.top.is_empty()
             && let (Some((at, length)), Some(file)) = (self.blocks.pop(), &self.file)
@@ -64,13 +65,13 @@ impl<T: Serialize + DeserializeOwned> Stack<T> {
         Ok(self.top.pop())
     }
 
-    /// Whether nothing is in it.
+    /// Whether the stack is empty.
     pub fn is_empty(&self) -> bool {
         self.top.is_empty() && self.blocks.is_empty()
     }
 }
 
-/// A file that has no name and goes with whoever has it open.
+/// A file without a name. It disappears when it is closed.
 fn unnamed() -> std::io::Result<File> {
     let directory = std::env::temp_dir();
     let path = directory.join(format!(".weft-walk-{}-{:x}", std::process::id(), fastrand::u64(..)));

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// A thread's way to the others.
+/// A thread's connection to the others.
 pub struct Threads {
     me: Rank,
     ways: Vec<Sender<(Rank, Message)>>,
@@ -14,7 +14,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Ways between so many ranks, for each of them.
+    /// Connections between this number of ranks, one for each rank.
     pub fn between(ranks: u32) -> Vec<Self> {
         let (ways, inboxes): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
         let one = |(me, inbox)| Self { me, ways: ways.clone(), inbox: Mutex::new(inbox) };
@@ -24,7 +24,7 @@ impl Threads {
 
 impl Transport for Threads {
     fn send(&self, to: Rank, message: Message) -> Result<(), Broken> {
-        // Who has ended needs no message.
+        // A rank that has ended needs no message.
         if let Some(way) = self.ways.get(to as usize) {
             let _ = way.send((self.me, message));
         }

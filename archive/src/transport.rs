@@ -1,16 +1,21 @@
-//! How the roles of a job reach each other, and the loop in which each of them lives.
+//! The interface through which the roles of a job communicate, and the loop that runs each of them.
 //!
-//! # For whoever writes another transport (MPI)
-//! A rank is one role instance; [`Crew`] says which rank is what: 0 the manager, 1 the reporter, then the explorers, then the workers. A transport has two
-//! operations: `send`, which may block only while the receiver has not taken what it was sent before, and `receive`, which waits without spinning.
-//! Messages between two ranks arrive in the order in which they were sent; nothing is assumed about messages of different ranks.
+//! # How to write another transport (such as MPI)
+//! A rank is one instance of a role; [`Crew`] says which rank has which role: 0 the manager, 1 the
+//! reporter, then the explorers, then the workers. A transport has two operations: `send`, which
+//! may block only while the receiver has not taken earlier messages, and `receive`, which waits
+//! without spinning. Messages between two ranks arrive in the order in which they were sent; the
+//! order of messages of different ranks is undefined.
 //!
-//! The protocol bounds what is under way, so that buffers need not: an explorer has one `Found` unanswered, a worker one task to do; a message is a few
-//! hundred KiB at most (`message.rs`). Only `Problem`, `Worked` and `Tally` go out unasked, all to the reporter, which waits for nobody: letting `send`
-//! block on it is safe.
+//! The protocol bounds the messages in flight, so that buffers need no bound of their own: an
+//! explorer has one unanswered `Found`, a worker has one task; a message has a few hundred KiB at
+//! most (`message.rs`). Only `Problem`, `Worked` and `Tally` are sent without a request. They all
+//! go to the reporter, which waits for no other rank, so that `send` may block on it.
 //!
-//! Each rank makes its role and calls [`live`]; the manager needs nothing but the numbers of others and the first walks, explorers and workers need the volume (an
-//! [`fs::FileSystem`], in another process one that was opened through a server) and what [`crate::encode`] and [`crate::walk`] are made of.
+//! Each rank creates its role and calls [`live`]. The manager needs only the numbers of the others
+//! and the first walks. Explorers and workers need the volume (an [`fs::FileSystem`]; in another
+//! process, one that was opened through a server) and what [`crate::encode`] and [`crate::walk`]
+//! are built from.
 
 use crate::message::Message;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError};
@@ -18,22 +23,22 @@ use std::time::{Duration, Instant};
 
 /// The number of a role instance.
 pub type Rank = u32;
-/// Who hands out the work.
+/// The rank that hands out the work.
 pub const MANAGER: Rank = 0;
-/// Who collects what was done.
+/// The rank that collects the results.
 pub const REPORTER: Rank = 1;
 
-/// Which rank is what.
+/// Which rank has which role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crew {
-    /// Explorers.
+    /// The number of explorers.
     pub explorers: u32,
-    /// Workers.
+    /// The number of workers.
     pub workers: u32,
 }
 
 impl Crew {
-    /// Everybody.
+    /// The number of all ranks.
     pub fn ranks(self) -> u32 {
         2 + self.explorers + self.workers
     }
@@ -48,18 +53,18 @@ impl Crew {
         2 + self.explorers + number
     }
 
-    /// Which explorer a rank is.
+    /// The number of an explorer, by its rank.
     pub fn explorer_of(self, rank: Rank) -> Option<u32> {
         rank.checked_sub(2).filter(|&number| number < self.explorers)
     }
 
-    /// Which worker a rank is.
+    /// The number of a worker, by its rank.
     pub fn worker_of(self, rank: Rank) -> Option<u32> {
         rank.checked_sub(2 + self.explorers).filter(|&number| number < self.workers)
     }
 }
 
-/// Why a job cannot go on, in a line.
+/// Why a job cannot continue, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken(pub String);
 
@@ -77,18 +82,18 @@ impl From<fs::Error> for Broken {
     }
 }
 
-/// A rank's way to the others.
+/// A rank's connection to the others.
 pub trait Transport {
     /// Sends a message.
     ///
     /// # Errors
-    /// When it cannot arrive any more.
+    /// If the message cannot arrive any more.
     fn send(&self, to: Rank, message: Message) -> Result<(), Broken>;
 
-    /// The next message and who sent it. Waits for one, no longer than said; None when none came.
+    /// The next message and its sender. Waits for one for at most `wait`; None if none came.
     ///
     /// # Errors
-    /// When none can come any more.
+    /// If no message can come any more.
     fn receive(&self, wait: Option<Duration>) -> Result<Option<(Rank, Message)>, Broken>;
 }
 
@@ -98,38 +103,39 @@ pub type Outbox = Vec<(Rank, Message)>;
 /// What a role does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It waits for a message.
+    /// Wait for a message.
     Wait,
-    /// It waits so long for a message and then has something to do.
+    /// Wait for a message until then; after that it has work.
     WaitUntil(Instant),
-    /// It has something to do.
+    /// Work.
     Work,
-    /// It is done.
+    /// End: the role is done.
     End,
 }
 
-/// One of the four roles: a state machine that is told what arrived and says what to send. It knows no transport, and waits for nobody itself.
+/// One of the four roles: a state machine that takes messages and returns those to send. It knows
+/// no transport and never blocks on another role.
 pub trait Role {
     /// Takes a message.
     ///
     /// # Errors
-    /// When the job cannot go on.
+    /// If the job cannot continue.
     fn handle(&mut self, from: Rank, message: Message, out: &mut Outbox) -> Result<(), Broken>;
 
-    /// Does a piece of what there is to do.
+    /// Does a piece of the work.
     ///
     /// # Errors
-    /// When the job cannot go on.
+    /// If the job cannot continue.
     fn work(&mut self, out: &mut Outbox) -> Result<(), Broken>;
 
-    /// What it does next.
+    /// What to do next.
     fn next(&self) -> Next;
 }
 
-/// What [`Transport::receive`] is where messages arrive in an inbox.
+/// Implements [`Transport::receive`] for messages that arrive in an inbox.
 ///
 /// # Errors
-/// When nobody can send to it any more.
+/// If no sender is left.
 pub fn receive_from(
     inbox: &Receiver<(Rank, Message)>,
     wait: Option<Duration>,
@@ -145,10 +151,10 @@ pub fn receive_from(
     }
 }
 
-/// Lets a role live until it is done.
+/// Runs a role until it is done.
 ///
 /// # Errors
-/// When the job could not go on because of this role, or because others cannot be reached; the manager was told.
+/// If this role fails or other ranks are out of reach; the manager is notified.
 pub fn live(role: &mut dyn Role, me: Rank, transport: &dyn Transport) -> Result<(), Broken> {
     let done = live_on(role, transport);
     if let (Err(broken), true) = (&done, me > REPORTER) {

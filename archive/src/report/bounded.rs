@@ -1,28 +1,29 @@
-//! Records that stay small however much they are told: busy spans, sums over time, sizes, lines.
+//! Records of bounded size: busy spans, sums over time, sizes, lines.
 //!
-//! Each gives up detail, never a total: what it says in sum is exact.
+//! Each of them drops detail, but never a total: its sums are exact.
 
 use serde::{Deserialize, Serialize};
 
-/// Most busy spans that a worker keeps.
+/// The most busy spans that a worker keeps.
 pub const MOST_SPANS: usize = 240;
-/// Most intervals of a series.
+/// The most intervals of a series.
 pub const MOST_INTERVALS: usize = 240;
-/// Most lines of a list.
+/// The most lines of a list.
 pub const MOST_LINES: usize = 100;
 
-/// A time in which a worker was busy for some of it: neighbours are merged, so that there may be pauses inside.
+/// A time in which a worker was busy for a part of it: neighbours are merged, so that it may
+/// contain pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// Seconds since the job began.
     pub start: f64,
-    /// Likewise.
+    /// Seconds since the job began.
     pub end: f64,
-    /// Seconds at work between them.
+    /// Seconds of work in it.
     pub busy: f64,
 }
 
-/// When a worker was at work. All times are seconds since the job began.
+/// When a worker was busy. All times are seconds since the job began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// The start of its first task.
@@ -31,14 +32,15 @@ pub struct Timeline {
     pub first_finish: Option<f64>,
     /// The end of its last task so far.
     pub last_finish: Option<f64>,
-    /// Seconds at work.
+    /// Seconds of work.
     pub busy_seconds: f64,
-    /// When, in order and at most [`MOST_SPANS`] once a job has ended, twice that while it goes on.
+    /// The busy spans in order: at most [`MOST_SPANS`] at the end of a job, and twice that while it
+    /// runs.
     pub spans: Vec<Span>,
 }
 
 impl Timeline {
-    /// Adds a task, which did not start before the last one ended.
+    /// Adds a task. It must not start before the last one ended.
     pub fn add(&mut self, start: f64, end: f64) {
         let end = end.max(start);
         self.first_start.get_or_insert(start);
@@ -51,7 +53,7 @@ impl Timeline {
         }
     }
 
-    /// Merges spans over the shortest pauses until there are no more than so many.
+    /// Merges spans over the shortest pauses until at most `most` are left.
     pub fn merge(&mut self, most: usize) {
         let surplus = self.spans.len().saturating_sub(most.max(1));
         if surplus == 0 {
@@ -76,12 +78,13 @@ impl Timeline {
     }
 }
 
-/// Amounts over time, in intervals of one length that doubles when there would be too many.
+/// Amounts over time, in intervals of equal length. The length doubles when there would be too
+/// many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// The length of an interval.
+    /// The length of an interval, in seconds.
     pub interval_seconds: f64,
-    /// The amount in each, from the beginning of the job on.
+    /// The amount in each interval, from the beginning of the job on.
     pub amounts: Vec<u64>,
 }
 
@@ -92,7 +95,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Adds an amount at so many seconds after the beginning.
+    /// Adds an amount at a time in seconds after the beginning.
     pub fn add(&mut self, at: f64, amount: u64) {
         if !at.is_finite() {
             return;
@@ -109,23 +112,24 @@ impl Series {
         self.amounts[interval] = self.amounts[interval].saturating_add(amount);
     }
 
-    /// Everything that was added.
+    /// The sum of all amounts.
     pub fn total(&self) -> u64 {
         self.amounts.iter().fold(0, |all, amount| all.saturating_add(*amount))
     }
 }
 
-/// How many files are how large: a class for empty ones, then one for each power of two.
+/// How many files have which size: one class for empty files, then one for each power of two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// Files and bytes by class; class 0 is empty files, class n those from 2^(n-1) bytes to one less than 2^n.
+    /// Files and bytes by class; class 0 is empty files, class n those from 2^(n-1) bytes to one
+    /// less than 2^n.
     pub classes: Vec<SizeClass>,
 }
 
-/// Files of about one size.
+/// Files of similar size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeClass {
-    /// How many.
+    /// How many there are.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -143,12 +147,12 @@ impl Sizes {
         class.bytes = class.bytes.saturating_add(bytes);
     }
 
-    /// The first size that no file of the class has.
+    /// The first size above the class.
     pub fn below(class: usize) -> u128 {
         1 << class.min(64)
     }
 
-    /// Adds another's files.
+    /// Adds the files of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if self.classes.len() < other.classes.len() {
             self.classes.resize(other.classes.len(), SizeClass::default());
@@ -163,9 +167,9 @@ impl Sizes {
 /// Lines, of which only the first are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The first.
+    /// The first lines.
     pub lines: Vec<String>,
-    /// How many more there were.
+    /// How many more lines there were.
     pub unlisted: u64,
 }
 
@@ -179,7 +183,7 @@ impl Listed {
         }
     }
 
-    /// How many there are, listed or not.
+    /// How many lines there were, kept or not.
     pub fn count(&self) -> u64 {
         self.lines.len() as u64 + self.unlisted
     }

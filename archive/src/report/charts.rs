@@ -1,19 +1,21 @@
-//! Charts as SVG without text: they stretch to the width there is, and their labels are HTML around them, so that these are
-//! as readable on a telephone as on a desk. Colours are classes of the page's style sheet.
+//! Charts as SVG without text. They stretch to the width of the page, and their labels are HTML
+//! around them, so that both a telephone and a desktop show them in readable size. Colours are
+//! classes of the page's style sheet.
 
 use super::scale::{self, Tick};
 use super::words::{bytes, count, percent, time};
 use super::{Facts, Figures, Worker};
 use std::fmt::Write;
 
-/// Height of all lanes together, in pixels, unless they are few.
+/// The height of all lanes together in pixels, unless there are few.
 const LANES_HEIGHT: f64 = 600.0;
-/// Least distance of two names.
+/// The least distance between two names, in pixels.
 const NAME_HEIGHT: f64 = 13.0;
-/// Most rectangles of a timeline: there are so many columns that lanes by columns stay below.
+/// The most rectangles of a timeline. It limits the number of columns, so that lanes times columns
+/// stays below.
 const MOST_CELLS: usize = 60_000;
 
-/// Text as HTML and SVG take it.
+/// Escapes text for HTML and SVG.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -23,7 +25,8 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Nothing else of a name may change how the page reads; these would, or are not allowed at all.
+            // These characters are not allowed, or they would let a name change how the rest of the
+            // page reads.
             c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
                 out.extend(c.escape_unicode());
             }
@@ -33,7 +36,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// A lane for each worker, darker where it was busier, with the mean and the last finish.
+/// A lane for each worker, darker where it was busier, with marks at the mean and the last finish.
 pub fn timeline(facts: &Facts, figures: &Figures) -> Option<String> {
     let finish = figures.finish?;
     let end = facts.wall_seconds.max(finish.last_seconds);
@@ -75,12 +78,12 @@ fn describe(worker: &Worker) -> String {
     format!("{}: {tasks} tasks, {length}, at work {}, {done}", worker.name, time(line.busy_seconds))
 }
 
-/// A name of at most 20 characters.
+/// A name cut to 20 characters.
 fn brief(name: &str) -> String {
     if name.chars().count() <= 20 { name.to_owned() } else { name.chars().take(19).chain(['…']).collect() }
 }
 
-/// How busy the worker was in each column, neighbours alike as one rectangle.
+/// How busy the worker was in each column. Equal neighbours become one rectangle.
 fn lane(worker: &Worker, end: f64, columns: usize, top: f64, height: f64) -> String {
     let width = end / columns as f64;
     let mut busy = vec![0.0; columns];
@@ -93,7 +96,7 @@ fn lane(worker: &Worker, end: f64, columns: usize, top: f64, height: f64) -> Str
             *busy += density.min(1.0) * (span.end.min(to) - span.start.max(from)).max(0.0) / width;
         }
     }
-    // What is busy at all shows.
+    // Even the least busy column is visible.
     let levels: Vec<u8> = busy.iter().map(|busy| (busy * 4.0).ceil().clamp(0.0, 4.0) as u8).collect();
     let mut out = String::new();
     for level in 1..=4u8 {
@@ -121,7 +124,7 @@ pub fn throughput(facts: &Facts) -> Option<String> {
         return None;
     }
     let start = |at: usize| at as f64 * series.interval_seconds;
-    // The last interval has no more time than the job.
+    // The last interval ends with the job.
     let length = |at: usize| (end - start(at)).clamp(end * 1e-3, series.interval_seconds);
     let rates: Vec<f64> = series.amounts.iter().enumerate().map(|(at, amount)| *amount as f64 / length(at)).collect();
     let most = rates.iter().copied().fold(0.0, f64::max);
@@ -148,7 +151,7 @@ pub fn throughput(facts: &Facts) -> Option<String> {
     Some(svg.framed(&about, "levels", &names, &scale::times(end)))
 }
 
-/// A drawing in its own units, shown so many pixels high and as wide as there is room.
+/// A drawing in its own units, with a height in pixels and the full width.
 struct Drawing {
     width: f64,
     rows: f64,
@@ -157,7 +160,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// With names at heights in pixels at the left and ticks below.
+    /// Adds names at the left, at heights in pixels, and ticks below.
     fn framed(&self, about: &str, class: &str, names: &[(String, f64)], ticks: &[Tick]) -> String {
         let Self { width, rows, height, inside } = self;
         let at = |(name, top): &(String, f64)| format!("<span style=\"top:{top:.1}px\">{}</span>", escape(name));
@@ -185,7 +188,7 @@ impl Drawing {
     }
 }
 
-/// Parts of a whole side by side as a bar: class and part of 1 of each.
+/// A bar of the parts of a whole: class and share of each.
 pub fn bar(parts: &[(&str, f64)], about: &str) -> String {
     let mut left = 0.0;
     let mut drawing = String::new();
@@ -200,7 +203,7 @@ pub fn bar(parts: &[(&str, f64)], about: &str) -> String {
     )
 }
 
-/// A bar of a part of the greatest.
+/// A bar for a value, relative to the greatest.
 pub fn single(part: f64) -> String {
     bar(&[("own", part)], &percent(part))
 }

@@ -1,9 +1,11 @@
-//! Made-up jobs of every size for the tests of what is shown. `WEFT_PAGES=DIR cargo test -p archive pages` writes their pages.
+//! Invented jobs of every size, for the tests of reports. `WEFT_PAGES=DIR cargo test -p archive
+//! pages` writes their pages.
 
 use super::{Ending, Facts, Phase, Worker, Written};
 use plan::energy::{Account, Basis, PhaseEnergy, Scope, Split};
 
-/// A job of so many workers and about so many seconds, the same for the same arguments.
+/// A job with this number of workers and about this length in seconds. It is the same for the same
+/// arguments.
 pub fn job(workers: usize, seconds: f64) -> Facts {
     let mut facts = Facts {
         job: "nightly".into(),

@@ -1,25 +1,27 @@
-//! What an archive job tells about itself: plain data that the engine fills while it works and the report reads afterwards.
+//! The facts of an archive job: plain data that the engine fills while it works and that the report
+//! reads afterwards.
 //!
-//! All of it is bounded, however long the job and however many its files: lists keep a limit and count the rest.
+//! All of it is bounded, however long the job is and however many files it has: lists have a limit
+//! and count the rest.
 
 use super::bounded::{Listed, Series, Sizes, Timeline};
 use plan::energy::Account;
 use serde::{Deserialize, Serialize};
 
-/// Everything that is known of a job.
+/// All facts of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// The job's name.
     pub job: String,
-    /// What it does.
+    /// What the job does.
     pub task: Task,
-    /// Version of the program.
+    /// The version of the program.
     pub version: String,
-    /// What was archived or restored, or what was compared with.
+    /// The sources of an archive job or a restore, or what a check compared with.
     pub sources: Vec<String>,
-    /// Where to, or what was compared.
+    /// The destination, or what a check compared.
     pub volume: String,
-    /// The code as it is written, `rs:4+2`.
+    /// The code in its notation: `rs:4+2`.
     pub code: String,
     /// Data blocks of a stripe.
     pub k: usize,
@@ -27,39 +29,39 @@ pub struct Facts {
     pub m: usize,
     /// `demand` or `round-robin`.
     pub schedule: String,
-    /// How the roles talked: `threads`, or `mpi` with so many ranks.
+    /// How the roles communicated: `threads`, or `mpi` with the number of ranks.
     pub transport: String,
-    /// When it began, in seconds since 1970.
+    /// When the job began, in seconds since 1970.
     pub start_unix_seconds: u64,
-    /// How long it took.
+    /// How long the job took, in seconds.
     pub wall_seconds: f64,
-    /// Processor time of all its processes.
+    /// Processor time of all processes of the job, in seconds.
     pub cpu_seconds: f64,
-    /// How it ended.
+    /// How the job ended.
     pub ending: Ending,
-    /// Who coded.
+    /// The workers.
     pub workers: Vec<Worker>,
-    /// Files that it archived, restored or found to be as they should.
+    /// Files that the job archived, restored or verified.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Directories, links and special files, likewise.
+    /// Directories, links and special files that it archived, restored or verified.
     pub others: u64,
-    /// Files that were there already and were left alone.
+    /// Files that existed already and were left alone.
     pub unchanged_files: u64,
     /// Their bytes.
     pub unchanged_bytes: u64,
-    /// Sizes of the files that it did.
+    /// Sizes of the files that were done.
     pub sizes: Sizes,
-    /// What it wrote.
+    /// What the job wrote.
     pub written: Written,
     /// Bytes of user data that were done, over time.
     pub throughput: Series,
-    /// Where the time went. They may overlap, so that their wall times need not add up to the job's.
+    /// The phases. They may overlap, so that their wall times need not add up to the job's.
     pub phases: Vec<Phase>,
-    /// What went wrong, a line each with its path.
+    /// Problems: a line each, with the path.
     pub errors: Listed,
-    /// What each source says of the energy; empty when nobody asked.
+    /// What each source says about the energy; empty if that was not requested.
     pub energy: Vec<Account>,
 }
 
@@ -67,17 +69,17 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// Puts them into a volume.
+    /// Archives files into a volume.
     #[default]
     Archive,
-    /// Gets them back.
+    /// Restores files.
     Restore,
-    /// Compares them.
+    /// Compares files.
     Verify,
 }
 
 impl Task {
-    /// The phase in which its workers are at files.
+    /// The name of the phase in which workers process files.
     pub fn phase(self) -> &'static str {
         match self {
             Self::Archive => "encode",
@@ -86,7 +88,7 @@ impl Task {
         }
     }
 
-    /// What the job's sources are to it, and what its volume.
+    /// The labels of the job's sources and of its volume.
     pub fn ends(self) -> [&'static str; 2] {
         match self {
             Self::Archive | Self::Restore => ["from", "to"],
@@ -94,7 +96,7 @@ impl Task {
         }
     }
 
-    /// What was done with data when it counts.
+    /// The verb for data that is done.
     pub fn done(self) -> &'static str {
         match self {
             Self::Archive => "coded and written",
@@ -108,19 +110,19 @@ impl Task {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// It goes on.
+    /// It is still running.
     #[default]
     Running,
-    /// Everything was done, but for what `errors` names.
+    /// Everything is done except what `errors` lists.
     Finished,
-    /// It was stopped; the rest is done when it is started again.
+    /// It was stopped. A restarted job does the rest.
     Interrupted,
-    /// It could not go on.
+    /// It could not continue.
     Failed,
 }
 
 impl Ending {
-    /// In a word.
+    /// The ending in one word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -131,39 +133,39 @@ impl Ending {
     }
 }
 
-/// One that coded. All times are seconds since the job began.
+/// A worker. All times are seconds since the job began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Worker {
     /// Its name: `worker 3`, or `rank 5 on node7`.
     pub name: String,
-    /// Its tasks.
+    /// The number of its tasks.
     pub tasks: u64,
-    /// Bytes of user data in them.
+    /// The bytes of user data in them.
     pub bytes: u64,
-    /// When it was at work: also its first start, first finish, last finish and busy time.
+    /// When it was busy, with its first start, first finish, last finish and busy time.
     pub timeline: Timeline,
 }
 
 /// What was written to the targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// Chunk sets begun.
+    /// Chunk sets that the job began.
     pub chunk_sets: u64,
     /// Chunks of data.
     pub data_chunks: u64,
-    /// Chunks of code.
+    /// Parity chunks.
     pub code_chunks: u64,
-    /// Bytes of all of them that this job wrote.
+    /// Bytes of all chunks that the job wrote.
     pub bytes: u64,
 }
 
 /// A phase of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// `explore`, `encode`, `commit`, `restore`, `verify`.
+    /// `explore`, `encode`, `commit`, `restore` or `verify`.
     pub name: String,
-    /// From its beginning to its end.
+    /// The time from its beginning to its end, in seconds.
     pub wall_seconds: f64,
-    /// Processor time in it.
+    /// Processor time in it, in seconds.
     pub cpu_seconds: f64,
 }

@@ -1,47 +1,50 @@
-//! What follows from a job's facts: rates, how evenly the workers finished, and what a GiB took.
+//! Figures that follow from a job's facts: rates, how evenly the workers finished, and the cost of
+//! a GiB.
 
 use super::Facts;
 use plan::energy::GIB;
 use serde::{Deserialize, Serialize};
 
-/// The figures of a job. One that cannot be had, as a rate of a job without time, is none.
+/// The figures of a job. A figure that cannot be computed, such as the rate of a job without
+/// duration, is None.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// User data.
+    /// User data, in bytes a second.
     pub bytes_per_second: Option<f64>,
-    /// Files.
+    /// Files a second.
     pub files_per_second: Option<f64>,
-    /// The mean size of a file.
+    /// The mean size of a file, in bytes.
     pub mean_file_bytes: Option<f64>,
     /// Bytes written for each byte of user data.
     pub written_per_byte: Option<f64>,
-    /// Processor time for a GiB of user data.
+    /// Processor seconds for a GiB of user data.
     pub cpu_seconds_per_gib: Option<f64>,
-    /// What part of the time until the last one finished the workers were at work.
+    /// The share of the time until the last finish in which the workers were busy.
     pub busy_share: Option<f64>,
-    /// How evenly they finished.
+    /// How evenly the workers finished.
     pub finish: Option<Finish>,
 }
 
-/// How evenly workers finished, as the study of the parallel encoder counts it (P6). Seconds since the job began.
+/// How evenly the workers finished, in the terms of the study of the parallel encoder (P6). Times
+/// are seconds since the job began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finish {
-    /// When the first one was done with its last task; 0 for one that had none.
+    /// When the first worker finished its last task; 0 for a worker without tasks.
     pub first_seconds: f64,
-    /// When the last one was.
+    /// When the last worker finished.
     pub last_seconds: f64,
     /// The mean over the workers.
     pub mean_seconds: f64,
-    /// From first to last.
+    /// From the first finish to the last.
     pub gap_seconds: f64,
-    /// The earliest and the latest as parts of the mean before and after it.
+    /// The first and the last finish relative to the mean.
     pub spread: [f64; 2],
-    /// Mean finish by last finish: the part of the workers' time that was of use to the job.
+    /// Mean finish by last finish: the share of the workers' time that the job used.
     pub utilization: f64,
 }
 
 impl Finish {
-    /// Of the workers' finish times; none without workers, or when none did anything.
+    /// From the workers' finish times. None without workers, or if none of them did anything.
     pub fn of(times: &[f64]) -> Option<Self> {
         let first = times.iter().copied().fold(f64::INFINITY, f64::min);
         let last = times.iter().copied().fold(0.0, f64::max);
@@ -58,7 +61,7 @@ impl Finish {
 }
 
 impl Figures {
-    /// Those of a job.
+    /// The figures of a job.
     pub fn of(facts: &Facts) -> Self {
         let per = |amount: f64, by: f64| (by > 0.0).then(|| amount / by).filter(|rate| rate.is_finite());
         let bytes = facts.bytes as f64;
@@ -84,7 +87,7 @@ mod tests {
     use super::super::{Timeline, Worker};
     use super::*;
 
-    /// So many finish times with that first, last and mean.
+    /// A number of finish times with this first, last and mean.
     fn finishes(count: usize, first: f64, last: f64, mean: f64) -> Vec<f64> {
         let rest = (mean * count as f64 - first - last) / (count - 2) as f64;
         let mut times = vec![rest; count];
@@ -92,7 +95,8 @@ mod tests {
         times
     }
 
-    /// Table 1 of the study. Its -69 % is not what its own -57 s of 73 s are; all else is found again.
+    /// Table 1 of the study. Its -69 % does not follow from its own -57 s of 73 s; all other
+    /// figures are reproduced.
     #[test]
     fn the_published_table_comes_out() {
         let mean = 279.0 - 205.9375;

@@ -1,6 +1,7 @@
-//! What an archive job says about itself when it ends (P6): facts in; figures, text, JSON and a page out.
+//! The report of an archive job at its end (P6). It takes facts and gives figures, text, JSON and a
+//! page.
 //!
-//! The engine fills [`Facts`] and knows nothing of how they are shown; nothing here touches a job.
+//! The engine fills [`Facts`] and knows nothing of their presentation; nothing here touches a job.
 
 mod bounded;
 pub mod charts;
@@ -19,7 +20,7 @@ pub use figures::{Figures, Finish};
 pub use page::page;
 pub use text::text;
 
-/// The facts and what follows from them, as one document.
+/// The facts and their figures, as one document.
 pub fn json(facts: &Facts) -> serde_json::Value {
     serde_json::json!({ "facts": facts, "figures": Figures::of(facts) })
 }

@@ -1,4 +1,4 @@
-//! The report as one page that needs no other file, no script and no network.
+//! The report as a single page that needs no other file, no script and no network.
 
 use super::charts::{bar, escape, single, throughput, timeline};
 use super::text::{class_name, inhabited, problems};
@@ -8,7 +8,7 @@ use plan::energy::Account;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Most workers whose figures the page lists.
+/// The most workers whose figures the page lists.
 const MOST_WORKERS: usize = 1000;
 
 /// The page of a job.
@@ -34,7 +34,7 @@ pub fn page(facts: &Facts) -> String {
     framed(&title, &body)
 }
 
-/// A page with that title and body, in the reports' style.
+/// A page with this title and body, in the style of the reports.
 pub fn framed(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -61,13 +61,13 @@ fn about(facts: &Facts) -> String {
     format!("<dl>{rows}</dl>\n")
 }
 
-/// A figure that stands out: its name, itself, and what has to be known with it.
+/// A prominent figure: its name, its value and a note.
 pub struct Card {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// The figure.
+    /// Its value.
     pub value: String,
-    /// What it is made of or where it comes from.
+    /// A note: its parts or its origin.
     pub note: String,
 }
 
@@ -121,7 +121,7 @@ fn key_figures(facts: &Facts, figures: &Figures) -> Vec<Card> {
     cards
 }
 
-/// Where an account's figures come from, and its figure for a GiB.
+/// The origin of an account's figures, and the energy for a GiB.
 fn account_note(account: &Account, facts: &Facts) -> String {
     let error = account.error.map_or_else(|| "error unknown".into(), |error| format!("± {:.0} %", error * 100.0));
     let mut note = format!("{}: {}; {}, {error}", account.source, account.detail, account.scope.word());
@@ -213,7 +213,8 @@ fn sizes(sizes: &Sizes) -> String {
     section("File sizes", &format!("{how}<div class=\"scroll\"><table>{head}<tbody>\n{rows}</tbody></table></div>"))
 }
 
-/// Time by phase, and energy with a column for each account: what was measured never stands with what was modelled.
+/// Time by phase, and energy with a column for each account: a measured figure never shares a
+/// column with a modelled one.
 fn phases(facts: &Facts) -> String {
     if facts.phases.is_empty() {
         return String::new();
@@ -244,7 +245,7 @@ fn phases(facts: &Facts) -> String {
     section("Phases", &format!("{how}<div class=\"scroll\"><table>{head}<tbody>\n{rows}</tbody></table></div>"))
 }
 
-/// Energy by cause: a bar for each account that knows.
+/// Energy by cause: a bar for each account that has causes.
 fn causes(facts: &Facts) -> String {
     let row = |account: &Account| {
         let split = account.split?;
@@ -283,7 +284,7 @@ fn errors(facts: &Facts) -> String {
     section(&problems(facts), &format!("<ul class=\"errors warning\">{lines}</ul>{more}"))
 }
 
-/// A part of a page.
+/// A section of a page.
 pub fn section(title: &str, content: &str) -> String {
     format!("<section><h2>{}</h2>\n{content}</section>\n", escape(title))
 }
@@ -293,7 +294,7 @@ mod tests {
     use super::super::example;
     use super::*;
 
-    /// All kinds of jobs, and a look at them for whoever asks.
+    /// Pages of all kinds of jobs; on request, the test writes them to a folder.
     #[test]
     fn pages_are_whole_and_escaped() {
         let mut empty = Facts { job: "nothing <at all>".into(), ..Facts::default() };
@@ -325,7 +326,7 @@ mod tests {
         }
     }
 
-    /// S3: a figure that was measured never stands in a column with one that was modelled.
+    /// S3: a measured figure never shares a column with a modelled one.
     #[test]
     fn each_account_has_its_own_column_and_its_basis_with_it() {
         let page = page(&example::job(4, 10.0));

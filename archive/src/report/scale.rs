@@ -1,21 +1,21 @@
 //! Round numbers for axes.
 
-/// A place on an axis: its part of the whole, from 0 to 1, and what it says.
+/// A tick on an axis: its position from 0 to 1, and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
-    /// Where.
+    /// The position.
     pub at: f64,
-    /// What.
+    /// The label.
     pub label: String,
 }
 
-/// Steps of time that read well, in seconds.
+/// Readable steps of time, in seconds.
 const STEPS: [f64; 26] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
     1200.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0,
 ];
 
-/// Ticks of a time axis from 0 to `end` seconds: five to nine where it can be.
+/// Ticks of a time axis from 0 to `end` seconds: five to nine where possible.
 pub fn times(end: f64) -> Vec<Tick> {
     if !(end.is_finite() && end > 0.0) {
         return vec![];
@@ -44,7 +44,8 @@ fn time(seconds: f64, step: f64) -> String {
     }
 }
 
-/// The end of an axis of byte rates up to `most`, and its ticks: four steps of a number that reads well in its unit.
+/// The end of an axis of byte rates up to `most`, and its ticks: four steps of a round number in
+/// its unit.
 pub fn rates(most: f64) -> (f64, Vec<Tick>) {
     let units = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "PiB/s"];
     let unit = (0..units.len()).rev().find(|&n| most >= 1024f64.powi(n as i32)).unwrap_or(0);

@@ -1,10 +1,11 @@
-//! The report for a terminal, of at most 100 columns but for paths and errors, which are not cut.
+//! The report for a terminal. Its lines have at most 100 columns, except for paths and errors,
+//! which are not cut.
 
 use super::words::{bytes, count, energy, moment, percent, plain, rate, signed_percent, time};
 use super::{Facts, Figures, SizeClass, Sizes, Task};
 use plan::energy::Account;
 
-/// Most errors that are printed; the page and the JSON have more.
+/// The most errors that are printed; the page and the JSON have more.
 const MOST_ERRORS: usize = 10;
 
 /// The whole report.
@@ -51,7 +52,7 @@ pub fn text(facts: &Facts) -> String {
     out.join("\n") + "\n"
 }
 
-/// How many problems there were.
+/// A line with the number of problems.
 pub fn problems(facts: &Facts) -> String {
     match facts.errors.count() {
         1 => "1 problem".into(),
@@ -84,7 +85,7 @@ fn files(facts: &Facts, figures: &Figures) -> String {
     out
 }
 
-/// One account: how much, from where, for a GiB, and on what.
+/// A line for one account: the energy, its origin, the energy for a GiB, and the scope.
 fn account_line(account: &Account, facts: &Facts) -> String {
     let mut out =
         format!("{} {} ({}: {})", energy(account.joules), account.basis.word(), account.source, account.detail);
@@ -99,7 +100,7 @@ fn account_line(account: &Account, facts: &Facts) -> String {
     out
 }
 
-/// A line for each class that there are files of.
+/// A line for each class that has files.
 fn histogram(sizes: &Sizes) -> Vec<String> {
     let most = sizes.classes.iter().map(|class| class.files).max().unwrap_or(0);
     let line = |(class, files): (usize, &SizeClass)| {
@@ -115,7 +116,7 @@ fn histogram(sizes: &Sizes) -> Vec<String> {
     if lines.is_empty() { lines } else { std::iter::once("  sizes".to_owned()).chain(lines).collect() }
 }
 
-/// The classes that there are files of, with their numbers.
+/// The classes that have files, with their numbers.
 pub fn inhabited(sizes: &Sizes) -> impl Iterator<Item = (usize, &SizeClass)> {
     sizes.classes.iter().enumerate().filter(|(_, class)| class.files > 0)
 }

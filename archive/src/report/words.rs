@@ -1,16 +1,16 @@
-//! Quantities in words, the same in the text and on the page.
+//! Quantities in words, for both the text and the page.
 
-/// A length in the largest unit that leaves a number of at least one.
+/// A number of bytes in the largest unit that gives at least one.
 pub fn bytes(count: f64) -> String {
     scaled(count, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
 }
 
-/// A rate.
+/// A rate in bytes a second.
 pub fn rate(bytes_per_second: f64) -> String {
     format!("{}/s", bytes(bytes_per_second))
 }
 
-/// A time: `4.0 ms`, `0.25 s`, `72.0 s`, `12 min 30 s`, `10 h 05 min`.
+/// A time in seconds: `4.0 ms`, `0.25 s`, `72.0 s`, `12 min 30 s`, `10 h 05 min`.
 pub fn time(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
@@ -24,23 +24,23 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// An energy, in joules or, from a tenth of one on, in kilowatt-hours.
+/// An energy in joules or, from a tenth of a kilowatt-hour on, in kilowatt-hours.
 pub fn energy(joules: f64) -> String {
     let kwh = joules / plan::energy::JOULES_PER_KWH;
     if kwh >= 0.1 { format!("{} kWh", plain(kwh)) } else { scaled(joules, 1000.0, &["J", "kJ"]) }
 }
 
-/// A part of 1.
+/// A share as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// A part of 1 with its sign.
+/// A share as a percentage with its sign.
 pub fn signed_percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with separated thousands.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -53,7 +53,7 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// A number with three digits or all of its whole ones.
+/// A number with three digits, or with all digits before the point.
 pub fn plain(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -67,14 +67,15 @@ pub fn plain(value: f64) -> String {
     }
 }
 
-/// A moment in universal time, as ISO 8601 writes it but for the letter between.
+/// A moment in universal time in the form of ISO 8601, without the letter between date and time.
 pub fn moment(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
     let (year, month, day) = date(days);
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Year, month and day of a day since 1970, by counting from a March on, when leap days come last.
+/// Year, month and day of a day since 1970. Years are counted from March on, so that the leap day
+/// comes last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

@@ -1,4 +1,4 @@
-//! Giving files of the machine the attributes that they have in an archive.
+//! Gives files of the machine the attributes that they have in an archive.
 
 use crate::message::Stat;
 use crate::walk::{OWN, path_of};
@@ -19,12 +19,13 @@ fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
     (Some(Uid::from_raw(stat.uid)), Some(Gid::from_raw(stat.gid)))
 }
 
-/// Whether this process may do anything.
+/// Whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What an ordinary user may not do is no failure: such files belong to who restores them.
+/// A missing permission is no failure for an ordinary user: such files belong to the user who
+/// restores them.
 fn allowed(done: Result<(), Errno>) -> Result<(), Errno> {
     match done {
         Err(Errno::PERM) if !is_root() => Ok(()),
@@ -32,7 +33,7 @@ fn allowed(done: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// The attributes that a file could not be given.
+/// The attributes that could not be set on a file.
 #[derive(Default)]
 struct Failed(Vec<String>);
 
@@ -63,10 +64,11 @@ impl Failed {
     }
 }
 
-/// Owner, extended attributes, mode and times of an open file or directory, in an order in which none takes back another.
+/// Sets owner, extended attributes, mode and times of an open file or directory, in an order in
+/// which no step undoes another.
 ///
 /// # Errors
-/// Says which of them it does not have; the others it has.
+/// Names the attributes that could not be set; the others are set.
 pub fn give(file: impl AsFd, stat: &Stat, volume: &FileSystem, ino: u64) -> Result<(), String> {
     let file = file.as_fd();
     let mut failed = Failed::default();
@@ -78,10 +80,10 @@ pub fn give(file: impl AsFd, stat: &Stat, volume: &FileSystem, ino: u64) -> Resu
     failed.done()
 }
 
-/// The same for what cannot be opened: links and special files.
+/// Does the same for files that cannot be opened: links and special files.
 ///
 /// # Errors
-/// Likewise.
+/// Names the attributes that could not be set; the others are set.
 pub fn give_at(directory: impl AsFd, name: &[u8], stat: &Stat, volume: &FileSystem, ino: u64) -> Result<(), String> {
     let directory = directory.as_fd();
     let mut failed = Failed::default();

@@ -1,14 +1,14 @@
-//! The content of a file of the volume, read piece by piece, without its holes.
+//! Reads the content of a file of the volume, piece by piece, without its holes.
 
 use crate::encode::hash::add_zeroes;
 use blake3::Hasher;
 use fs::{Error, FileSystem, Seek};
 use std::ops::Range;
 
-/// What is read at a time: a stripe, about.
+/// How many bytes are read at a time: about a stripe.
 const PIECE: u64 = 4 << 20;
 
-/// Reads a range of a file and hands on its data; holes are only hashed.
+/// Reads a range of a file and passes on its data; holes are only hashed.
 pub fn read<E: From<Error>>(
     volume: &FileSystem,
     ino: u64,
@@ -45,7 +45,7 @@ fn next_data(volume: &FileSystem, ino: u64, at: u64, range: &Range<u64>) -> Resu
     if start >= range.end {
         return Ok(range.end..range.end);
     }
-    // Each question looks at all that is behind: what was found is used up to a hole.
+    // A seek looks at all that follows, so its result is used up to the next hole.
     let end = volume.seek(ino, start, Seek::Hole)?;
     Ok(start..end.clamp(start + 1, range.end))
 }

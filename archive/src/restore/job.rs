@@ -1,4 +1,4 @@
-//! A restore: files first, then the directories that they are in.
+//! A restore job: it restores files first, then the attributes of their directories.
 
 use super::restorer::HIDDEN;
 use super::{Restorer, Restoring, Root, VolumeTree, Walked, stat};
@@ -17,26 +17,26 @@ use rustix::fs::{AtFlags, Dir, unlinkat};
 use std::sync::Arc;
 use volume::Control;
 
-/// How a restore is to be done.
+/// How to run a restore.
 pub struct Options {
-    /// Explorers and workers.
+    /// The numbers of explorers and workers.
     pub crew: Crew,
-    /// Who gets which work.
+    /// How work is assigned to workers.
     pub policy: Policy,
-    /// Bytes of memory.
+    /// The memory that the job may use, in bytes.
     pub memory: u64,
-    /// What is there already and differs is replaced.
+    /// Whether files that exist and differ are replaced.
     pub force: bool,
-    /// Bytes a second that are written at most.
+    /// The most bytes a second that are written.
     pub limit: Option<u64>,
-    /// Which files are wanted.
+    /// Which files to restore.
     pub filter: Filter,
 }
 
-/// What a path of a volume means for who reads it: a walk of what is in a directory, or of one file.
+/// The walk for a path of a volume that a job reads: of the content of a directory, or of one file.
 ///
 /// # Errors
-/// When it is not there.
+/// If the path does not exist.
 pub fn walk_of(volume: &FileSystem, path: &[u8]) -> Result<(Walk, Attributes), Broken> {
     let (mut at, mut parent) = (volume.attributes(ROOT)?, None);
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -60,11 +60,11 @@ pub fn walk_of(volume: &FileSystem, path: &[u8]) -> Result<(Walk, Attributes), B
     Ok((walk, at))
 }
 
-/// Restores a tree, or a file, into a directory, in threads of this process. Returns its facts, begun with what is known of it, and why it could not go
-/// on, if so.
+/// Restores a tree or a file into a directory, in threads of this process. `facts` has what is
+/// already known of the job. Returns the completed facts and, if the job had to stop, the reason.
 ///
 /// # Errors
-/// When it cannot begin, or its end cannot be written.
+/// If the job cannot begin, or if its end cannot be written.
 pub fn restore<S: Show + Send>(
     volume: &Arc<FileSystem>,
     path: &[u8],
@@ -132,7 +132,7 @@ pub fn restore<S: Show + Send>(
     Ok((facts, broken))
 }
 
-/// Removes what only the job needed, and returns when what was restored is durable.
+/// Removes what only the job needed, and returns when everything restored is durable.
 fn clean_up(job: &Restoring) -> Result<(), rustix::io::Errno> {
     for entry in Dir::read_from(&job.hidden)? {
         let entry = entry?;

@@ -1,7 +1,9 @@
-//! Getting an archive back: the explorer lists directories of the volume, workers write files, attributes and all.
+//! Restores an archive: explorers list directories of the volume, workers write files with all
+//! their attributes.
 //!
-//! Nothing is written outside of the directory that was named: paths are opened a name at a time, and no link is followed on the way. What is there
-//! stays, unless it is the same or `force` is given; a file appears under its name when it is complete, so that a restore that was stopped is started again.
+//! Nothing is written outside of the named directory: paths are opened one name at a time, and no
+//! link is followed on the way. An existing file stays unless it is the same or `force` is given. A
+//! file gets its name only when it is complete, so that a stopped restore can be started again.
 
 mod attributes;
 mod content;

@@ -1,27 +1,27 @@
-//! The directory that is restored into, and the ways to what is below it.
+//! The directory of a restore, and access to everything below it.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 
-/// How directories are opened: never through a link.
+/// How directories are opened: never through a symbolic link.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The directory that is restored into.
 pub struct Root(OwnedFd);
 
 impl Root {
-    /// Opens it; makes it, but nothing above it, when it is not there.
+    /// Opens the directory. Creates it, but not its parents, if it does not exist.
     ///
     /// # Errors
-    /// Those of the system calls.
+    /// The errors of the system calls.
     pub fn open(path: &[u8]) -> Result<Self, Errno> {
         match mkdirat(CWD, path, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error),
         }
-        // The path is the user's own: links in it are meant.
+        // The path is the user's own: links in it are intended.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(CWD, path, flags, Mode::empty()).map(Self)
     }
@@ -29,15 +29,16 @@ impl Root {
     /// Opens a directory below it.
     ///
     /// # Errors
-    /// When it is not there, or something on the way is a link.
+    /// If it does not exist, or if a link is on the way.
     pub fn directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         open_below(&self.0, path)
     }
 
-    /// Opens a directory below it, and makes it and what is above it when it is not there, for the owner alone: it gets its mode when it is full.
+    /// Opens a directory below the root. Creates it and its parents if they do not exist, with
+    /// permissions for the owner only: it gets its mode when all files are in it.
     ///
     /// # Errors
-    /// When it cannot be made, or something on the way is a link.
+    /// If it cannot be created, or if a link is on the way.
     pub fn make(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let mut at = self.0.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         for name in names(path) {
@@ -61,15 +62,15 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/').filter(|name| !name.is_empty())
 }
 
-/// Names that lead elsewhere are none.
+/// Refuses names that lead elsewhere.
 fn check(name: &[u8]) -> Result<(), Errno> {
     if matches!(name, b"." | b"..") || name.contains(&0) { Err(Errno::INVAL) } else { Ok(()) }
 }
 
-/// Opens a directory below another, a name at a time; no link is followed.
+/// Opens a directory below another, one name at a time; no link is followed.
 ///
 /// # Errors
-/// When it is not there, or something on the way is a link.
+/// If it does not exist, or if a link is on the way.
 pub fn open_below(root: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
     let mut at = root.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
     for name in names(path) {

@@ -1,4 +1,4 @@
-//! The worker's side of a restore: writes files, whole ones and parts of large ones.
+//! The worker's side of a restore: it writes whole files and parts of large ones.
 
 use super::attributes::{give, give_at};
 use super::content::read;
@@ -23,26 +23,27 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use volume::Control;
 
-/// The directory of a restore in the one that is restored into: what is not complete, and which files have several names.
+/// The job's directory, inside the directory of the restore. It holds incomplete files and the
+/// files with several names.
 pub const HIDDEN: &[u8] = b".weft-restore";
 
-/// What all workers of a restore go by.
+/// What all workers of a restore share.
 pub struct Restoring {
     /// The volume.
     pub volume: Arc<FileSystem>,
-    /// Where to.
+    /// The directory to restore into.
     pub root: Arc<Root>,
-    /// The directory of the job there.
+    /// The job's directory there.
     pub hidden: OwnedFd,
-    /// What is there already and differs is replaced.
+    /// Whether files that exist and differ are replaced.
     pub force: bool,
-    /// Slows it down.
+    /// Limits the rate of the job.
     pub limiter: Limiter,
-    /// Stops it.
+    /// Stops the job.
     pub control: Arc<Control>,
 }
 
-/// A restore's worker.
+/// A worker of a restore.
 pub struct Restorer<'a> {
     job: &'a Restoring,
     tally: Tally,
@@ -59,7 +60,7 @@ enum Trouble {
 impl From<fs::Error> for Trouble {
     fn from(error: fs::Error) -> Self {
         match error {
-            // Of this file; others may be well.
+            // The error concerns this file; other files may be intact.
             fs::Error::Volume(why) => Self::File(why.to_string()),
             error => Self::Volume(error),
         }
@@ -119,7 +120,7 @@ fn report(place: &Place, item: &Item, trouble: Trouble, problems: &mut Vec<Probl
     Ok(())
 }
 
-/// What a file that is there is, as if it were of a volume.
+/// The attributes of an existing file, in the volume's form.
 fn as_attributes(stat: &Stat) -> Attributes {
     Attributes {
         ino: stat.identity.1,
@@ -139,7 +140,7 @@ fn as_attributes(stat: &Stat) -> Attributes {
 }
 
 impl<'a> Restorer<'a> {
-    /// A worker.
+    /// A worker for this job.
     pub fn new(job: &'a Restoring) -> Self {
         Self { job, tally: Tally::default(), number: 0 }
     }
@@ -176,7 +177,7 @@ impl<'a> Restorer<'a> {
         Ok(self.tally.bytes - before)
     }
 
-    /// A directory that is full gets its attributes.
+    /// Sets the attributes of a directory when all files are in it.
     fn directory(&mut self, parent: &OwnedFd, item: &Item) -> Result<(), Trouble> {
         let directory = open_below(parent, &item.name)?;
         give(&directory, &item.stat, self.volume(), item.stat.identity.1).map_err(Trouble::File)?;
@@ -184,7 +185,7 @@ impl<'a> Restorer<'a> {
         Ok(())
     }
 
-    /// What is to be done of a file, and whether something of its name is there.
+    /// Decides what to do with a file. Also returns what has its name now.
     fn look(&self, directory: &OwnedFd, item: &Item) -> Result<(Decision, Option<Stat>), Trouble> {
         let there = match stat_at(directory, &item.name) {
             Ok(there) => Some(there),
@@ -217,7 +218,7 @@ impl<'a> Restorer<'a> {
                 self.tally.others += 1;
                 return Ok(());
             }
-            // Of an earlier run: it is the one that gets the other names.
+            // From an earlier run: this file gets the other names.
             if same {
                 return match linkat(directory, &item.name[..], &self.job.hidden, &key[..], AtFlags::empty()) {
                     Ok(()) | Err(Errno::EXIST) => self.unchanged(item),
@@ -273,7 +274,8 @@ impl<'a> Restorer<'a> {
         format!(".weft-part-{:x}-{:x}", fastrand::u64(..), self.number).into_bytes()
     }
 
-    /// What the job's directory calls a file that has several names. It must not be taken for one of another restore.
+    /// The name of a file with several names in the job's directory. It must not be mistaken for a
+    /// file of another restore.
     fn shared_name(&self, item: &Item) -> Vec<u8> {
         let stat = &item.stat;
         let of = (self.volume().name(), stat.identity, stat.size, stat.modified);
@@ -281,7 +283,7 @@ impl<'a> Restorer<'a> {
         format!("l-{}", &blake3::hash(&bytes).to_hex()[..32]).into_bytes()
     }
 
-    /// Whether a file that is there is the one with several names.
+    /// Whether an existing file is the one with several names.
     fn is_shared(&self, key: &[u8], there: Option<&Stat>) -> Result<bool, Trouble> {
         match stat_at(&self.job.hidden, key) {
             Ok(known) => Ok(there.is_some_and(|there| there.identity == known.identity)),
@@ -290,7 +292,7 @@ impl<'a> Restorer<'a> {
         }
     }
 
-    /// Gives the file with several names this one, if it was restored already.
+    /// Links the file with several names to this name, if it is restored already.
     fn link(&mut self, key: &[u8], directory: &OwnedFd, item: &Item) -> Result<bool, Trouble> {
         let part = self.temporary();
         match linkat(&self.job.hidden, key, directory, &part[..], AtFlags::empty()) {
@@ -298,12 +300,13 @@ impl<'a> Restorer<'a> {
             done => done?,
         }
         renameat(directory, &part[..], directory, &item.name[..])?;
-        // Of two names of one file, renaming leaves both.
+        // If both names are the same file, the rename leaves both.
         let _ = unlinkat(directory, &part[..], AtFlags::empty());
         Ok(true)
     }
 
-    /// Makes a file under a name that nobody else uses. Returns which attributes it could not be given.
+    /// Creates a file under a name that no other worker uses. Returns the attributes that could not
+    /// be set.
     fn make(&mut self, directory: &OwnedFd, name: &[u8], item: &Item) -> Result<Option<String>, Trouble> {
         let (stat, ino) = (&item.stat, item.stat.identity.1);
         let kind = match stat.kind {
@@ -330,7 +333,7 @@ impl<'a> Restorer<'a> {
             Kind::CharacterDevice => FileType::CharacterDevice,
             Kind::Directory => return Ok(None),
         };
-        // As the kernel writes device numbers in 32 bits.
+        // The kernel writes device numbers in 32 bits.
         let (major, minor) = ((stat.device >> 8) & 0xFFF, (stat.device & 0xFF) | ((stat.device >> 12) & 0xFFF00));
         mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, rustix::fs::makedev(major, minor))?;
         Ok(give_at(directory, name, stat, self.volume(), ino).err())
@@ -363,7 +366,8 @@ impl<'a> Restorer<'a> {
         Ok(hasher)
     }
 
-    /// Gives a complete file its name. Returns whether it is this one that got it: of a file with several names, another worker may have been faster.
+    /// Gives a complete file its name. Returns whether this file got it: for a file with several
+    /// names, another worker may be faster.
     fn put(&self, directory: &OwnedFd, part: (&OwnedFd, &[u8]), item: &Item) -> Result<bool, Trouble> {
         let mut first = true;
         if item.stat.links > 1 {
@@ -383,7 +387,8 @@ impl<'a> Restorer<'a> {
             return Ok(first);
         }
         match renameat_with(part.0, part.1, directory, &item.name[..], RenameFlags::NOREPLACE) {
-            // A file system that cannot do that; it was looked before.
+            // The file system does not support that; an earlier look has shown that the name is
+            // free.
             Err(Errno::INVAL | Errno::NOSYS) => renameat(part.0, part.1, directory, &item.name[..])?,
             done => done?,
         }
@@ -401,12 +406,12 @@ impl<'a> Restorer<'a> {
         format!("p-{}", &blake3::hash(&bytes).to_hex()[..32]).into_bytes()
     }
 
-    /// The name of the note that a part is there.
+    /// The name of the note that a part is done.
     fn note(name: &[u8], part: u32) -> Vec<u8> {
         [name, format!("-{part}").as_bytes()].concat()
     }
 
-    /// The parts that are to be restored of a file; None when it need not be done in parts.
+    /// The parts of a file that are left to restore; None if the file need not be done in parts.
     fn open(&mut self, large: &Large) -> Result<Option<Vec<u32>>, Trouble> {
         let directory = self.job.root.directory(&large.place.target)?;
         let item = &large.item;
@@ -444,7 +449,7 @@ impl<'a> Restorer<'a> {
         let range = Self::parts(large).range(part);
         let bytes = range.end - range.start;
         self.write(&file, &large.item, range.clone(), part_hasher(range.start))?;
-        // What is noted is there.
+        // Make the data durable first: a noted part must be there.
         rustix::fs::fdatasync(&file)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(&self.job.hidden, &Self::note(&name, part)[..], flags, Mode::RUSR | Mode::WUSR)?;

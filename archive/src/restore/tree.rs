@@ -1,4 +1,5 @@
-//! The explorer's side of jobs that read an archive: lists directories of the volume, piece by piece.
+//! The explorer's side of jobs that read an archive: it lists directories of the volume, piece by
+//! piece.
 
 use super::Root;
 use crate::encode::HIDDEN;
@@ -9,33 +10,34 @@ use crate::walk::Filter;
 use fs::{Attributes, FileSystem, Kind};
 use std::sync::Arc;
 
-/// What all explorers of a job that reads an archive go by.
+/// What all explorers of a job that reads an archive share.
 pub struct Walked {
     /// The volume.
     pub volume: Arc<FileSystem>,
-    /// Which files are wanted.
+    /// Which files to take.
     pub filter: Filter,
-    /// Where directories are made, if they are.
+    /// Where directories are created, if the job does that.
     pub root: Option<Arc<Root>>,
-    /// Only directories are wanted, as work of their own: for what is done when all that is in them is there.
+    /// Whether only directories are passed on, as work of their own: for the steps after everything
+    /// in them is done.
     pub directories: bool,
 }
 
 /// A tree of a volume.
 pub struct VolumeTree {
     walked: Arc<Walked>,
-    /// What is being listed, and behind which entry it goes on.
+    /// The walk in progress, and the entry after which it continues.
     current: Option<(Walk, u64)>,
 }
 
 impl VolumeTree {
-    /// Walks what it is told to.
+    /// A tree that walks what the manager sends.
     pub fn new(walked: Arc<Walked>) -> Self {
         Self { walked, current: None }
     }
 }
 
-/// What a file of a volume is like.
+/// The attributes of a file of a volume.
 pub fn stat(attributes: &Attributes) -> Stat {
     let Attributes { kind, mode, uid, gid, links, device, size, allocated, .. } = *attributes;
     Stat {
@@ -117,7 +119,7 @@ impl Walked {
     ) {
         let (mut items, mut bytes) = (Vec::new(), 0);
         for (name, attributes) in entries {
-            // What a job that is not done keeps there is no part of the archive.
+            // The directory of an unfinished job is no part of the archive.
             if name == HIDDEN {
                 continue;
             }

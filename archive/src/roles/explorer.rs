@@ -1,19 +1,20 @@
-//! An explorer: walks what the manager tells it to, and tells what it finds, a bounded piece at a time.
+//! The explorer: it walks what the manager sends, and reports what it finds in pieces of bounded
+//! size.
 
 use super::super::clock::Clock;
 use crate::message::{Group, Message, Phase, Problem, Tally, Walk};
 use crate::transport::{Broken, MANAGER, Next, Outbox, REPORTER, Rank, Role};
 
-/// What a piece of a walk found.
+/// What one piece of a walk found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Files.
     pub groups: Vec<Group>,
-    /// Directories that somebody has to look at.
+    /// Directories that explorers must still walk.
     pub walks: Vec<Walk>,
-    /// What could not be looked at.
+    /// Files that could not be read.
     pub problems: Vec<Problem>,
-    /// What is done already: directories.
+    /// What is already done: directories.
     pub done: Tally,
 }
 
@@ -22,13 +23,13 @@ pub trait Tree {
     /// Begins a walk.
     ///
     /// # Errors
-    /// When the job cannot go on. What cannot be walked is no error but a problem.
+    /// If the job cannot continue. A file that cannot be walked is no error but a problem.
     fn begin(&mut self, walk: Walk) -> Result<(), Broken>;
 
-    /// The next piece of what was begun, no more than a message takes; None when there is no more.
+    /// The next piece of the walk, at most as long as a message; None at the end.
     ///
     /// # Errors
-    /// When the job cannot go on.
+    /// If the job cannot continue.
     fn next(&mut self) -> Result<Option<Found>, Broken>;
 }
 
@@ -41,14 +42,14 @@ pub struct Explorer<T> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has nothing to walk, or waits until there is room for more.
+    /// Without a walk, or waiting until the queue has space.
     Waiting,
     Walking,
     Ended,
 }
 
 impl<T: Tree> Explorer<T> {
-    /// An explorer.
+    /// An explorer of this tree.
     pub fn new(tree: T, clock: Clock) -> Self {
         Self { tree, clock, state: State::Waiting }
     }

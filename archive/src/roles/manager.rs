@@ -1,6 +1,7 @@
-//! The manager: has the queue of work, hands it out, and ends the job. It touches no file.
+//! The manager: it keeps the queue of work, hands it out, and ends the job. It touches no file.
 //!
-//! What it keeps is bounded: explorers wait while the queue is full, and directories wait in a stack of which little is in memory.
+//! Its memory is bounded: explorers wait while the queue is full, and directories wait in a stack
+//! of which only the top is in memory.
 
 use super::super::spill::Stack;
 use crate::message::{Ended, Group, Item, Large, Message, NAME_BYTES, Place, Walk, Work};
@@ -10,23 +11,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use volume::Control;
 
-/// What a manager goes by.
+/// The settings of a manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Who gets which work.
+    /// How work is assigned to workers.
     pub policy: Policy,
-    /// What a task of small files has.
+    /// The limits of a task of small files.
     pub limits: Limits,
-    /// The length of a part; None: one that suits.
+    /// The length in bytes of a part; None: a suitable one.
     pub part_bytes: Option<u64>,
-    /// Files that wait at most, beside what explorers bring at once.
+    /// The most files that may wait, apart from those that explorers deliver at once.
     pub most_objects: usize,
 }
 
-/// Something in the queue.
+/// An entry of the queue.
 enum Object {
     File(Arc<Place>, Item),
-    // In a box, so that all are as short as the most frequent one.
+    // Boxed, so that all entries are as short as the most frequent one.
     Open(Box<Large>),
     Part(u64, u32),
     Close(u64),
@@ -56,22 +57,23 @@ pub struct Manager {
     walks: Stack<Walk>,
     queue: Queue<Object>,
     idle_explorers: VecDeque<Rank>,
-    /// Explorers that wait until there is room in the queue.
+    /// Explorers that wait until the queue has space.
     held: VecDeque<Rank>,
     idle_workers: VecDeque<Rank>,
     doing: BTreeMap<u64, (Rank, Doing)>,
     cut: BTreeMap<u64, Cut>,
-    /// Files in parts with several names, while one of these is being done; the others wait.
+    /// Files in parts with several names, while one of the names is being done; the others wait.
     shared: BTreeMap<(u64, u64), Vec<Large>>,
     task: u64,
     finished: bool,
 }
 
 impl Manager {
-    /// A manager that begins with these walks. `control` stops it: what was handed out is finished, the rest is left.
+    /// A manager that starts with these walks. `control` stops it: tasks that were handed out are
+    /// finished, the rest is left.
     pub fn new(crew: Crew, plan: Plan, walks: Vec<Walk>, control: Arc<Control>) -> Self {
         let mut stack = Stack::default();
-        // The first that was named is walked first.
+        // The first source is walked first.
         walks.into_iter().rev().for_each(|walk| stack.push(walk));
         Self {
             crew,
@@ -97,7 +99,8 @@ impl Manager {
             let parts = Parts::new(size, self.crew.workers as usize, self.plan.part_bytes);
             if item.stat.kind == fs::Kind::File && parts.are_several() {
                 let large = Large { place: Place::clone(&place), item, part_bytes: parts.part_bytes(), ino: 0 };
-                // Behind the parts of files that are begun, before everything that is smaller than a part.
+                // Its place is after the parts of files that have begun, and before all work that
+                // is smaller than a part.
                 self.queue.push(Object::Open(Box::new(large)), (parts.part_bytes() - 1).max(self.plan.limits.bytes));
             } else {
                 self.queue.push(Object::File(place.clone(), item), size);
@@ -105,7 +108,7 @@ impl Manager {
         }
     }
 
-    /// Gives everybody who waits what there is for him, and ends the job when there is nothing any more.
+    /// Gives work to all roles that wait, and ends the job when nothing is left.
     fn hand_out(&mut self, out: &mut Outbox) -> Result<(), Broken> {
         if self.finished {
             return Ok(());
@@ -177,7 +180,8 @@ impl Manager {
         }
     }
 
-    /// The task of an object that is one by itself; None when it has to wait, or came to nothing.
+    /// The task of an object that makes a task of its own; None if it must wait, or if nothing is
+    /// left to do for it.
     fn task_of(&mut self, object: Object) -> Option<(Work, Doing)> {
         match object {
             Object::Open(large) => {
@@ -219,7 +223,7 @@ impl Manager {
 
     fn ended(&mut self, Ended { task, good }: Ended) {
         match self.doing.remove(&task) {
-            // That there was nothing to do of it, or that it cannot be done.
+            // The file needs no work, or cannot be done.
             Some((_, Doing::Open(large))) => self.let_others(large.item.stat.identity),
             Some((_, Doing::Part(number))) => {
                 let Some(cut) = self.cut.get_mut(&number) else { return };
@@ -242,7 +246,7 @@ impl Manager {
         }
     }
 
-    /// A file is done, so that its other names can be.
+    /// A file is done, so that work on its other names can start.
     fn let_others(&mut self, identity: (u64, u64)) {
         for large in self.shared.remove(&identity).unwrap_or_default() {
             let weight = (large.part_bytes - 1).max(self.plan.limits.bytes);
@@ -279,13 +283,13 @@ impl Role for Manager {
     fn next(&self) -> Next {
         match self.finished {
             true => Next::End,
-            // Now and then it looks whether it is to stop.
+            // It checks regularly whether it must stop.
             false => Next::WaitUntil(std::time::Instant::now() + std::time::Duration::from_millis(100)),
         }
     }
 }
 
-/// A message with directories is no longer than one with files.
+/// A message with directories is at most as long as one with files.
 const _: () = assert!(NAME_BYTES <= 1 << 20);
 
 #[cfg(test)]

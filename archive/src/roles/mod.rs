@@ -1,5 +1,6 @@
-//! The four roles (parEC, section III): the manager hands out work, explorers walk, workers code, the reporter counts. Each is a state machine
-//! over messages; what explorers and workers do with files is behind the traits [`Tree`] and [`Craft`].
+//! The four roles (parEC, section III): the manager hands out work, explorers walk, workers code,
+//! the reporter counts. Each is a state machine over messages. What explorers and workers do with
+//! files is behind the traits [`Tree`] and [`Craft`].
 
 mod explorer;
 mod manager;

@@ -1,16 +1,17 @@
-//! The reporter: adds up what the others say they did, shows it while it goes on, and has the facts in the end.
+//! The reporter: it adds up what the other roles did, shows progress, and returns the facts at the
+//! end.
 
 use crate::message::{Message, Phase, Problem, Span, Tally};
 use crate::report::{Ending, Facts, Phase as PhaseFacts, Worker as WorkerFacts};
 use crate::transport::{Broken, Crew, Next, Outbox, Rank, Role};
 use std::time::{Duration, Instant};
 
-/// Shows how far a job is.
+/// Shows the progress of a job.
 pub trait Show {
-    /// Something went wrong with a file.
+    /// A file has a problem.
     fn problem(&mut self, problem: &Problem);
 
-    /// How far it is, a few times a second.
+    /// The progress so far; called a few times a second.
     fn progress(&mut self, facts: &Facts);
 }
 
@@ -23,14 +24,14 @@ pub struct Reporter<S> {
     facts: Facts,
     show: S,
     shown: Instant,
-    /// Beginning, end and processor time of the phases.
+    /// Beginning, end and processor time of each phase.
     phases: [Option<(f64, f64, f64)>; 3],
     here: u32,
     broken: Option<String>,
 }
 
 impl<S: Show> Reporter<S> {
-    /// A reporter that begins with what is known of the job: its name, its code, what it works on.
+    /// A reporter. `facts` has what is already known of the job: its name, its code, its sources.
     pub fn new(crew: Crew, mut facts: Facts, show: S) -> Self {
         let worker = |number| WorkerFacts { name: format!("worker {}", number + 1), ..WorkerFacts::default() };
         if facts.workers.is_empty() {
@@ -40,17 +41,17 @@ impl<S: Show> Reporter<S> {
         Self { crew, facts, show, shown: Instant::now(), phases: [None; 3], here, broken: None }
     }
 
-    /// One more crew begins, of the same job.
+    /// Begins another run of roles in the same job.
     pub fn begin(&mut self) {
         self.here = self.crew.explorers + self.crew.workers;
     }
 
-    /// Whether the job cannot go on.
+    /// Whether the job cannot continue.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// The facts, and why the job could not go on, if so.
+    /// The facts and, if the job had to stop, the reason.
     pub fn into_facts(mut self, control: &volume::Control) -> (Facts, Option<String>) {
         let names = ["explore", self.facts.task.phase(), "commit"];
         for (name, phase) in names.into_iter().zip(self.phases) {
@@ -94,7 +95,7 @@ impl<S: Show> Reporter<S> {
     }
 }
 
-/// A path and what is wrong with it.
+/// A line with the path and the problem.
 pub fn line(problem: &Problem) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&problem.path));

@@ -1,41 +1,44 @@
-//! A worker: asks for work, does it, and says that it is done when it is durable. What it does with files is a [`Craft`]'s business.
+//! The worker: it requests work, does it, and reports it as done when it is durable. A [`Craft`]
+//! defines what it does with files.
 
 use super::super::clock::Clock;
 use crate::message::{Ended, Large, Message, Phase, Problem, Tally, Work};
 use crate::transport::{Broken, MANAGER, Next, Outbox, REPORTER, Rank, Role};
 use std::time::{Duration, Instant};
 
-/// What was done is made durable when the worker had nothing to do for so long.
+/// Work is made durable after the worker was idle for this long.
 const IDLE: Duration = Duration::from_millis(5);
-/// It waits no longer, whatever there is to do.
+/// Work waits no longer than this, however busy the worker is.
 const OLD: Duration = Duration::from_millis(500);
 
-/// What was done of a task, but is not durable yet.
+/// What was done in a task, but is not durable yet.
 #[derive(Clone, Debug, Default)]
 pub struct Made {
     /// Bytes of user data.
     pub bytes: u64,
-    /// Whether all of it could be done.
+    /// Whether all of the task was done.
     pub good: bool,
-    /// Of `Work::Open`: what there is to do.
+    /// For `Work::Open`: the parts to do.
     pub opened: Option<(Large, Vec<u32>)>,
 }
 
 /// What a worker does with files.
 pub trait Craft {
-    /// Does a task. It need not be durable, but for what it says of a file in parts.
+    /// Does a task. The result need not be durable, except for what it reports about a file in
+    /// parts.
     ///
     /// # Errors
-    /// When the job cannot go on. What is wrong with single files is no error but a problem.
+    /// If the job cannot continue. A fault of a single file is no error but a problem.
     fn work(&mut self, work: &Work, problems: &mut Vec<Problem>) -> Result<Made, Broken>;
 
-    /// Whether what was done should be made durable before there is more.
+    /// Whether the work so far must be made durable before there is more.
     fn is_full(&self) -> bool;
 
-    /// Makes durable what was done, and counts it. Whether the tasks since the last call were good holds against what `work` said of them.
+    /// Makes the work durable, and counts it. Whether the tasks since the last call are good stays
+    /// as `work` reported it.
     ///
     /// # Errors
-    /// When the job cannot go on.
+    /// If the job cannot continue.
     fn commit(&mut self, problems: &mut Vec<Problem>) -> Result<Tally, Broken>;
 }
 
@@ -45,7 +48,7 @@ pub struct Worker<C> {
     clock: Clock,
     state: State,
     task: Option<(u64, Work)>,
-    /// Tasks that are done and not durable.
+    /// Tasks that are done, but not durable yet.
     pending: Vec<Ended>,
     since: Instant,
 }
@@ -53,7 +56,7 @@ pub struct Worker<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     New,
-    /// It asked for work.
+    /// It has requested work.
     Asking,
     Working,
     Finishing,
@@ -61,7 +64,7 @@ enum State {
 }
 
 impl<C: Craft> Worker<C> {
-    /// A worker that asks for work when it lives.
+    /// A worker that requests work as soon as it runs.
     pub fn new(craft: C, clock: Clock) -> Self {
         Self { craft, clock, state: State::New, task: None, pending: Vec::new(), since: Instant::now() }
     }
@@ -108,7 +111,7 @@ impl<C: Craft> Role for Worker<C> {
                 self.state = State::Working;
             }
             Message::Finish => {
-                // What was handed out and not begun is not done.
+                // A task that was handed out but not begun is not done.
                 self.task = None;
                 self.state = State::Finishing;
             }
@@ -156,7 +159,7 @@ impl<C: Craft> Role for Worker<C> {
 mod tests {
     use super::*;
 
-    /// Counts tasks; each second one is bad.
+    /// Counts tasks; every second one is bad.
     #[derive(Default)]
     struct Counting {
         done: u64,

@@ -1,17 +1,17 @@
-//! Opening directories and files to read.
+//! Opens directories and files for reading.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 
-/// A path that is longer is opened step by step: the kernel takes no more than 4096 bytes at a time.
+/// A longer path is opened step by step: the kernel takes at most 4096 bytes at a time.
 const STEP: usize = 3000;
 
-/// Opens a directory to list it, whatever the length of its path.
+/// Opens a directory to list it, however long its path is.
 ///
 /// # Errors
-/// Those of the system call.
+/// The errors of the system call.
 pub fn open_directory(path: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut at: Option<OwnedFd> = None;
@@ -28,7 +28,7 @@ pub fn open_directory(path: &[u8]) -> Result<OwnedFd, Errno> {
             Some(directory) => openat(directory, step, flags, Mode::empty())?,
             None => openat(CWD, step, flags, Mode::empty())?,
         };
-        // Slashes that follow each other are one.
+        // Consecutive slashes count as one.
         let skipped = behind.iter().position(|&byte| byte != b'/').unwrap_or(behind.len());
         rest = &behind[skipped..];
         if rest.is_empty() {
@@ -38,14 +38,15 @@ pub fn open_directory(path: &[u8]) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Opens a file of a directory to read it; a link is not followed, a fifo not waited for, and the time of its last access stays where that is allowed.
+/// Opens a file of a directory for reading. It does not follow a link, does not wait for a FIFO,
+/// and leaves the access time unchanged where that is permitted.
 ///
 /// # Errors
-/// Those of the system call.
+/// The errors of the system call.
 pub fn open_file(directory: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     match openat(directory.as_fd(), name, flags | OFlags::NOATIME, Mode::empty()) {
-        // Only for the owner.
+        // Only the owner may open without changing the access time.
         Err(Errno::PERM) => openat(directory, name, flags, Mode::empty()),
         opened => opened,
     }

@@ -4,34 +4,36 @@ use rustix::fs::{fgetxattr, flistxattr, lgetxattr, llistxattr};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Attributes whose names begin so are Weft's own: in a volume they say what an archive knows of a file; they are neither taken from a source nor restored.
+/// The prefix of Weft's own attributes. In a volume they store what an archive knows of a file;
+/// they are neither read from a source nor restored.
 pub const OWN: &[u8] = b"user.weft.";
 
 /// Names and values.
 pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A list of names may be so long, and a value.
+/// The most bytes of a list of names, and of a value.
 const MOST: usize = 64 << 10;
 
-/// The extended attributes of an open file; none where the file system has none.
+/// The extended attributes of an open file; empty if the file system does not support them.
 ///
 /// # Errors
-/// Those of the system calls.
+/// The errors of the system calls.
 pub fn read_attributes(file: impl AsFd) -> Result<Extended, Errno> {
     let file = file.as_fd();
     read(|names| flistxattr(file, names), |name, value| fgetxattr(file, name, value))
 }
 
-/// The same of what cannot be opened, links and special files, by name.
+/// The extended attributes of a file that cannot be opened (a link or special file), by its name.
 ///
 /// # Errors
-/// Those of the system calls.
+/// The errors of the system calls.
 pub fn read_attributes_at(directory: impl AsFd, name: &[u8]) -> Result<Extended, Errno> {
     let path = path_of(directory, name);
     read(|names| llistxattr(&path[..], names), |name, value| lgetxattr(&path[..], name, value))
 }
 
-/// A path of a file in an open directory, for system calls that take nothing else. No link is followed on the way, but for the last one if the call does.
+/// A path to a file in an open directory, for system calls that need a path. No link is followed on
+/// the way; the call itself may follow the last one.
 pub fn path_of(directory: impl AsFd, name: &[u8]) -> Vec<u8> {
     let directory = format!("/proc/self/fd/{}/", directory.as_fd().as_raw_fd());
     [directory.as_bytes(), name].concat()
@@ -61,7 +63,7 @@ fn read(
                 value.resize(MOST, 0);
                 get(name, &mut value)?
             }
-            // It was removed meanwhile.
+            // The attribute was removed meanwhile.
             Err(Errno::NODATA) => continue,
             got => got?,
         };

@@ -1,11 +1,12 @@
-//! Which files are wanted, by globs.
+//! Selects files by glob patterns.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Which files are wanted. A pattern with a slash is one of the path below the source, one without of any name.
+/// Selects files. A pattern with a slash applies to the path below the source, a pattern without
+/// one to any name.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     include: Globs,
@@ -42,20 +43,21 @@ impl Globs {
 }
 
 impl Filter {
-    /// Files that fit a pattern of `include`, or all when there is none, but not those that fit one of `exclude`, nor what is in directories that do.
+    /// Selects files that match a pattern of `include`, or all files if it is empty. Files that
+    /// match a pattern of `exclude`, and the content of directories that match one, are left out.
     ///
     /// # Errors
-    /// Names the pattern that is none.
+    /// Names the invalid pattern.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, String> {
         Ok(Self { include: Globs::new(include)?, exclude: Globs::new(exclude)? })
     }
 
-    /// Whether nothing is left out.
+    /// Whether all files are selected.
     pub fn is_open(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether a directory is looked at.
+    /// Whether a directory is walked.
     pub fn enters(&self, path: &[u8], name: &[u8]) -> bool {
         !self.exclude.has(path, name)
     }

@@ -1,13 +1,13 @@
-//! Lists of files that somebody else made: paths by line or by NUL, or the plan of a dry run.
+//! Lists of files that another program made: paths by line or by NUL, or the plan of a dry run.
 
 use fs::Time;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, ErrorKind, Read};
 
-/// A path in a list may be so long.
+/// The longest path in a list, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// What a plan expects of a file: when it is otherwise, it is not what was planned.
+/// What a plan expects of a file. A file that differs is not the one that was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     /// Bytes of content.
@@ -21,11 +21,11 @@ pub struct Expected {
 pub struct Listed {
     /// Its path below the source.
     pub path: Vec<u8>,
-    /// What is expected of it.
+    /// What the list expects of it.
     pub expected: Option<Expected>,
 }
 
-/// A list that is read as it is needed.
+/// A list that is read as needed.
 pub struct List {
     from: Box<dyn BufRead + Send>,
     separator: u8,
@@ -40,7 +40,7 @@ struct Line {
     expected: Option<Expected>,
 }
 
-/// A path as text, or, where it is none, as numbers.
+/// A path as text or, if it is not valid text, as numbers.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Name {
@@ -48,19 +48,19 @@ enum Name {
     Bytes(Vec<u8>),
 }
 
-/// A line of a plan, without its end.
+/// A line of a plan, without the line break.
 pub fn plan_line(path: &[u8], expected: Option<Expected>) -> String {
     let path = String::from_utf8(path.to_vec()).map_or_else(|why| Name::Bytes(why.into_bytes()), Name::Text);
     serde_json::to_string(&Line { path, expected }).unwrap_or_default()
 }
 
 impl List {
-    /// Paths, each with a separator behind it.
+    /// A list of paths, each followed by a separator.
     pub fn paths(from: Box<dyn BufRead + Send>, separator: u8) -> Self {
         Self { from, separator, plan: false }
     }
 
-    /// A plan, behind its first line.
+    /// A plan, after its first line.
     pub fn plan(from: Box<dyn BufRead + Send>) -> Self {
         Self { from, separator: b'\n', plan: true }
     }
@@ -68,7 +68,7 @@ impl List {
     /// The next file; None at the end.
     ///
     /// # Errors
-    /// When the list cannot be read, or is none.
+    /// If the list cannot be read, or if it is not a list.
     pub fn next_file(&mut self) -> std::io::Result<Option<Listed>> {
         loop {
             let mut bytes = Vec::new();

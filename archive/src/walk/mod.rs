@@ -1,4 +1,5 @@
-//! Walking trees of the machine: what is in them, who is let in, and the directories that they become in the volume.
+//! Walks trees of the machine: lists their content, filters it, and creates their directories in
+//! the volume.
 
 mod directory;
 mod extended;

@@ -1,4 +1,4 @@
-//! What a file is like, by system call.
+//! Reads the attributes of files by system calls.
 
 use crate::message::Stat;
 use fs::{Kind, Time};
@@ -42,19 +42,19 @@ fn stat(found: &Statx) -> Stat {
     }
 }
 
-/// What a file of a directory is like; a link is not followed.
+/// The attributes of a file in a directory; a link is not followed.
 ///
 /// # Errors
-/// Those of the system call.
+/// The errors of the system call.
 pub fn stat_at(directory: impl AsFd, name: &[u8]) -> Result<Stat, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     statx(directory, name, flags, StatxFlags::BASIC_STATS).map(|found| stat(&found))
 }
 
-/// What an open file is like.
+/// The attributes of an open file.
 ///
 /// # Errors
-/// Those of the system call.
+/// The errors of the system call.
 pub fn stat_of(file: impl AsFd) -> Result<Stat, Errno> {
     statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map(|found| stat(&found))
 }

@@ -1,6 +1,8 @@
-//! The explorer's side of an archive job: lists directories piece by piece, makes them in the volume, and hands on what is in them.
+//! The explorer's side of an archive job: it lists directories piece by piece, creates them in the
+//! volume, and passes on their content.
 //!
-//! Nothing is kept of a file after it was handed on. What cannot be looked at is a problem that is told, never left out in silence.
+//! Nothing about a file is kept after it was passed on. A file that cannot be read is reported as a
+//! problem, never silently left out.
 
 use super::{Extended, Filter, List, OWN, open_directory, read_attributes, stat_at, stat_of};
 use crate::message::{Group, Item, MOST_ITEMS, NAME_BYTES, Place, Problem, Stat, Walk, join};
@@ -12,26 +14,26 @@ use rustix::fs::Dir;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Directories of a list that are remembered, so that they need not be made again.
+/// How many directories of a list are cached, so that they need not be created again.
 const REMEMBERED: usize = 4096;
 
-/// What all explorers of a job go by.
+/// What all explorers of a job share.
 pub struct Walking {
     /// The volume.
     pub volume: Arc<FileSystem>,
-    /// Which files are wanted.
+    /// Which files to take.
     pub filter: Filter,
-    /// Other file systems are not entered.
+    /// Whether to stay on the file system of the source.
     pub one_file_system: bool,
-    /// Nothing is made.
+    /// Whether this is a dry run, which creates nothing.
     pub dry: bool,
-    /// Directories that are the volume's own: what is in them is not archived.
+    /// The volume's own directories: their content is not archived.
     pub avoid: Vec<(u64, u64)>,
-    /// The list of files, if that is what is walked.
+    /// The list of files, if the job walks one.
     pub list: Mutex<Option<List>>,
 }
 
-/// What is being walked.
+/// The walk in progress.
 enum Current {
     Directory(Place, Dir, OwnedFd),
     Names(Place, OwnedFd, Vec<Vec<u8>>),
@@ -40,14 +42,14 @@ enum Current {
     Nothing,
 }
 
-/// Trees of the machine that go into a volume.
+/// A tree of the machine that goes into a volume.
 pub struct SourceTree {
     walking: Arc<Walking>,
     current: Current,
 }
 
 impl SourceTree {
-    /// Walks what it is told to.
+    /// A tree that walks what the manager sends.
     pub fn new(walking: Arc<Walking>) -> Self {
         Self { walking, current: Current::Nothing }
     }
@@ -57,7 +59,7 @@ fn problem(path: Vec<u8>, what: impl std::fmt::Display) -> Problem {
     Problem { path, what: what.to_string() }
 }
 
-/// Why a system call failed.
+/// The reason of a failed system call.
 fn errno(error: rustix::io::Errno) -> std::io::Error {
     error.into()
 }
@@ -110,7 +112,7 @@ impl Tree for SourceTree {
     }
 }
 
-/// The next names of a directory, as many as a message takes; none at its end.
+/// The next names of a directory, as many as fit into a message; none at its end.
 fn next_names(place: &Place, dir: &mut Dir, problems: &mut Vec<Problem>) -> Vec<Vec<u8>> {
     let (mut names, mut bytes) = (Vec::new(), 0);
     while names.len() < MOST_ITEMS && bytes < NAME_BYTES {
@@ -133,7 +135,8 @@ fn next_names(place: &Place, dir: &mut Dir, problems: &mut Vec<Problem>) -> Vec<
 }
 
 impl Walking {
-    /// Looks at files of a directory. `named` ones are wanted whatever the filter says.
+    /// Reads the attributes of files of a directory. `named` files are taken whatever the filter
+    /// says.
     fn look(
         &self,
         place: &Place,
@@ -150,7 +153,7 @@ impl Walking {
                 continue;
             }
             match stat_at(fd, &name) {
-                // It was removed since it was listed.
+                // It was removed after it was listed.
                 Err(rustix::io::Errno::NOENT) if !named => {}
                 Err(error) => found.problems.push(problem(place.source_of(&name), errno(error))),
                 Ok(stat) if stat.kind == Kind::Directory => directories.push(Item { name, stat }),
@@ -160,7 +163,7 @@ impl Walking {
         }
         let made = self.make(place, fd, &directories, found)?;
         if self.dry {
-            // They are made nowhere; who plans has to hear of them.
+            // A dry run creates no directories, so that its workers must see them.
             items.extend(directories.iter().cloned());
         }
         for (item, made) in directories.into_iter().zip(made) {
@@ -179,7 +182,8 @@ impl Walking {
         Ok(())
     }
 
-    /// Makes directories in the volume with all their attributes, or gives these to those that are there. Returns their numbers and whether they are new.
+    /// Creates directories in the volume with all their attributes, or sets the attributes of those
+    /// that exist. Returns their inode numbers and whether they are new.
     fn make(
         &self,
         place: &Place,
@@ -230,7 +234,7 @@ impl Walking {
         }
         let (indices, new): (Vec<usize>, Vec<Whole>) = new.into_iter().unzip();
         for refused in self.volume.put_files(&new)? {
-            // Another explorer was faster, as with a list, or somebody else is at work there.
+            // Another explorer was faster, as with a list, or another client works there.
             let index = indices[refused as usize];
             let there = self.volume.lookup(place.ino, &items[index].name).ok();
             made[index] = there.filter(|there| there.kind == Kind::Directory).map(|there| (there.ino, false));
@@ -242,7 +246,7 @@ impl Walking {
         Ok(made)
     }
 
-    /// Gives a directory that is in the volume the attributes that it has at the source.
+    /// Gives a directory of the volume the attributes that it has at the source.
     fn refresh(&self, there: &Attributes, item: &Item, parent: &OwnedFd) -> Result<(), Broken> {
         let failed = |error: rustix::io::Errno| Broken(errno(error).to_string());
         if there.changed != item.stat.changed {
@@ -251,7 +255,7 @@ impl Walking {
         sync_directory(&self.volume, there, &item.stat)
     }
 
-    /// The next files of a list. Returns whether there may be more.
+    /// The next files of a list. Returns whether more may follow.
     fn next_of_list(
         &self,
         root: &Place,
@@ -291,7 +295,7 @@ impl Walking {
             }
             let mut one = Found::default();
             self.look(&place, &fd, vec![name.to_vec()], true, &mut one)?;
-            // Of a directory only itself is meant.
+            // A directory in a list means only itself.
             if one.walks.is_empty() {
                 append(found, one.groups);
             }
@@ -301,7 +305,7 @@ impl Walking {
         Ok(true)
     }
 
-    /// A directory that a list has a file of; it and those above are made when they are not there.
+    /// The directory of a file of a list. Creates it and its parents if they do not exist.
     fn directory_of_list(
         &self,
         root: &Place,
@@ -333,14 +337,14 @@ impl Walking {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        // Others may have put something into it by the time that it is used.
+        // Other explorers may have filled it by the time it is used.
         let place = inside(&parent, &item, *ino, false, false);
         known.insert(path, place.clone());
         Ok(Some(place))
     }
 }
 
-/// Adds groups to those that were found, files of the same directory to one.
+/// Appends groups; files of the same directory join one group.
 fn append(found: &mut Found, groups: Vec<Group>) {
     for mut group in groups {
         match found.groups.last_mut().filter(|last| last.place == group.place) {
@@ -350,18 +354,18 @@ fn append(found: &mut Found, groups: Vec<Group>) {
     }
 }
 
-/// The extended attributes of a directory in a directory.
+/// The extended attributes of a directory inside another.
 fn extended(parent: &OwnedFd, item: &Item) -> Result<Extended, rustix::io::Errno> {
     use rustix::fs::{Mode, OFlags, openat};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(parent, &item.name[..], flags, Mode::empty()) {
-        // Walking it will tell.
+        // The walk of the directory will report it.
         Err(rustix::io::Errno::ACCESS) => Ok(Vec::new()),
         opened => read_attributes(opened?),
     }
 }
 
-/// A directory inside another. What is below a directory that was `named` has paths from there.
+/// A directory inside another. Paths below a directory that was `named` begin at that directory.
 fn inside(place: &Place, item: &Item, ino: u64, fresh: bool, named: bool) -> Place {
     let source = place.source_of(&item.name);
     Place {
@@ -376,7 +380,7 @@ fn inside(place: &Place, item: &Item, ino: u64, fresh: bool, named: bool) -> Pla
     }
 }
 
-/// A file that is made, without content.
+/// A description of a new file, without content.
 pub fn whole(parent: u64, ino: u64, item: &Item, attributes: Vec<(Vec<u8>, Vec<u8>)>) -> Whole {
     let stat = &item.stat;
     let (kind, mode, uid, gid, device) = (stat.kind, stat.mode, stat.uid, stat.gid, stat.device);
@@ -397,7 +401,7 @@ pub fn whole(parent: u64, ino: u64, item: &Item, attributes: Vec<(Vec<u8>, Vec<u
 /// Gives a directory of the volume the owner, mode and times that it has elsewhere, if they differ.
 ///
 /// # Errors
-/// When the metadata cannot be written.
+/// If the metadata cannot be written.
 pub fn sync_directory(volume: &FileSystem, there: &Attributes, stat: &Stat) -> Result<(), Broken> {
     let same = (there.mode, there.uid, there.gid, there.modified, there.changed)
         == (stat.mode, stat.uid, stat.gid, stat.modified, stat.changed);
@@ -416,10 +420,10 @@ pub fn sync_directory(volume: &FileSystem, there: &Attributes, stat: &Stat) -> R
     Ok(())
 }
 
-/// Gives a file of the volume these extended attributes and no others, but for Weft's own.
+/// Sets exactly these extended attributes on a file of the volume; Weft's own attributes stay.
 ///
 /// # Errors
-/// When the metadata cannot be read or written.
+/// If the metadata cannot be read or written.
 pub fn sync_attributes(volume: &FileSystem, ino: u64, wanted: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Broken> {
     for name in volume.attribute_names(ino)? {
         if !name.starts_with(OWN) && !wanted.iter().any(|(wanted, _)| *wanted == name) {
@@ -434,10 +438,10 @@ pub fn sync_attributes(volume: &FileSystem, ino: u64, wanted: &[(Vec<u8>, Vec<u8
     Ok(())
 }
 
-/// What the root of a tree is like.
+/// The attributes of the root of a tree.
 ///
 /// # Errors
-/// When it cannot be looked at.
+/// If it cannot be read.
 pub fn root_stat(path: &[u8]) -> std::io::Result<Stat> {
     Ok(stat_of(open_directory(path)?)?)
 }
