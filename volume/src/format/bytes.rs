@@ -1,4 +1,5 @@
-//! Little-endian fields one after another, written and read by twins, so that a header is its list of fields.
+//! Reads and writes little-endian fields in sequence. Writer and reader have the same methods, so
+//! that a header is a list of fields.
 
 /// Appends fields to a fixed buffer.
 pub(super) struct Writer<'a> {
@@ -6,7 +7,7 @@ pub(super) struct Writer<'a> {
     at: usize,
 }
 
-/// Takes fields from bytes whose length was checked before.
+/// Takes fields from bytes; the caller has checked the length.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -39,7 +40,7 @@ impl<'a> Writer<'a> {
         self.at += value.len();
     }
 
-    /// Text of at most `room` bytes in a field of `room` bytes; the length goes before it, zeroes behind.
+    /// Text of at most `room` bytes in a field of `room` bytes: the length, the text, then zeroes.
     pub fn text(&mut self, value: &[u8], room: usize) {
         assert!(value.len() <= room);
         self.u16(value.len() as u16);
@@ -68,7 +69,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// The text in a field of `room` bytes, unless its length passes that.
+    /// The text in a field of `room` bytes; None if its length exceeds that.
     pub fn text(&mut self, room: usize) -> Option<&'a [u8]> {
         let length = usize::from(self.u16());
         let field = &self.bytes[self.at..self.at + room];

@@ -1,20 +1,20 @@
 //! The chunks of a volume: a file header, then records of stripes of any length. `docs/format.md` has the tables.
 //!
-//! They differ from the fragments of single objects in that a chunk is appended to as long as its set is open, so that nothing in its header
-//! depends on what follows.
+//! They differ from the fragments of single objects: a chunk grows while its set is open, so its
+//! header does not depend on what follows.
 
 use super::bytes::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, MAX_BLOCK_BYTES, Timestamp};
 use gf::checksum::{Crc64, crc64};
 
-/// Length of the file header.
+/// The length of the file header in bytes.
 pub const CHUNK_HEADER_BYTES: usize = 4096;
-/// What one checksum of a block covers.
+/// The bytes of a block that one checksum covers.
 pub const GRANULE_BYTES: usize = 4096;
-/// Records begin at multiples of it.
+/// Records begin at multiples of this, in bytes.
 pub const RECORD_ALIGNMENT: usize = 64;
 
-/// Blocks from this length on, if they are whole pages, stand at whole pages.
+/// Blocks of at least this length that consist of whole pages begin at a page boundary.
 const LONG_BLOCK: usize = 256 << 10;
 const PAGE: usize = 4096;
 
@@ -42,17 +42,18 @@ pub struct ChunkHeader {
     pub shape: (u16, u16),
     /// The code's canonical spec.
     pub code: String,
-    /// Block lengths are multiples of it: a property of the code, written down for who does not have the code.
+    /// Block lengths are multiples of this many bytes: a property of the code, stored for readers
+    /// that do not have the code.
     pub unit: u32,
-    /// When the chunk set was begun.
+    /// When the chunk set was created.
     pub created: Timestamp,
 }
 
 impl ChunkHeader {
-    /// The bytes of the header.
+    /// Encodes the header.
     ///
     /// # Panics
-    /// When the code's spec is longer than 100 bytes.
+    /// If the code's spec is longer than 100 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; CHUNK_HEADER_BYTES];
         let mut to = Writer::new(&mut bytes);
@@ -76,10 +77,10 @@ impl ChunkHeader {
         bytes
     }
 
-    /// The header in the first 4096 bytes of a chunk.
+    /// Decodes the header in the first 4096 bytes of a chunk.
     ///
     /// # Errors
-    /// As the variants of [`FormatError`] say.
+    /// See the variants of [`FormatError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let need = CHUNK_HEADER_BYTES;
         let bytes = bytes.get(..need).ok_or(FormatError::Short { have: bytes.len(), need })?;
@@ -125,7 +126,7 @@ impl ChunkHeader {
     }
 }
 
-/// What a record says about its stripe and its block.
+/// The content of a record header: its stripe and its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripeHeader {
     /// The volume.
@@ -134,41 +135,42 @@ pub struct StripeHeader {
     pub set: u64,
     /// The position of the block.
     pub position: u16,
-    /// Where the record begins in the chunk.
+    /// The offset of the record in the chunk.
     pub record: u32,
     /// Identifies the stripe in the volume.
     pub sequence: u64,
-    /// User data of the stripe.
+    /// User data of the stripe, in bytes.
     pub data_bytes: u32,
-    /// The manifest behind the user data.
+    /// The length of the manifest after the user data, in bytes.
     pub manifest_bytes: u32,
-    /// The length of the block.
+    /// The length of the block, in bytes.
     pub block_bytes: u32,
     /// CRC-64/NVME of each granule of the block; the last may be shorter than 4096 bytes.
     pub checksums: Vec<u64>,
 }
 
 impl StripeHeader {
-    /// The record of a block of so many bytes begins at a multiple of this, and so does its block: at whole pages where blocks are long, so that a page of a file is a
-    /// page on the disk, and can go there without a copy.
+    /// The record of a block of `block` bytes begins at a multiple of this, and so does its block.
+    /// Long blocks begin at page boundaries, so that a page of a file is a page on the disk and
+    /// needs no copy on its way.
     pub fn alignment(block: usize) -> usize {
         if block >= LONG_BLOCK && block.is_multiple_of(PAGE) { PAGE } else { RECORD_ALIGNMENT }
     }
 
-    /// The length of a record header before a block of so many bytes.
+    /// The length of the record header of a block of `block` bytes.
     pub fn encoded_bytes(block: usize) -> usize {
         (FIXED_BYTES + block.div_ceil(GRANULE_BYTES) * 8).next_multiple_of(Self::alignment(block))
     }
 
-    /// The length of a record with a block of so many bytes.
+    /// The length of a record with a block of `block` bytes.
     pub fn record_bytes(block: usize) -> usize {
         Self::encoded_bytes(block) + block.next_multiple_of(RECORD_ALIGNMENT)
     }
 
-    /// The bytes of the header.
+    /// Encodes the header.
     ///
     /// # Panics
-    /// When there is not one checksum for each granule.
+    /// If the number of checksums differs from the number of granules.
     pub fn encode(&self) -> Vec<u8> {
         let block = self.block_bytes as usize;
         assert_eq!(self.checksums.len(), block.div_ceil(GRANULE_BYTES), "a checksum for each granule");
@@ -191,16 +193,16 @@ impl StripeHeader {
         for &checksum in &self.checksums {
             to.u64(checksum);
         }
-        // The field of the checksum counts as zeroes.
+        // The checksum's own field counts as zeroes.
         let checksum = crc64(&bytes);
         bytes[CHECKSUM_AT..FIXED_BYTES].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    /// The record header at the beginning of `bytes`.
+    /// Decodes the record header at the beginning of `bytes`.
     ///
     /// # Errors
-    /// When the bytes are too few, damaged, or break the format's limits.
+    /// If the bytes are too few, damaged, or violate the format's limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() < FIXED_BYTES {
             return Err(FormatError::Short { have: bytes.len(), need: FIXED_BYTES });
@@ -214,7 +216,7 @@ impl StripeHeader {
         let [data_bytes, manifest_bytes, block_bytes, granules] = [from.u32(), from.u32(), from.u32(), from.u32()];
         let (position, _reserved) = (from.u16(), from.u16());
         let (granule_bytes, _more, stored) = (from.u32(), from.u32(), from.u64());
-        // Checked before the checksum, because they say how far the checksum reaches.
+        // Check these before the checksum, because they determine which bytes it covers.
         let block = block_bytes as usize;
         let fits = granule_bytes as usize == GRANULE_BYTES && granules as usize == block.div_ceil(GRANULE_BYTES);
         if block > MAX_BLOCK_BYTES || !fits {
@@ -319,7 +321,7 @@ mod tests {
         fn a_header_of_any_fields_is_decoded_or_refused(at in 8usize..250, bytes in prop::collection::vec(any::<u8>(), 1..9)) {
             let mut header = chunk().encode();
             header[at..at + bytes.len()].copy_from_slice(&bytes);
-            // With the right checksum, so that the fields themselves are looked at.
+            // Seal with a valid checksum, so that the fields themselves are checked.
             if let Ok(decoded) = ChunkHeader::decode(&sealed(header)) {
                 prop_assert_eq!(ChunkHeader::decode(&decoded.encode()), Ok(decoded));
             }

@@ -1,4 +1,4 @@
-//! The header that begins every chunk file and says what the file is, without any other file.
+//! The header at the beginning of every chunk file. It identifies the file without any other file.
 
 use super::bytes::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, Layout};
@@ -8,15 +8,15 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The length of a chunk file's header.
+/// The length of a chunk file's header in bytes.
 pub const HEADER_BYTES: usize = 4096;
 const MAGIC: [u8; 8] = *b"\x89WEFT\r\n\x1a";
 const CHECKSUM_AT: usize = HEADER_BYTES - 8;
 const CODE_ROOM: usize = 100;
-/// The longest name of an object, in bytes: what a directory entry holds.
+/// The longest name of an object in bytes: the maximum of a directory entry.
 pub(crate) const NAME_ROOM: usize = 255;
 
-/// The random identity of an object: all its chunks carry it, and no other object's do.
+/// The random identity of an object. All its chunks carry it, and no other object has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub [u8; 16]);
 
@@ -32,7 +32,7 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A moment: seconds since 1970, and nanoseconds after that second.
+/// A point in time: seconds since 1970, and nanoseconds within that second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 UTC; negative before.
@@ -52,13 +52,13 @@ impl Timestamp {
         Self { seconds: of.atime(), nanoseconds: of.atime_nsec() as u32 }
     }
 
-    /// The present moment.
+    /// The current time.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
     }
 
-    /// A nanosecond later.
+    /// One nanosecond later.
     #[must_use]
     pub fn next(self) -> Self {
         match self.nanoseconds {
@@ -67,7 +67,7 @@ impl Timestamp {
         }
     }
 
-    /// The standard library's form, if it can hold this moment.
+    /// The time as the standard library's type, if that can represent it.
     pub fn system_time(self) -> Option<SystemTime> {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());
         let second = if self.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
@@ -75,10 +75,10 @@ impl Timestamp {
     }
 }
 
-/// What a chunk file says about itself.
+/// The content of a chunk file's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Optional features: a reader that does not know a bit may ignore it.
+    /// Optional features: a reader may ignore bits that it does not know.
     pub compatible: u64,
     /// The object that the chunk belongs to.
     pub object: ObjectId,
@@ -90,7 +90,7 @@ pub struct Header {
     pub code: String,
     /// The geometry.
     pub layout: Layout,
-    /// The object's name, 1 to 255 bytes without `/` and NUL; by custom UTF-8.
+    /// The object's name: 1 to 255 bytes without `/` and NUL, by convention UTF-8.
     pub name: Vec<u8>,
     /// The permission bits of the original file.
     pub mode: u32,
@@ -98,15 +98,15 @@ pub struct Header {
     pub modified: Timestamp,
     /// When the original file was last read.
     pub accessed: Timestamp,
-    /// When the object was encoded: of two objects with one name the newer counts.
+    /// When the object was encoded: of two objects with the same name, the newer counts.
     pub created: Timestamp,
 }
 
 impl Header {
-    /// The header's bytes.
+    /// Encodes the header.
     ///
     /// # Panics
-    /// When a field breaks its documented limit.
+    /// If a field exceeds its documented limit.
     pub fn encode(&self) -> Box<[u8; HEADER_BYTES]> {
         let mut bytes = Box::new([0; HEADER_BYTES]);
         let layout = &self.layout;
@@ -138,11 +138,11 @@ impl Header {
         bytes
     }
 
-    /// The header in the first 4096 bytes of a chunk file.
+    /// Decodes the header in the first 4096 bytes of a chunk file.
     ///
     /// # Errors
-    /// As the variants of [`FormatError`] say. Magic, version, feature bits and checksum keep their places in all
-    /// versions, so that `Newer` and `Features` are told from damage.
+    /// See the variants of [`FormatError`]. Magic, version, feature bits and checksum keep their
+    /// places in all versions, so that `Newer` and `Features` differ from damage.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let bytes = bytes.get(..HEADER_BYTES).ok_or(FormatError::Short { have: bytes.len(), need: HEADER_BYTES })?;
         let mut from = Reader::new(bytes);
@@ -186,7 +186,7 @@ impl Header {
     }
 }
 
-/// Whether the bytes can be the name of an object: of one file in a directory, never a path out of it.
+/// Whether the bytes are a valid object name: one file in a directory, never a path out of it.
 pub(crate) fn valid_name(name: &[u8]) -> bool {
     (1..=NAME_ROOM).contains(&name.len()) && name != b"." && name != b".." && !name.iter().any(|&b| b == b'/' || b == 0)
 }
@@ -213,7 +213,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Puts a right checksum on bytes that were changed, so that the checks behind it are reached.
+    /// Recomputes the checksum of changed bytes, so that the later checks are reached.
     fn resealed(change: impl FnOnce(&mut [u8])) -> Result<Header, FormatError> {
         let mut bytes = example().encode();
         change(&mut bytes[..]);
@@ -224,7 +224,8 @@ pub(super) mod tests {
 
     #[test]
     fn the_format_of_version_1_is_fixed() {
-        // A golden value: whoever changes it has changed the format, and needs a new version or a feature bit.
+        // A golden value. A change of it is a change of the format, which needs a new version or a
+        // feature bit.
         assert_eq!(
             crc64(&example().encode()[..CHECKSUM_AT]),
             GOLDEN,

@@ -1,4 +1,5 @@
-//! Where everything lies: a function of the code's shape, the block length and the object's length.
+//! The layout of an object's chunks: a function of the code's shape, the block length and the
+//! object's length.
 //!
 //! A `Layout` exists only if its numbers are within the format's limits, so its arithmetic cannot overflow.
 
@@ -6,9 +7,10 @@ use super::{FormatError, HEADER_BYTES, RecordHeader};
 
 /// The longest block of a stripe: 1 GiB.
 pub const MAX_BLOCK_BYTES: usize = 1 << 30;
-/// The shortest block of a full stripe, so that record headers stay a small part of a chunk.
+/// The shortest block of a full stripe: 512 bytes. So record headers stay a small part of a chunk.
 pub const MIN_BLOCK_BYTES: usize = 512;
-/// The most bytes in all blocks of a stripe, so that a reader can tell what memory a header asks for: 4 GiB.
+/// The maximum length of all blocks of a stripe together: 4 GiB. It bounds the memory that a header
+/// can demand of a reader.
 pub const MAX_STRIPE_BYTES: usize = 4 << 30;
 /// The longest object: 1 EiB.
 pub const MAX_OBJECT_BYTES: u64 = 1 << 60;
@@ -27,11 +29,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Blocks of `block_bytes` (a multiple of `unit`) in every stripe but the last, with a checksum for each
-    /// `granule_bytes` (a power of two) of them, for an object of `object_bytes`.
+    /// The layout of an object of `object_bytes` bytes. Blocks have `block_bytes` bytes (a multiple
+    /// of `unit`) in every stripe but the last. Each `granule_bytes` bytes (a power of two) of a
+    /// block have a checksum.
     ///
     /// # Errors
-    /// The limit that a number breaks.
+    /// The limit that a number exceeds.
     pub fn new(
         (k, m): (usize, usize),
         unit: usize,
@@ -53,87 +56,88 @@ impl Layout {
         Ok(Self { k, m, unit, block_bytes, granule_bytes, object_bytes })
     }
 
-    /// The same for another object length.
+    /// The same layout for another object length.
     ///
     /// # Errors
-    /// When it is longer than `MAX_OBJECT_BYTES`.
+    /// If it is longer than `MAX_OBJECT_BYTES`.
     pub fn with_object_bytes(self, object_bytes: u64) -> Result<Self, FormatError> {
         Self::new((self.k, self.m), self.unit, self.block_bytes, self.granule_bytes, object_bytes)
     }
 
-    /// Data blocks of a stripe.
+    /// Data blocks per stripe.
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// Parity blocks of a stripe.
+    /// Parity blocks per stripe.
     pub fn m(&self) -> usize {
         self.m
     }
 
-    /// All blocks of a stripe.
+    /// All blocks per stripe.
     pub fn blocks(&self) -> usize {
         self.k + self.m
     }
 
-    /// Block lengths are multiples of this.
+    /// Block lengths are multiples of this many bytes.
     pub fn unit(&self) -> usize {
         self.unit
     }
 
-    /// The block length of a full stripe.
+    /// The block length of a full stripe, in bytes.
     pub fn full_block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// What one checksum covers.
+    /// The bytes that one checksum covers.
     pub fn granule_bytes(&self) -> usize {
         self.granule_bytes
     }
 
-    /// User data of the object.
+    /// User data of the object, in bytes.
     pub fn object_bytes(&self) -> u64 {
         self.object_bytes
     }
 
-    /// User data of a full stripe.
+    /// User data of a full stripe, in bytes.
     pub fn stripe_bytes(&self) -> usize {
         self.k * self.block_bytes
     }
 
-    /// How many stripes the object has.
+    /// The number of stripes of the object.
     pub fn stripes(&self) -> u64 {
         self.object_bytes.div_ceil(self.stripe_bytes() as u64)
     }
 
-    /// User data of one stripe.
+    /// User data of one stripe, in bytes.
     pub fn data_bytes(&self, stripe: u64) -> usize {
         let start = stripe.saturating_mul(self.stripe_bytes() as u64);
         self.object_bytes.saturating_sub(start).min(self.stripe_bytes() as u64) as usize
     }
 
-    /// The block length of one stripe.
+    /// The block length of one stripe, in bytes.
     pub fn block_bytes(&self, stripe: u64) -> usize {
         self.block_bytes_for(self.data_bytes(stripe))
     }
 
-    /// The block length of a stripe with that much user data: as short as the data and the code's unit allow.
+    /// The block length of a stripe with `data_bytes` of user data: the shortest that the data and
+    /// the code's unit allow.
     pub fn block_bytes_for(&self, data_bytes: usize) -> usize {
         data_bytes.div_ceil(self.k).next_multiple_of(self.unit).min(self.block_bytes)
     }
 
-    /// The length of the record header before a block of that length.
+    /// The length of the record header before a block of `block_bytes` bytes.
     pub fn record_header_bytes(&self, block_bytes: usize) -> usize {
         RecordHeader::encoded_bytes(block_bytes.div_ceil(self.granule_bytes))
     }
 
-    /// Where the record of a stripe begins in the chunk.
+    /// The offset of a stripe's record in the chunk.
     pub fn record_offset(&self, stripe: u64) -> u64 {
         let record = self.record_header_bytes(self.block_bytes) + self.block_bytes;
         (HEADER_BYTES as u64).saturating_add(stripe.saturating_mul(record as u64))
     }
 
-    /// The length of a whole chunk file.
+    /// The length of a complete chunk file, in bytes.
     pub fn file_bytes(&self) -> u64 {
         let Some(last) = self.stripes().checked_sub(1) else {
             return HEADER_BYTES as u64;

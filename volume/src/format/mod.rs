@@ -1,7 +1,7 @@
 //! The bytes of a chunk file: one header, then one record per stripe. `docs/format.md` gives the tables.
 //!
-//! Everything here is a function of bytes: no I/O, no clock. Decoding takes whatever a disk or a stranger hands over:
-//! it answers with a typed error, never panics, and allocates no more than it was given.
+//! Everything here is a function of bytes: no I/O, no clock. Decoding accepts any bytes, damaged or
+//! hostile: it returns a typed error, never panics, and allocates no more than it was given.
 
 mod bytes;
 mod chunk;
@@ -20,30 +20,30 @@ use std::fmt;
 /// The version that this build writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Why some bytes are not a header of this format.
+/// Why bytes are not a header of this format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
-    /// Fewer bytes than the structure has.
+    /// There are fewer bytes than the structure needs.
     Short {
-        /// How many there are.
+        /// The available bytes.
         have: usize,
-        /// How many are needed.
+        /// The required bytes.
         need: usize,
     },
-    /// The magic number is missing: these bytes are something else, or their beginning is damaged.
+    /// The magic number is missing: the bytes are something else, or their beginning is damaged.
     Magic,
-    /// The checksum does not fit the bytes.
+    /// The checksum does not match the bytes.
     Checksum,
-    /// Sound, but of a format that is newer than this build.
+    /// The bytes are sound, but their format version is newer than this build.
     Newer(u32),
-    /// Sound, but with incompatible features that this build does not know.
+    /// The bytes are sound, but use incompatible features that this build does not know.
     Features(u64),
-    /// Sound, but a field has a value that the format does not allow.
+    /// The bytes are sound, but a field has a value that the format does not allow.
     Field(&'static str),
 }
 
 impl FormatError {
-    /// Whether a newer Weft wrote these bytes, so that they are sound although this one cannot use them.
+    /// Whether a newer Weft wrote these bytes: they are sound, but this build cannot use them.
     pub fn is_newer(&self) -> bool {
         matches!(self, Self::Newer(_) | Self::Features(_))
     }

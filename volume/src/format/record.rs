@@ -1,7 +1,7 @@
-//! The header before each block: which block it is, and the checksums that prove it.
+//! The header before each block: it identifies the block, and carries its checksums.
 //!
-//! It repeats the object, position and stripe, so that a block that was written to, or read from, the wrong place is
-//! found out although its checksum is right.
+//! It repeats the object, position and stripe. So a block that was written to, or read from, the
+//! wrong place is detected even if its checksum matches.
 
 use super::bytes::{Reader, Writer};
 use super::{FormatError, Layout, MAX_BLOCK_BYTES, ObjectId};
@@ -11,18 +11,18 @@ const MAGIC: [u8; 8] = *b"WEFTREC\n";
 const FIXED_BYTES: usize = 64;
 const CHECKSUM_AT: usize = 56;
 
-/// What a record says about its block.
+/// The content of a record header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
     /// The object.
     pub object: ObjectId,
     /// The stripe's number in the object.
     pub stripe: u64,
-    /// User data in the whole stripe.
+    /// User data in the whole stripe, in bytes.
     pub data_bytes: u64,
-    /// The length of the block behind this header.
+    /// The length of the block after this header, in bytes.
     pub block_bytes: usize,
-    /// What one checksum covers; the last may cover less.
+    /// The bytes that one checksum covers; the last may cover fewer.
     pub granule_bytes: usize,
     /// The block's position in the stripe.
     pub position: usize,
@@ -31,7 +31,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The record header that stands before that block of an object.
+    /// The record header for a block of an object.
     pub fn new(
         object: ObjectId,
         layout: &Layout,
@@ -44,15 +44,15 @@ impl RecordHeader {
         Self { object, stripe, data_bytes: data_bytes as u64, block_bytes, granule_bytes, position, checksums }
     }
 
-    /// The length of a record header with so many checksums, padded to 64 bytes.
+    /// The length of a record header with this many checksums, padded to 64 bytes.
     pub fn encoded_bytes(granules: usize) -> usize {
         FIXED_BYTES + (granules * 8).next_multiple_of(64)
     }
 
-    /// Writes the header into `bytes`, which has `encoded_bytes` of its checksums.
+    /// Writes the header into `bytes`, whose length must be `encoded_bytes` of its checksums.
     ///
     /// # Panics
-    /// When `bytes` has another length or the number of checksums does not fit the block.
+    /// If `bytes` has another length, or the number of checksums does not match the block.
     pub fn encode(&self, bytes: &mut [u8]) {
         assert_eq!(self.checksums.len(), self.block_bytes.div_ceil(self.granule_bytes), "a checksum for each granule");
         assert_eq!(bytes.len(), Self::encoded_bytes(self.checksums.len()), "room for the record header");
@@ -72,15 +72,16 @@ impl RecordHeader {
         }
         let at = to.at();
         bytes[at..].fill(0);
-        // The field of the checksum counts as zeroes, so that one pass covers what stands before and behind it.
+        // The checksum's own field counts as zeroes, so that one pass covers the bytes before and
+        // after it.
         let checksum = crc64(bytes);
         bytes[CHECKSUM_AT..FIXED_BYTES].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// The record header at the beginning of `bytes`.
+    /// Decodes the record header at the beginning of `bytes`.
     ///
     /// # Errors
-    /// When the bytes are too few, damaged, or break the format's limits.
+    /// If the bytes are too few, damaged, or violate the format's limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() < FIXED_BYTES {
             return Err(FormatError::Short { have: bytes.len(), need: FIXED_BYTES });
@@ -93,7 +94,7 @@ impl RecordHeader {
         let (stripe, data_bytes) = (from.u64(), from.u64());
         let [block_bytes, granule_bytes, granules] = [from.u32(), from.u32(), from.u32()].map(|n| n as usize);
         let (position, _reserved, stored) = (usize::from(from.u16()), from.u16(), from.u64());
-        // Checked before the checksum, because they say how far the checksum reaches.
+        // Check these before the checksum, because they determine which bytes it covers.
         if block_bytes > MAX_BLOCK_BYTES || granule_bytes == 0 || granules != block_bytes.div_ceil(granule_bytes) {
             return Err(FormatError::Field("the number of granules does not fit the block"));
         }
@@ -113,10 +114,11 @@ impl RecordHeader {
         Ok(Self { object, stripe, data_bytes, block_bytes, granule_bytes, position, checksums })
     }
 
-    /// The offset in the block and the number of the first granule that does not match its checksum.
+    /// The offset in the block and the number of the first granule that does not match its
+    /// checksum.
     ///
     /// # Panics
-    /// When the block has another length than the header says.
+    /// If the length of the block differs from the header's.
     pub fn first_bad_granule(&self, block: &[u8]) -> Option<(usize, usize)> {
         assert_eq!(block.len(), self.block_bytes, "the block that the header describes");
         let granules = block.chunks(self.granule_bytes).zip(&self.checksums).enumerate();

@@ -1,7 +1,8 @@
-//! Reading stripes: only what is asked for, nothing unverified, and around what is missing, damaged or late.
+//! Reads stripes. A read transfers only what is requested, returns only verified data, and works
+//! around blocks that are missing, corrupt or late.
 //!
-//! What the system has in memory is read by the caller. What a device must be asked for is read by the threads of the targets, all at the same time
-//! and until the deadline, so that a disk that hangs is an erasure like any other.
+//! The caller reads what is in the page cache. The threads of the targets read from devices, all at
+//! the same time and until the deadline, so a disk that hangs is an erasure like any other.
 
 use super::verify::BlockState;
 use super::{Key, SetLayout};
@@ -18,39 +19,39 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Up to so much between a record header and the granules is read along with them.
+/// If at most this many bytes lie between a record header and the granules, one read covers both.
 const ADJACENT: usize = 32 << 10;
-/// How often a read of which too many blocks are late is tried again before it waits for them.
+/// How often to retry a read with too many late blocks before it waits for them.
 const RETRIES: usize = 2;
-/// None is begun later than this: who waited so long already had better wait for all of them.
+/// No retry begins after this time: a read that took so long waits for all late blocks.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);
-/// For so long at most it is seen whether one of them was late for a moment only.
+/// How long a retry waits at most for one of the late targets to answer.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// What a read found on its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
-    /// Positions whose block could not be used, and why.
+    /// Positions whose blocks were unusable, and why.
     pub bad: Vec<(usize, String)>,
 }
 
-/// Granules of a block that match their checksums.
+/// Granules of a block, verified against their checksums.
 pub(super) struct Granules {
     pub header: Arc<StripeHeader>,
     pub bytes: Vec<u8>,
 }
 
 impl Granules {
-    /// Which stripe the block belongs to: blocks of two stripes have different ones, though they have one record.
+    /// Identifies the block's stripe. Two stripes at the same record have different values.
     pub fn stripe(&self) -> (u64, u32, u32) {
         (self.header.sequence, self.header.data_bytes, self.header.manifest_bytes)
     }
 }
 
-/// Positions whose block is of no use, and why.
+/// Positions whose blocks are unusable, and why.
 type Bad = BTreeMap<usize, BlockState>;
 
-/// Blocks by position, or why there are none.
+/// Blocks by position, or why a block is unusable.
 pub(super) type Found = BTreeMap<usize, std::result::Result<Granules, BlockState>>;
 
 /// A stripe of a set.
@@ -60,31 +61,32 @@ pub(super) struct StripeAt<'a> {
     pub layout: &'a SetLayout,
     pub record: u32,
     pub block: u32,
-    /// Headers that are remembered are not believed: for who looks whether all is well.
+    /// Ignores cached headers: for callers that verify the stored data.
     pub fresh: bool,
-    /// What is late is done without, if that can be.
+    /// Continues without late blocks where possible.
     pub hedged: bool,
 }
 
-/// What is to be read of a chunk.
+/// A request to read part of a chunk.
 struct Ask {
     file: TargetFile,
     record: u64,
     header_bytes: usize,
-    /// Of the block.
+    /// The range in the block, in bytes.
     range: Range<usize>,
-    /// The record header need not be read.
+    /// The record header is cached and need not be read.
     known: bool,
 }
 
-/// What was read of a chunk: the record header, unless it was known, and granules. Either may be too short.
+/// The bytes read from a chunk: the record header, unless it was cached, and granules. Either may
+/// be too short.
 struct Raw {
     header: Vec<u8>,
     granules: Vec<u8>,
 }
 
 impl Ask {
-    /// Reads it, for as long as that takes.
+    /// Reads without a time limit.
     fn answer(&self, target: &dyn Target) -> io::Result<Raw> {
         match self.apart() {
             Some(both) => target.read_both(self.file, both, None).map(Raw::from),
@@ -92,7 +94,8 @@ impl Ask {
         }
     }
 
-    /// Reads it on the caller's thread, if the target can give up by itself. What fails is left to its own threads.
+    /// Reads on the caller's thread if the target can give up by itself. After a failure, the
+    /// target's threads read.
     fn answer_here(&self, target: &dyn Target, patience: Duration) -> Option<Raw> {
         let unable = || Err(io::ErrorKind::Unsupported.into());
         let read =
@@ -103,14 +106,15 @@ impl Ask {
         }
     }
 
-    /// Where the record header and the granules are, if both are to be read and lie apart.
+    /// The ranges of record header and granules if both must be read and lie too far apart for one
+    /// read.
     fn apart(&self) -> Option<[Range<u64>; 2]> {
         let begin = self.record + self.header_bytes as u64;
         let granules = begin + self.range.start as u64..begin + self.range.end as u64;
         (!self.known && self.range.start > ADJACENT).then_some([self.record..begin, granules])
     }
 
-    /// Reads what lies together.
+    /// Reads header and granules in one read, or only the granules if the header is cached.
     fn read_by(&self, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Raw> {
         let begin = self.record + self.header_bytes as u64;
         let read = |offset: u64, length: usize| read_to_vec(length, |into| read(offset, into));
@@ -139,7 +143,7 @@ impl<'a> StripeAt<'a> {
         StripeHeader::encoded_bytes(self.block as usize)
     }
 
-    /// The stripe in words, for errors.
+    /// The name of the stripe, for error messages.
     pub fn name(&self) -> String {
         format!("chunk set {}, stripe at {}", self.layout.set, self.record)
     }
@@ -148,7 +152,7 @@ impl<'a> StripeAt<'a> {
         Error::TooDegraded { what: self.name(), why }
     }
 
-    /// The header in these bytes if it is that of a position's block.
+    /// Decodes a record header and checks that it belongs to the block at `position`.
     fn own_header(&self, position: usize, bytes: &[u8]) -> std::result::Result<Arc<StripeHeader>, BlockState> {
         let header = StripeHeader::decode(bytes);
         let header = header.map_err(|why| BlockState::Corrupt(format!("its record header: {why}")))?;
@@ -165,7 +169,7 @@ impl<'a> StripeAt<'a> {
         if self.fresh { None } else { self.targets.headers.get(&self.key(position)) }
     }
 
-    /// The record header of a position, if no device must be asked for it.
+    /// The record header of a position, if it is available without a device.
     fn header_at_hand(&self, position: usize) -> Option<Arc<StripeHeader>> {
         if let Some(header) = self.remembered(position) {
             return Some(header);
@@ -176,11 +180,13 @@ impl<'a> StripeAt<'a> {
         self.own_header(position, &bytes[..length]).ok()
     }
 
-    /// Reads whole granules (the last of the block may be short) if no device must be asked for them and they are sound. False says nothing.
+    /// Reads whole granules (the last of the block may be short) if they are available without a
+    /// device and are sound. None says nothing about the block.
     fn at_hand(&self, position: usize, at: &Range<usize>, into: &mut [u8]) -> Option<Arc<StripeHeader>> {
         let id = self.layout.places[position]?;
         let offset = u64::from(self.record) + (self.header_bytes() + at.start) as u64;
-        // The granules come first: where the system has them not, asking has it fetch them while the header is looked for.
+        // Read the granules first: if they are not cached, this makes the system fetch them during
+        // the search for the header.
         let length = self.targets.get(id)?.read_cached(self.layout.file(position), offset, into);
         let header = self.header_at_hand(position)?;
         let length = length?;
@@ -205,7 +211,7 @@ impl<'a> StripeAt<'a> {
                 None => asked.push((position, at)),
             }
         }
-        // A header that was remembered may be that of a chunk which is another one now, so it is not believed twice.
+        // A cached header may belong to a chunk that was replaced since. Forget it and read again.
         let mut doubted = self.ask(asked, true, &mut found);
         doubted.iter().for_each(|(position, _)| self.targets.headers.forget(&self.key(*position)));
         doubted = self.ask(doubted, false, &mut found);
@@ -213,7 +219,7 @@ impl<'a> StripeAt<'a> {
         found
     }
 
-    /// Has something read by this thread, if the target lets it.
+    /// Reads on this thread if the target is remote and can give up by itself.
     fn answer_here(&self, id: TargetId, ask: &Ask) -> Option<Raw> {
         let target = self.targets.get(id).filter(|target| target.is_remote())?;
         let (begun, pace) = (Instant::now(), &self.targets.pace);
@@ -222,7 +228,8 @@ impl<'a> StripeAt<'a> {
         Some(raw)
     }
 
-    /// Has granules read by the threads of their targets. Returns what did not fit a header that was remembered.
+    /// Reads granules on the threads of their targets. Returns the requests whose data did not
+    /// match a cached header.
     fn ask(
         &self,
         asked: Vec<(usize, Range<usize>)>,
@@ -255,11 +262,11 @@ impl<'a> StripeAt<'a> {
                 range: range.clone(),
                 known: header.is_some(),
             };
-            // A single answer is worth no second thread where none can hang.
+            // A single request to a target that can give up by itself needs no other thread.
             match if alone { self.answer_here(id, &ask) } else { None } {
                 Some(raw) => results.push((position, id, Ok(Some(raw)))),
                 None => batch.run(self.targets, position, id, move |target| match ask.answer(target) {
-                    // That a chunk is not there says nothing of its target.
+                    // A missing chunk is no failure of its target.
                     Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
                     raw => raw.map(Some),
                 }),
@@ -296,7 +303,8 @@ impl<'a> StripeAt<'a> {
         doubted
     }
 
-    /// Makes blocks of another stripe than that of most blocks erasures: a write that failed may have left an older record, which is sound in itself.
+    /// Turns blocks that belong to another stripe than the majority into erasures: a failed write
+    /// may have left an older record, which is sound by itself.
     pub fn outvote(&self, found: &mut Found) {
         let mut votes: BTreeMap<(u64, u32, u32), usize> = BTreeMap::new();
         for granules in found.values().flatten() {
@@ -305,13 +313,13 @@ impl<'a> StripeAt<'a> {
         if votes.len() < 2 {
             return;
         }
-        // All positions have a say, not only those that happened to be read.
+        // All positions vote, not only those that were read.
         for position in (0..self.layout.blocks()).filter(|position| !found.contains_key(position)) {
             if let Some(Ok(granules)) = self.granules(&[position], &(0..0)).remove(&position) {
                 *votes.entry(granules.stripe()).or_default() += 1;
             }
         }
-        // Of two with as many votes it is the later one.
+        // If the votes are equal, the later stripe wins.
         let Some((&winner, _)) = votes.iter().max_by_key(|(stripe, votes)| (**votes, stripe.0)) else { return };
         for granules in found.values_mut() {
             if granules.as_ref().is_ok_and(|granules| granules.stripe() != winner) {
@@ -320,7 +328,7 @@ impl<'a> StripeAt<'a> {
         }
     }
 
-    /// The range in whole granules, and whole units of the code.
+    /// Extends the range to whole granules and whole units of the code.
     fn widen(&self, range: &Range<usize>) -> Range<usize> {
         if GRANULE_BYTES.is_multiple_of(self.layout.code.unit()) {
             self.in_granules(range)
@@ -334,12 +342,12 @@ impl<'a> StripeAt<'a> {
         range.start / GRANULE_BYTES * GRANULE_BYTES..end
     }
 
-    /// Reads parts of data blocks as they are stored. Returns those that could not be had.
+    /// Reads parts of data blocks as they are stored. Returns the parts that could not be read.
     fn direct(&self, parts: Vec<Part>, bad: &mut Bad, out: &mut [u8]) -> Vec<Part> {
         let mut headers: Vec<Arc<StripeHeader>> = Vec::new();
         let mut rest: Vec<&Part> = Vec::new();
         for part in &parts {
-            // Without a copy where whole granules are wanted.
+            // Whole granules are read without a copy.
             let whole = self.in_granules(&part.range);
             let into = &mut out[part.at..part.at + part.range.len()];
             match if whole == part.range { self.at_hand(part.block, &whole, into) } else { None } {
@@ -352,7 +360,8 @@ impl<'a> StripeAt<'a> {
         let all = headers.iter().chain(found.values().flatten().map(|granules| &granules.header));
         let differ = all.clone().any(|header| Some(stripe(header)) != all.clone().next().map(|first| stripe(first)));
         if differ {
-            // Some part is of another stripe: all are read again, and those that are outvoted are made.
+            // Parts belong to different stripes: read all again, and decode those that lose the
+            // vote.
             found = self.several(parts.iter().map(|part| (part.block, self.in_granules(&part.range))).collect());
             self.outvote(&mut found);
             rest = parts.iter().collect();
@@ -375,8 +384,8 @@ impl<'a> StripeAt<'a> {
         missing
     }
 
-    /// Waits until enough of the blocks that were late answer to make these parts, for all at once, so that several of which nothing comes take no longer
-    /// than one. Returns those that did not.
+    /// Waits until enough late blocks answer to decode these parts. It waits for all at once, so
+    /// several silent targets take no longer than one. Returns the positions that did not answer.
     fn silent(&self, parts: &[Part], bad: &Bad) -> Bad {
         let code = &*self.layout.code;
         let mut batch = Batch::new();
@@ -385,7 +394,7 @@ impl<'a> StripeAt<'a> {
                 let (file, record, length) = (self.layout.file(position), u64::from(self.record), self.header_bytes());
                 batch.run(self.targets, position, id, move |target| {
                     match target.read(file, record, &mut vec![0; length]) {
-                        // That a chunk is not there is an answer, too.
+                        // A missing chunk is an answer, too.
                         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
                         read => read.map(drop),
                     }
@@ -405,7 +414,8 @@ impl<'a> StripeAt<'a> {
         late(bad).filter(|position| !answered.contains(position)).map(|position| (position, BlockState::Late)).collect()
     }
 
-    /// Makes parts of data blocks from other blocks. `bad` has the positions that are known to be of no use, and gets those that turn out so.
+    /// Decodes parts of data blocks from other blocks. `bad` holds the positions that are known to
+    /// be unusable; those found on the way are added.
     fn decode(&self, parts: &[Part], bad: &mut Bad, out: &mut [u8]) -> Result<()> {
         let code = &*self.layout.code;
         let mut range = parts[0].range.clone();
@@ -416,7 +426,7 @@ impl<'a> StripeAt<'a> {
         let wanted: Vec<usize> = parts.iter().map(|part| part.block).collect();
         let mut found = Found::new();
         loop {
-            // What is wanted of a systematic code is not among the sources, whether it is sound or not.
+            // With a systematic code, the wanted blocks are never sources, sound or not.
             let is_wanted = |position: &usize| code.systematic() && wanted.contains(position);
             let usable = |position: &usize| !bad.contains_key(position) && !is_wanted(position);
             let have: Vec<usize> = (0..self.layout.blocks()).filter(usable).collect();
@@ -448,12 +458,12 @@ fn are_sound(header: &StripeHeader, at: &Range<usize>, bytes: &[u8]) -> bool {
     bytes.chunks(GRANULE_BYTES).zip(checksums).all(|(granule, &checksum)| crc64(granule) == checksum)
 }
 
-/// Positions of which nothing came yet.
+/// The positions that are late.
 fn late(bad: &Bad) -> impl Iterator<Item = usize> {
     bad.iter().filter(|(_, why)| **why == BlockState::Late).map(|(&position, _)| position)
 }
 
-/// Whether a target that was late answers what it was asked, or does soon.
+/// Whether one of the late targets has caught up, or does so soon.
 fn one_answers(targets: &Targets, layout: &SetLayout, bad: &Bad) -> bool {
     let begun = Instant::now();
     loop {
@@ -467,10 +477,10 @@ fn one_answers(targets: &Targets, layout: &SetLayout, bad: &Bad) -> bool {
     }
 }
 
-/// Reads what is at a span.
+/// Reads the bytes of a span.
 ///
 /// # Errors
-/// `TooDegraded` when too little is left to make it; nothing unverified is handed up.
+/// `TooDegraded` if too few blocks are left to decode the data. Unverified data is never returned.
 pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -> Result<ReadReport> {
     let begin = span.start as usize;
     if begin + out.len() > span.block as usize * layout.code.shape().k || layout.places.len() != layout.blocks() {
@@ -478,8 +488,8 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     }
     let parts = layout.geometry().parts(span.block as usize, begin..begin + out.len());
     let stripe = |hedged| StripeAt { targets, layout, record: span.record, block: span.block, fresh: false, hedged };
-    // What is known to be bad goes in and out by reference: rustc 1.95 and 1.96 free the second of two equal constant arguments twice
-    // (rust-lang/rust#158830), and an attempt is called more than once.
+    // Pass the bad positions by reference: rustc 1.95 and 1.96 free the second of two equal
+    // constant arguments twice (rust-lang/rust#158830), and there are several attempts.
     let mut attempt = |hedged: bool, bad: &mut Bad| {
         let stripe = stripe(hedged);
         let mut missing = parts.clone();
@@ -488,7 +498,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
             missing = stripe.direct(asked, bad, out);
             missing.extend::<Vec<Part>>(known);
         }
-        // Where every block is coded, decoding is nothing special.
+        // A code without data blocks always decodes: such a read is not degraded.
         if !missing.is_empty() && layout.code.systematic() {
             targets.reads().add_degraded();
         }
@@ -498,7 +508,8 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     let mut bad = Bad::new();
     let mut done = attempt(true, &mut bad);
     let too_late = |done: &Result<()>, bad: &Bad| done.is_err() && late(bad).next().is_some();
-    // There are not enough others. Some may have been late for a moment only, and those that are really slow can be done without then.
+    // Too few other blocks are left. Some targets may have been late only for a moment; the read
+    // may then do without the really slow ones.
     for _ in 0..RETRIES {
         if begun.elapsed() < RETRIES_WITHIN && too_late(&done, &bad) && one_answers(targets, layout, &bad) {
             bad.clear();
@@ -506,7 +517,8 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         }
     }
     if too_late(&done, &bad) {
-        // What is late is waited for. Where that is usual, it is not late the next time.
+        // Wait for the late blocks. The measured time raises the limit, so that reads that usually
+        // take this long do not count as late again.
         bad = stripe(false).silent(&parts, &bad);
         let begun = Instant::now();
         done = attempt(false, &mut bad);
@@ -523,10 +535,10 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
     Ok(ReadReport { bad: bad.into_iter().map(|(position, why)| (position, why.to_string())).collect() })
 }
 
-/// The manifest of a stripe.
+/// Reads the manifest of a stripe.
 ///
 /// # Errors
-/// `TooDegraded` when too little is left to read it.
+/// `TooDegraded` if too few blocks are left to read it.
 pub fn read_manifest(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> Result<Vec<u8>> {
     let stripe = StripeAt { targets, layout, record, block, fresh: false, hedged: false };
     let all: Vec<usize> = (0..layout.blocks()).collect();

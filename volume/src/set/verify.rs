@@ -1,4 +1,4 @@
-//! Checking stripes, and finding them without metadata.
+//! Verifies stripes, and finds them without metadata.
 
 use super::SetLayout;
 use super::reader::StripeAt;
@@ -8,18 +8,18 @@ use crate::targets::Targets;
 use std::fmt;
 use std::io;
 
-/// What was found at a position.
+/// The state of the block at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// The block, as it was written.
+    /// The block is as it was written.
     Sound,
-    /// There is no chunk that could have it.
+    /// There is no chunk that could hold it.
     Missing,
-    /// There is something else; says what is wrong with it.
+    /// Something else is there; the text says what is wrong.
     Corrupt(String),
-    /// Its target did not answer as soon as it usually does.
+    /// Its target is slower than usual.
     Late,
-    /// Its target is not there, fails, or does not answer; says why.
+    /// Its target is missing, fails or does not answer; the text says why.
     Unreachable(String),
 }
 
@@ -34,18 +34,19 @@ impl fmt::Display for BlockState {
     }
 }
 
-/// What was found of a stripe.
+/// The result of the verification of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripeReport {
     /// Its blocks, by position.
     pub blocks: Vec<BlockState>,
-    /// Whether the blocks fit each other; None when too few are there to tell.
+    /// Whether the blocks are consistent with each other; None if too few are available to decide.
     pub parity_fits: Option<bool>,
-    /// Whether its data can be read.
+    /// Whether its data is readable.
     pub recoverable: bool,
 }
 
-/// Reads all of a stripe and checks every block against its checksums and all against each other.
+/// Reads a whole stripe. Checks every block against its checksums, and the blocks against each
+/// other.
 pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: u32, block: u32) -> StripeReport {
     let stripe = StripeAt { targets, layout, record, block, fresh: true, hedged: false };
     let length = block as usize;
@@ -72,7 +73,8 @@ pub fn verify_stripe(targets: &Targets, layout: &SetLayout, record: u32, block: 
     StripeReport { parity_fits: fits(layout, &blocks, &have), blocks: states, recoverable }
 }
 
-/// Whether blocks that others determine are what these say.
+/// Whether the available blocks are consistent: each block that the others determine must equal
+/// what they yield.
 fn fits(layout: &SetLayout, blocks: &[Option<Vec<u8>>], have: &[usize]) -> Option<bool> {
     let code = &*layout.code;
     let k = code.shape().k;
@@ -82,7 +84,7 @@ fn fits(layout: &SetLayout, blocks: &[Option<Vec<u8>>], have: &[usize]) -> Optio
         code.encode(&data, &mut coded.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
         return Some(coded.iter().zip(&blocks[k..]).all(|(made, found)| Some(made) == found.as_ref()));
     }
-    // One block at a time is made from the others, as far as they determine it.
+    // Compute each block from the others, as far as they determine it.
     let mut known = None;
     for &position in have {
         let others: Vec<usize> = have.iter().copied().filter(|&other| other != position).collect();
@@ -99,7 +101,7 @@ fn fits(layout: &SetLayout, blocks: &[Option<Vec<u8>>], have: &[usize]) -> Optio
     known
 }
 
-/// What a chunk says of itself.
+/// The headers found in a chunk.
 #[derive(Clone, Debug)]
 pub struct Scanned {
     /// Its header, unless it is damaged.
@@ -108,18 +110,18 @@ pub struct Scanned {
     pub records: Vec<StripeHeader>,
 }
 
-/// Reads a chunk without knowing what is in it: whatever sound records there are, whatever is between them.
+/// Scans a chunk without metadata: finds all sound record headers and skips everything else.
 ///
 /// # Errors
-/// When the chunk cannot be read.
+/// If the chunk cannot be read.
 pub fn scan(target: &dyn Target, file: TargetFile) -> io::Result<Scanned> {
-    /// What is read at a time, and how far a record header may reach.
+    /// Bytes scanned at a time, and how far a record header may extend beyond them.
     const WINDOW: usize = 1 << 20;
     const OVERLAP: usize = 256 << 10;
     let mut first = vec![0; CHUNK_HEADER_BYTES];
     let length = target.read(file, 0, &mut first)?;
     let header = ChunkHeader::decode(&first[..length]).ok();
-    // Data may look like a record: a chunk of another volume is a file like any other.
+    // Data may look like a record: a chunk of another volume may be stored as a file.
     let own = |found: &StripeHeader, at: u64| {
         let named = match file {
             TargetFile::Chunk { set, position } | TargetFile::NewChunk { set, position } => (set, position),

@@ -1,4 +1,5 @@
-//! Writing stripes: coded and checksummed in one pass, sent to all targets at once.
+//! Writes stripes: one pass codes and checksums them, and all targets get their blocks at the same
+//! time.
 
 use super::master::{NoMaster, Order};
 use super::pages::Pages;
@@ -18,16 +19,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the blocks of a stripe may have beyond its data: a manifest, and rounding.
+/// How much longer than their data the blocks of a stripe may be, in bytes: the manifest and
+/// rounding.
 const SLACK: usize = 64 << 10;
-/// Shorter blocks are written by one thread, one after the other, where all targets are of this machine; longer ones by all targets at the same time.
+/// If all targets are local, one thread writes blocks up to this size one after the other. Longer
+/// blocks go to all targets at the same time.
 const SMALL_BLOCK: usize = 16 << 10;
-/// A Master that was silent for so long is not asked for its own block, either.
+/// A Master that was silent for longer than this does not get its own block, either.
 const HANGS: Duration = Duration::from_secs(1);
-/// How long Masters are waited for, from when they are quick to when all are slow: longer than a Master waits for a store that is late.
+/// How long to wait for a Master: the lower limit while Masters are quick, the upper one while all
+/// are slow. Both exceed the time that a Master waits for a late store.
 const MASTER_IS_LATE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(10);
 
-/// Room for a stripe: the user data first, then what is made of it.
+/// The buffer of a stripe: the user data first, then the blocks computed from it.
 #[derive(Debug)]
 pub struct StripeBuffer {
     data: Pages,
@@ -37,38 +41,39 @@ pub struct StripeBuffer {
 }
 
 impl StripeBuffer {
-    /// Bytes of user data in it.
+    /// The user data in it, in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is none.
+    /// Whether it holds no user data.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Bytes that still fit, its manifest included.
+    /// The free space in bytes, including that for the manifest.
     pub fn space(&self) -> usize {
         self.capacity - self.length
     }
 
-    /// Adds user data.
+    /// Appends user data.
     ///
     /// # Panics
-    /// When it does not fit.
+    /// If it does not fit.
     pub fn extend_from_slice(&mut self, data: &[u8]) {
         assert!(data.len() <= self.space(), "a stripe takes no more than its capacity");
         self.data[self.length..self.length + data.len()].copy_from_slice(data);
         self.length += data.len();
     }
 
-    /// Adds user data that `read` puts there, at most so many bytes; it says how many there were.
+    /// Appends user data that `read` puts into the buffer. `read` gets space for at most `most`
+    /// bytes and returns how many it used.
     ///
     /// # Errors
-    /// Those of `read`; then nothing is added.
+    /// Those of `read`; then nothing is appended.
     ///
     /// # Panics
-    /// When `most` bytes do not fit.
+    /// If `most` bytes do not fit.
     pub fn extend_with<E>(
         &mut self,
         most: usize,
@@ -81,13 +86,13 @@ impl StripeBuffer {
         Ok(&self.data[start..start + added])
     }
 
-    /// Takes the last bytes of user data away, down to a length.
+    /// Truncates the user data to `length` bytes.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 }
 
-/// Buffers that are used again and again.
+/// A pool of reusable buffers.
 #[derive(Debug)]
 pub struct BufferPool {
     free: Mutex<Vec<StripeBuffer>>,
@@ -98,19 +103,20 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// Buffers for stripes of `stripe` bytes of user data and manifest; up to `keep` are kept when they are not in use.
+    /// Creates a pool of buffers for stripes of `stripe` bytes of user data and manifest. At most
+    /// `keep` unused buffers are kept.
     pub fn new(code: &dyn Code, stripe: usize, keep: usize) -> Self {
         let block = geometry(code).block_bytes(stripe);
         let (data, coded) = (block * code.shape().k, block * code.coded().len());
         Self { free: Mutex::default(), capacity: stripe, data: data + SLACK, coded, keep }
     }
 
-    /// Bytes of user data and manifest that a buffer has room for.
+    /// The user data and manifest that a buffer can hold, in bytes.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// An empty buffer.
+    /// Takes an empty buffer.
     pub fn take(&self) -> StripeBuffer {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.unwrap_or_else(|| StripeBuffer {
@@ -121,7 +127,7 @@ impl BufferPool {
         })
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     pub fn give(&self, mut buffer: StripeBuffer) {
         buffer.length = 0;
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,38 +137,39 @@ impl BufferPool {
     }
 }
 
-/// Where a stripe was written.
+/// The result of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Where its record begins in the chunks.
     pub record: u32,
     /// The length of its blocks.
     pub block: u32,
-    /// Positions that do not have it and had the stripes before.
+    /// Positions that missed this stripe and have all earlier ones.
     pub missing: Vec<usize>,
-    /// Who coded it.
+    /// Which process coded the stripe.
     pub by: Coder,
-    /// What it took where it was coded.
+    /// The cost in that process.
     pub cost: Cost,
 }
 
-/// What became of the blocks of a stripe, by position, and how long those took that were written.
+/// The results of writing the blocks of a stripe, by position, with the time that each successful
+/// write took.
 type Outcomes = Vec<(usize, TargetId, io::Result<Duration>)>;
 
-/// A chunk set that is written to. Several threads may append at the same time.
+/// A chunk set that is open for writing. Several threads may append at the same time.
 #[derive(Debug)]
 pub struct SetWriter {
     targets: Arc<Targets>,
     pool: Arc<BufferPool>,
     layout: SetLayout,
     chunk_bytes: u32,
-    /// When the set was begun, as the headers of its chunks say.
+    /// When the set was created, as the headers of its chunks say.
     created: Timestamp,
     need: usize,
     remote: bool,
     next: Mutex<u32>,
     failed: Mutex<BTreeSet<usize>>,
-    /// Stripes that were written, and those of them that are durable.
+    /// The number of stripes that were written, and how many of them are durable.
     appended: AtomicU64,
     synced: Mutex<u64>,
 }
@@ -171,7 +178,7 @@ pub struct SetWriter {
 struct Encoded {
     buffer: StripeBuffer,
     block: usize,
-    /// Of each position, the header of its chunk, if this is the first stripe, and that of the record.
+    /// Per position, the header of the chunk (with the first stripe only) and that of the record.
     headers: Pages,
     header_bytes: usize,
     first: bool,
@@ -179,7 +186,7 @@ struct Encoded {
     parity: Duration,
 }
 
-/// Which positions failed just now, and how long it took: all of it, and the slowest target itself.
+/// Positions that failed in this write, the whole duration, and that of the slowest target itself.
 struct Sent {
     missing: Vec<usize>,
     took: Duration,
@@ -194,7 +201,7 @@ impl Encoded {
         }
     }
 
-    /// Writes the record of a position, and the chunk's header if it is the first.
+    /// Writes the record of a position, with the chunk's header if the record is the first.
     fn write(
         &self,
         position: usize,
@@ -213,7 +220,8 @@ impl Encoded {
 }
 
 impl SetWriter {
-    /// Begins a chunk set, whose chunks may have `chunk_bytes`. A stripe counts as written when k + `spare` targets have it.
+    /// Creates a writer for a new chunk set with chunks of at most `chunk_bytes`. A stripe counts
+    /// as written when k + `spare` targets have it.
     pub fn create(
         targets: Arc<Targets>,
         pool: Arc<BufferPool>,
@@ -239,7 +247,8 @@ impl SetWriter {
         }
     }
 
-    /// Goes on with a chunk set that has stripes, behind the last of which `next_record` is. What is written there is lost.
+    /// Creates a writer that continues an existing chunk set at `next_record`, after the last
+    /// stripe. Anything stored there is overwritten.
     pub fn resume(
         targets: Arc<Targets>,
         pool: Arc<BufferPool>,
@@ -253,39 +262,39 @@ impl SetWriter {
         writer
     }
 
-    /// The same for a set that was begun then.
+    /// Sets the time at which the set was created.
     pub(super) fn created(self, created: Timestamp) -> Self {
         Self { created, ..self }
     }
 
-    /// Where its chunks are.
+    /// The layout of the set.
     pub fn layout(&self) -> &SetLayout {
         &self.layout
     }
 
-    /// Where the next record would begin.
+    /// The offset of the next record.
     pub fn next_record(&self) -> u32 {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a full stripe may not fit any more.
+    /// Whether a full stripe may no longer fit.
     pub fn full(&self) -> bool {
         let longest = geometry(&*self.layout.code).block_bytes(self.pool.capacity);
         let begin = (self.next_record() as usize).next_multiple_of(StripeHeader::alignment(longest));
         begin + StripeHeader::record_bytes(longest) > self.chunk_bytes as usize
     }
 
-    /// Whether something was written that is not durable.
+    /// Whether a written stripe is not yet durable.
     pub fn has_unsynced(&self) -> bool {
         *self.synced.lock().unwrap_or_else(PoisonError::into_inner) < self.appended.load(Ordering::Acquire)
     }
 
-    /// With so many blocks of a stripe the others can be lost, whichever they are.
+    /// With this many blocks of a stripe, any others may be lost.
     fn enough(&self) -> usize {
         self.layout.blocks() - self.layout.code.tolerates()
     }
 
-    /// Positions that do not have every stripe.
+    /// Positions that missed at least one stripe.
     pub fn missing(&self) -> Vec<usize> {
         self.failed().iter().copied().collect()
     }
@@ -294,10 +303,12 @@ impl SetWriter {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a stripe: the buffer's data, and a manifest behind it. `sequence` identifies it in the volume.
+    /// Writes a stripe: the buffer's data, followed by a manifest. `sequence` identifies the stripe
+    /// in the volume.
     ///
     /// # Errors
-    /// With the buffer, which still has the data: when too few targets took it, or the set is full.
+    /// If too few targets took the stripe, or the set is full. The error comes with the buffer,
+    /// which still holds the data.
     #[allow(clippy::result_large_err, reason = "the buffer goes back to be written elsewhere")]
     pub fn append(
         &self,
@@ -308,7 +319,8 @@ impl SetWriter {
         self.append_by(Coder::Here, buffer, sequence, manifest)
     }
 
-    /// As `append`, and says who is to code it. What a Master does not do is done here.
+    /// As `append`, but `by` chooses the coding process. If the Master does not do it, this process
+    /// does.
     ///
     /// # Errors
     /// As `append`.
@@ -350,7 +362,7 @@ impl SetWriter {
             };
         }
         if by == Coder::Master {
-            // Waiting for one that did nothing is no work of whoever codes.
+            // The wait for a Master that did nothing is not coding time.
             self.targets.steps().extend(Step::Transfer, begun.elapsed());
             begun = Instant::now();
         }
@@ -358,7 +370,7 @@ impl SetWriter {
         let encoded = Arc::new(self.encode(buffer, record, block, sequence, manifest.len()));
         let parity = encoded.parity;
         let result = self.write(&encoded, record, &known);
-        // A target that does not answer may still have it; then the data is copied.
+        // A target that does not answer may still hold the buffer; then copy the data.
         let mut buffer = match Arc::try_unwrap(encoded) {
             Ok(encoded) => encoded.buffer,
             Err(encoded) if result.is_err() => StripeBuffer {
@@ -392,7 +404,7 @@ impl SetWriter {
         let begun = Instant::now();
         let sums = ec::partition::encode_checksummed(code, &data, &mut made, GRANULE_BYTES);
         let parity = begun.elapsed();
-        // The first stripe brings the headers of the chunks along.
+        // The first stripe carries the headers of the chunks.
         let first = record as usize == CHUNK_HEADER_BYTES;
         let chunks = if first { chunk_headers(&self.layout, self.created) } else { Vec::new() };
         let before = if first { CHUNK_HEADER_BYTES } else { 0 };
@@ -418,8 +430,8 @@ impl SetWriter {
         Encoded { headers, header_bytes, first, buffer, block, parity }
     }
 
-    /// Has the Master of the set code a stripe and write it. None when it has none, or that does not: then the stripe is coded here, to the same bytes at the
-    /// same place.
+    /// Lets the Master of the set code and write a stripe. Returns None if there is no Master, or
+    /// if it fails. Then this process codes the stripe, with the same bytes at the same place.
     fn have_coded(&self, data: &[u8], record: u32, sequence: u64, manifest: usize) -> Option<(Outcomes, Cost)> {
         let mut layout = self.layout.clone();
         self.failed().iter().for_each(|&position| layout.places[position] = None);
@@ -430,7 +442,7 @@ impl SetWriter {
         let master = target.master()?;
         let addresses: Vec<Option<String>> =
             layout.places.iter().map(|id| self.targets.get((*id)?)?.address()).collect();
-        // A target that only this process reaches.
+        // Only this process can reach some target.
         if layout.places.iter().zip(&addresses).any(|(id, address)| id.is_some() && address.is_none()) {
             return None;
         }
@@ -464,7 +476,7 @@ impl SetWriter {
                 (position, id, failed.map_or(Ok(Duration::ZERO), |at| Err(done.failed.swap_remove(at).1)))
             })
             .collect();
-        // One that reaches too few others says nothing of them.
+        // A Master that reaches too few targets says nothing about them.
         if outcomes.iter().filter(|(.., result)| result.is_ok()).count() < self.need {
             return None;
         }
@@ -478,7 +490,7 @@ impl SetWriter {
         Some((outcomes, done.cost))
     }
 
-    /// Writes to all positions; those that failed and were not `known` to are missing.
+    /// Writes to all positions. Positions that fail and are not in `known` are returned as missing.
     fn write(&self, encoded: &Arc<Encoded>, record: u32, known: &BTreeSet<usize>) -> Result<Sent> {
         let begun = Instant::now();
         let first_coded = self.layout.code.coded().start;
@@ -508,7 +520,8 @@ impl SetWriter {
                     encoded.write(position, first_coded, target, file, record)
                 });
             }
-            // Who is late gets no more stripes of this set, and what it lacks is made again. A record that arrives later is what it should be.
+            // A late target gets no more stripes of this set, and the blocks it misses are rebuilt.
+            // A record that arrives later has the right content.
             batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
         let took = begun.elapsed();
@@ -516,8 +529,9 @@ impl SetWriter {
         Ok(Sent { missing, took, slave })
     }
 
-    /// Takes notice of what became of the blocks, each of so many bytes with its header; returns the positions that failed and were not `known` to, and what
-    /// the slowest target took itself, or all of them that were written to one after the other.
+    /// Evaluates the outcomes of a write of `bytes` bytes per block and header. Returns the
+    /// positions that failed and are not in `known`, and the time of the slowest target itself, or
+    /// the sum over all targets that were written one after the other.
     fn settle(
         &self,
         known: &BTreeSet<usize>,
@@ -530,7 +544,8 @@ impl SetWriter {
         for (position, id, result) in outcomes {
             match result {
                 Ok(itself) => {
-                    // What is done in turn is waited for in turn.
+                    // Writes one after the other add up; parallel writes take as long as the
+                    // slowest.
                     slave = if in_turn { slave + itself } else { slave.max(itself) };
                     self.targets.count_written(id, bytes);
                 }
@@ -558,17 +573,18 @@ impl SetWriter {
         Error::TooDegraded { what: format!("writing to chunk set {}", self.layout.set), why }
     }
 
-    /// Returns when all stripes that were written before are durable; says which positions are not.
+    /// Makes all stripes that were written before durable. Returns the positions where that failed
+    /// and that had not failed before.
     ///
     /// # Errors
-    /// When they are durable on fewer targets than it takes to read them.
+    /// If they are durable on fewer than k targets.
     pub fn sync(&self) -> Result<Vec<usize>> {
         let wanted = self.appended.load(Ordering::Acquire);
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
         if *synced >= wanted {
             return Ok(Vec::new());
         }
-        // Whoever waited for the lock is served by this one too.
+        // A thread that waited for the lock also syncs the stripes written in the meantime.
         let wanted = self.appended.load(Ordering::Acquire);
         let mut missing = self.failed().clone();
         let known = missing.clone();
@@ -588,7 +604,8 @@ impl SetWriter {
         missing.extend(done.iter().filter(|(_, _, result)| result.is_err()).map(|(position, ..)| *position));
         let have = self.layout.blocks() - missing.len();
         self.failed().extend(&missing);
-        // Unlike an append, which can go to other targets, this cannot be done elsewhere: what can be read is not given up.
+        // An append can move to other targets; a sync cannot. So accept it as long as the data is
+        // readable.
         if have < self.layout.code.shape().k {
             return Err(self.too_few(have, false));
         }

@@ -1,9 +1,9 @@
-//! What every target must do, as one function: whoever writes a target calls it in a test.
+//! The contract of every target as one function. Tests of a target call it.
 
 use super::{Presence, Target, TargetFile};
 use std::io::{ErrorKind, IoSlice};
 
-/// Everything that is in a file.
+/// The whole content of a file.
 fn content(target: &dyn Target, file: TargetFile) -> Vec<u8> {
     let mut bytes = vec![0xee; 1 << 20];
     let length = target.read(file, 0, &mut bytes).expect("the file is there");
@@ -11,14 +11,14 @@ fn content(target: &dyn Target, file: TargetFile) -> Vec<u8> {
     bytes
 }
 
-/// Uses every operation of an empty target as its description says.
+/// Runs every operation on an empty target and checks it against its description.
 ///
 /// # Panics
-/// When the target does something else.
+/// If the target behaves differently.
 pub fn conformance(target: &dyn Target) {
     let file = TargetFile::Chunk { set: 0x1234_5678_9abc_def0, position: 255 };
     missing_files(target, file);
-    // Parts stand one behind the other; what is between writes are zeroes.
+    // The parts follow each other; gaps between writes read as zeroes.
     target.write(file, 10, &[IoSlice::new(b"he"), IoSlice::new(b""), IoSlice::new(b"llo")]).expect("write");
     assert_eq!(content(target, file), b"\0\0\0\0\0\0\0\0\0\0hello");
     target.write(file, 12, &[IoSlice::new(b"LLO, world")]).expect("overwrite");
@@ -27,7 +27,7 @@ pub fn conformance(target: &dyn Target) {
     let other = TargetFile::Chunk { set: 1, position: 0 };
     assert_eq!(target.look(&[other, file]).expect("look"), [Presence::Absent, Presence::There]);
     assert_eq!(content(target, file).len(), 5100);
-    // Reads end with the file.
+    // Reads stop at the end of the file.
     let mut bytes = [0; 16];
     assert_eq!(target.read(file, 5090, &mut bytes).expect("read at the end"), 10);
     assert_eq!(target.read(file, 5100, &mut bytes).expect("read behind the end"), 0);
@@ -95,14 +95,14 @@ fn names(target: &dyn Target, file: TargetFile) {
     expected.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, expected);
-    // A new name replaces what had it, also for who read the old file before.
+    // A rename replaces the old file, also for a reader that read the old one before.
     let (new, old) = (TargetFile::NewLabel, TargetFile::Label);
     assert_eq!(content(target, old), [0]);
     target.sync(new).expect("sync");
     target.rename(new, old).expect("rename");
     assert_eq!(content(target, old), [1, 1]);
     assert_eq!(target.read(new, 0, &mut [0; 9]).expect_err("it has another name").kind(), ErrorKind::NotFound);
-    // What was removed is gone, and a file of that name is a new one.
+    // A removed file is gone, and a file created under its name is a new one.
     target.remove(old).expect("remove");
     assert_eq!(target.read(old, 0, &mut [0; 9]).expect_err("it was removed").kind(), ErrorKind::NotFound);
     target.write(old, 1, &[IoSlice::new(b"x")]).expect("write");
@@ -117,7 +117,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::Arc;
 
-    /// A directory that is removed in the end.
+    /// A directory that is removed at the end.
     struct Temporary(PathBuf);
 
     impl Temporary {
@@ -157,7 +157,7 @@ mod tests {
         let disk = Disk::open(&place.0).unwrap();
         disk.lock().unwrap();
         conformance(&disk);
-        // Files that are none of Weft's are left alone.
+        // Files that do not belong to Weft are left alone.
         std::fs::write(place.0.join("chunks/00/notes.txt"), "x").unwrap();
         std::fs::write(place.0.join("chunks/01/0000000000000000.000.chunk"), "x").unwrap();
         assert_eq!(disk.list().unwrap(), []);
@@ -200,12 +200,12 @@ mod tests {
         disk.sync(FILE).unwrap();
         std::fs::remove_dir_all(&place.0).unwrap();
         assert!(disk.space().is_err());
-        // Who has the file open may write to it, but never hears that it is durable.
+        // An open file accepts writes, but its sync fails.
         let _ = disk.write(FILE, 6, &[IoSlice::new(b"after")]);
         assert!(disk.sync(FILE).is_err());
         assert!(disk.sync(FILE).is_err());
         assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")]).is_err());
-        // Nor is another directory of that name filled.
+        // Another directory of that name is not used, either.
         Disk::format(&place.0).unwrap();
         assert!(disk.space().is_err());
         assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")]).is_err());

@@ -1,4 +1,4 @@
-//! A target that loses in a crash what was not synced, for tests.
+//! A target that loses unsynced data in a crash, for tests.
 
 use super::{Space, Target, TargetFile};
 use std::collections::BTreeMap;
@@ -6,26 +6,29 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a disk writes whole or not at all.
+/// A disk writes a sector completely or not at all.
 const SECTOR: u64 = 512;
 
-/// Another target, which gets what is durable and nothing else. What was written and not synced is in memory until a sync or a crash.
+/// Decorates another target, which gets only durable data. Unsynced writes stay in memory until a
+/// sync or a crash.
 #[derive(Debug)]
 pub struct Crash {
     inner: Arc<dyn Target>,
     waiting: Mutex<Waiting>,
 }
 
-/// What a crash may take away, or bring back.
+/// State that a crash may lose or restore.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Writes to each file since its last sync, in order. A file that the inner target does not have is here even without any.
+    /// Writes to each file since its last sync, in order. A file that the inner target lacks has an
+    /// entry even without writes.
     writes: BTreeMap<TargetFile, Vec<(u64, Vec<u8>)>>,
-    /// Durable files that were removed; no sync makes that durable but that of another file, which is not modelled.
+    /// Durable files that were removed. Only the sync of another file would make the removal
+    /// durable, which this model leaves out.
     removed: Vec<(TargetFile, Vec<u8>)>,
 }
 
-/// Numbers that look random (splitmix64).
+/// A pseudo-random generator (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -39,16 +42,17 @@ impl Dice {
 }
 
 impl Crash {
-    /// A target that did not crash yet.
+    /// A target before its first crash.
     pub fn new(inner: Arc<dyn Target>) -> Self {
         Self { inner, waiting: Mutex::default() }
     }
 
-    /// Loses power: what was not synced is kept, lost or torn at random, sector by sector; files whose names were not durable may be
-    /// gone, and removed ones may be back. The same seed after the same operations does the same.
+    /// Simulates a power loss. Unsynced data is kept, lost or torn at random, sector by sector.
+    /// Files without a durable name may be gone, and removed files may be back. The result depends
+    /// only on the seed and the operations before.
     ///
     /// # Errors
-    /// When the inner target fails.
+    /// If the inner target fails.
     pub fn crash(&self, seed: u64) -> io::Result<()> {
         let mut dice = Dice(seed);
         let mut waiting = self.waiting();
@@ -67,7 +71,7 @@ impl Crash {
             if !named {
                 self.put(file, 0, &[])?;
             }
-            // All, nothing, or something of everything: the ends are where mistakes are.
+            // All, nothing, or a random part: most mistakes are at the extremes.
             let odds = [0, 2, 4][dice.below(3) as usize];
             for (offset, bytes) in writes {
                 let mut at = 0;
@@ -92,7 +96,7 @@ impl Crash {
         self.inner.write(file, offset, &[IoSlice::new(bytes)])
     }
 
-    /// Everything in a durable file.
+    /// The content of a durable file.
     fn durable(&self, file: TargetFile) -> io::Result<Option<Vec<u8>>> {
         let found = self.inner.list()?.into_iter().find(|(found, _)| *found == file);
         let Some((_, length)) = found else { return Ok(None) };
@@ -101,7 +105,7 @@ impl Crash {
         Ok(Some(bytes))
     }
 
-    /// Adds a file to those that a crash may change, if there is such a file or `create`.
+    /// Adds a file to those that a crash may change, if it exists or `create` is set.
     fn touch(&self, waiting: &mut Waiting, file: TargetFile, create: bool) -> io::Result<()> {
         if create || waiting.writes.contains_key(&file) || self.inner.read(file, 0, &mut []).is_ok() {
             waiting.writes.entry(file).or_default();
@@ -126,7 +130,7 @@ impl Target for Crash {
             Err(why) if why.kind() == io::ErrorKind::NotFound && writes.is_some() => 0,
             length => length?,
         };
-        // What is between the old end and a later write are zeroes.
+        // The gap between the old end and a later write reads as zeroes.
         into[length..].fill(0);
         let room = offset + into.len() as u64;
         for (at, bytes) in writes.into_iter().flatten() {
@@ -148,7 +152,7 @@ impl Target for Crash {
         for (offset, bytes) in waiting.writes.remove(&file).into_iter().flatten() {
             self.put(file, offset, &bytes)?;
         }
-        // A file that nothing was written to has a name all the same.
+        // A file without writes still has a name.
         self.put(file, 0, &[])?;
         self.inner.sync(file)
     }
@@ -172,7 +176,7 @@ impl Target for Crash {
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         let mut waiting = self.waiting();
         self.touch(&mut waiting, from, false)?;
-        // The name is durable on return; what was not synced of the file is not.
+        // The rename is durable on return; unsynced data of the file is not.
         self.put(from, 0, &[])?;
         self.inner.rename(from, to)?;
         let writes = waiting.writes.remove(&from).unwrap_or_default();
@@ -205,7 +209,7 @@ impl Target for Crash {
 }
 
 impl Crash {
-    /// The length of a file as it is now.
+    /// The current length of a file.
     fn list_length(&self, waiting: &Waiting, file: TargetFile) -> io::Result<u64> {
         let durable = self.inner.list()?.into_iter().find(|(found, _)| *found == file).map_or(0, |(_, length)| length);
         let writes = waiting.writes.get(&file).into_iter().flatten();

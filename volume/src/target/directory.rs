@@ -23,7 +23,7 @@ impl Directory {
     /// When it does not exist or is not a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        // Without these flags, a pipe that has this path would keep the opener waiting.
+        // Without these flags, a pipe at this path would block the open.
         let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
         let handle = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
         let handle = handle.map_err(|error| match error.kind() {
@@ -34,12 +34,12 @@ impl Directory {
         Ok(Self { path: path.to_path_buf(), handle, identity: (found.dev(), found.ino()) })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which directory it is, by whatever path it was opened.
+    /// Device and inode: they identify the directory, whatever path opened it.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -48,10 +48,10 @@ impl Directory {
         &self.handle
     }
 
-    /// The chunk files in it, committed or not, in no order.
+    /// The chunk files in it, committed or not, in no particular order.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn chunk_files(&self) -> Result<Vec<(OsString, FileName)>> {
         let entries = std::fs::read_dir(&self.path).map_err(Error::io("list", &self.path))?;
         let mut found = Vec::new();
@@ -62,10 +62,10 @@ impl Directory {
         Ok(found)
     }
 
-    /// Whether there is anything of that name.
+    /// Whether an entry of that name exists.
     ///
     /// # Errors
-    /// `Invalid` when it is nothing that a file can replace.
+    /// `Invalid` if a file cannot replace it.
     pub fn contains(&self, file_name: &OsStr) -> Result<bool> {
         let path = self.path.join(file_name);
         match path.symlink_metadata() {
@@ -75,16 +75,17 @@ impl Directory {
         }
     }
 
-    /// Creates a chunk file under a temporary name, to be committed under `file_name`. Others may read and write it
-    /// if they may the original, whose permission bits are `mode`.
+    /// Creates a chunk file under a temporary name, to be committed under `file_name`. Other users
+    /// may read and write it if the permission bits `mode` of the original allow it.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// If it cannot be created.
     pub fn create(&self, file_name: &OsStr, mode: u32) -> Result<Temporary> {
         loop {
             let temporary = Temporary::create(&self.path, file_name, file_name, (mode & 0o666) | 0o600)?;
-            // Tells others who work on this name that the file is not abandoned; where locks do not work, nobody removes
-            // files of others. Somebody who came before the lock may be about to remove it, and holds the lock until then.
+            // The lock shows other processes that work on this name that the file is in use. Where
+            // locks do not work, no process removes files of others. A process that found the file
+            // before the lock may be about to remove it, and holds the lock until then.
             let _ = flock(temporary.file(), FlockOperation::LockExclusive);
             let there = std::fs::symlink_metadata(temporary.path());
             if !there.is_err_and(|why| why.kind() == std::io::ErrorKind::NotFound) {
@@ -96,7 +97,7 @@ impl Directory {
     /// Makes committed names durable.
     ///
     /// # Errors
-    /// When the system cannot.
+    /// If the system fails to sync the directory.
     pub fn sync(&self) -> Result<()> {
         self.handle.sync_all().map_err(Error::io("sync the directory", &self.path))
     }

@@ -1,7 +1,7 @@
 //! A local directory as a target.
 //!
-//! Everything goes through a handle on the directory, so that a directory that was removed, or put in its place, is noticed and never filled by
-//! mistake.
+//! Every access goes through a handle on the directory. So a directory that was removed or replaced
+//! is detected and never filled by mistake.
 
 use super::{Presence, Space, Target, TargetFile};
 use crate::{Error, Result, Shown};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Files that are kept open.
+/// The maximum number of files that are kept open.
 const OPEN_FILES: usize = 512;
 const LABEL: &str = "weft.label";
 const NEW_LABEL: &str = "weft.label.new";
@@ -39,20 +39,21 @@ pub struct Disk {
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// Its inode: what has its name may be another file.
+    /// Its inode: another file may have its name by now.
     inode: u64,
-    /// The same file, for writing past the system's cache; None where that is not possible.
+    /// The same file, opened for direct I/O; None where that is not possible.
     direct: OnceLock<Option<File>>,
     used: AtomicU64,
-    /// Its name is durable. Not known of a file that was there already: who made it may have died before that.
+    /// Its name is durable. Unknown for an existing file: its creator may have died before the
+    /// sync.
     named: AtomicBool,
-    /// A sync failed: what was written before may be lost, though the next sync succeeds.
+    /// A sync failed: earlier writes may be lost even if the next sync succeeds.
     poisoned: AtomicBool,
-    /// Somebody removed or replaced it: once it is closed, nobody can read it.
+    /// Another process removed or replaced the file: once it is closed, it cannot be read.
     unnamed: AtomicBool,
 }
 
-/// The path of a file below the directory.
+/// The path of a file, relative to the directory.
 fn name_of(file: TargetFile) -> String {
     match file {
         TargetFile::Label => LABEL.into(),
@@ -64,7 +65,7 @@ fn name_of(file: TargetFile) -> String {
     }
 }
 
-/// The file of a name in one of the directories below; None for what is not Weft's.
+/// Parses a file name in one of the subdirectories; None for a file that does not belong to Weft.
 fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
     let (stem, kind) = name.rsplit_once('.')?;
     let number = |text: &str| if text.len() == 16 { u64::from_str_radix(text, 16).ok() } else { None };
@@ -79,14 +80,15 @@ fn file_of(directory: &str, name: &str) -> Option<TargetFile> {
         }
         _ => return None,
     };
-    // Only the name that it would be given, so that no file has two.
+    // Accept only the name that Weft itself would use, so that no file has two.
     (name_of(file) == format!("{directory}/{name}")).then_some(file)
 }
 
-/// Shorter writes go through the system's cache, which gathers them.
+/// Shorter writes go through the page cache, which gathers them.
 const DIRECT_BYTES: usize = 256 << 10;
 
-/// Whether a write is long, and of whole pages in memory and in the file.
+/// Whether a write is long enough for direct I/O and consists of whole pages, in memory and in the
+/// file.
 fn is_whole_pages(offset: u64, parts: &[&[u8]]) -> bool {
     const PAGE: usize = 4096;
     offset.is_multiple_of(PAGE as u64)
@@ -95,12 +97,13 @@ fn is_whole_pages(offset: u64, parts: &[&[u8]]) -> bool {
 }
 
 impl Disk {
-    /// Makes a directory a target: it is created if it is not there.
+    /// Formats a directory as a target. Creates it if it does not exist.
     ///
     /// # Errors
-    /// When it is a target already, has other things in it, or cannot be written.
+    /// If it is a target already, contains other things, or cannot be written.
     pub fn format(path: &Path) -> Result<Self> {
-        // What is made is for this user alone, whatever the umask: others could read chunks past the permissions of files, or remove them.
+        // Only this user gets access, whatever the umask: otherwise others could read chunks
+        // despite the permissions of files, or remove them.
         let mut private = DirBuilder::new();
         private.mode(0o700);
         private.recursive(true).create(path).map_err(Error::io("make the directory", path))?;
@@ -130,15 +133,15 @@ impl Disk {
         Self::open(path)
     }
 
-    /// Whether a directory was made a target.
+    /// Whether a directory is formatted as a target.
     pub fn is_one(path: &Path) -> bool {
         path.join(CHUNKS).is_dir()
     }
 
-    /// Opens a directory that was made a target.
+    /// Opens a directory that is formatted as a target.
     ///
     /// # Errors
-    /// When it is not there.
+    /// If it does not exist.
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(Error::io("open the directory", path))?;
@@ -153,10 +156,10 @@ impl Disk {
         })
     }
 
-    /// Keeps other processes from using it, as long as this is there.
+    /// Locks out other processes for as long as this value exists.
     ///
     /// # Errors
-    /// `Conflict` when another one does. A file system without locks is used without.
+    /// `Conflict` if another process holds the lock. A file system without locks is used without.
     pub fn lock(&self) -> Result<()> {
         match rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
@@ -170,7 +173,7 @@ impl Disk {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open file, opened or created if need be.
+    /// The open file. Opens or creates it if necessary.
     fn file(&self, file: TargetFile, create: bool) -> io::Result<Arc<Open>> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         let mut files = self.files();
@@ -183,7 +186,7 @@ impl Disk {
         let mode = Mode::RUSR | Mode::WUSR;
         let opened: OwnedFd = match rustix::fs::openat(&self.directory, &name, flags, mode) {
             Err(Errno::NOENT) if create => rustix::fs::openat(&self.directory, &name, flags | OFlags::CREATE, mode)?,
-            // A target that can only be read is still good for reading.
+            // A read-only target is still good for reading.
             Err(Errno::ROFS | Errno::ACCESS) if !create => {
                 let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 rustix::fs::openat(&self.directory, &name, flags, mode)?
@@ -201,7 +204,7 @@ impl Disk {
             unnamed: AtomicBool::new(false),
         });
         if files.len() >= OPEN_FILES {
-            // One that is poisoned is remembered, and one that only its handle has left is closed last.
+            // Keep poisoned files in memory. Close last what only its open handle can still read.
             let idle = files.iter().filter(|(_, open)| !open.poisoned.load(Ordering::Relaxed));
             let age = |open: &Open| (open.unnamed.load(Ordering::Relaxed), open.used.load(Ordering::Relaxed));
             let oldest = idle.min_by_key(|(_, open)| age(open)).map(|(&file, _)| file);
@@ -214,8 +217,8 @@ impl Disk {
         Ok(open)
     }
 
-    /// The handle for writing past the system's cache. What is written whole and is not read soon costs half the time so, and leaves the cache to
-    /// others.
+    /// The handle for direct I/O. Whole pages that are not read soon cost half the time this way,
+    /// and leave the page cache to others.
     fn direct<'a>(&self, file: TargetFile, open: &'a Open) -> Option<&'a File> {
         let direct = open.direct.get_or_init(|| {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECT;
@@ -226,7 +229,7 @@ impl Disk {
         direct.as_ref()
     }
 
-    /// The inode of the file that has a name now; None when there is none.
+    /// The inode of the file that has this name now; None if there is none.
     fn inode_of(&self, file: TargetFile) -> io::Result<Option<u64>> {
         match rustix::fs::statat(&self.directory, name_of(file), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok((FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat.st_ino)),
@@ -261,7 +264,7 @@ impl Target for Disk {
             && let Some(direct) = self.direct(file, &open)
         {
             match super::write_at(direct, offset, &parts) {
-                // Some file systems say only now that they cannot.
+                // Some file systems report only now that they do not support it.
                 Err(why) if why.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
                 done => return done,
             }
@@ -274,13 +277,13 @@ impl Target for Disk {
     }
 
     fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        // Whoever has the lock may be waiting for a directory that hangs.
+        // The holder of the lock may wait for a directory that hangs.
         let open = self.open.try_lock().ok()?.get(&file).cloned()?;
         open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let wanted = into.len();
         let read =
             rustix::io::preadv2(&open.file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT).ok()?;
-        // Less may be the end of the file, or of what is in memory.
+        // A shorter read may end at the end of the file, or at the end of what is cached.
         (read == wanted).then_some(read)
     }
 
@@ -301,7 +304,7 @@ impl Target for Disk {
                 self.sync_names(file)?;
                 open.named.store(true, Ordering::Relaxed);
             }
-            // What was taken away behind our back can still be written to, in vain.
+            // A file that was removed from outside still accepts writes, but they are lost.
             match self.inode_of(file)? {
                 Some(inode) if inode == open.inode => Ok(()),
                 Some(_) => Err(io::Error::new(io::ErrorKind::NotFound, "the file was replaced while it was in use")),
@@ -309,7 +312,8 @@ impl Target for Disk {
             }
         });
         if synced.is_err() {
-            // The system may drop what it could not write, and say nothing the next time; nor may another handle be asked.
+            // The system may drop data that it failed to write and report nothing the next time.
+            // Reopening the file would hide the error.
             open.poisoned.store(true, Ordering::Relaxed);
             self.files().insert(file, open);
         }
@@ -326,7 +330,7 @@ impl Target for Disk {
 
     fn trim(&self, file: TargetFile) -> io::Result<()> {
         let open = self.file(file, false)?;
-        // To cut a file off where it ends is what gives back the room behind.
+        // Setting the length to the current end releases the space beyond it.
         open.file.set_len(open.file.metadata()?.len())
     }
 
@@ -390,7 +394,7 @@ impl Target for Disk {
 
     fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
         let presence = |&file: &TargetFile| {
-            // Held, so that nobody renames or removes it between the two looks.
+            // Hold the lock, so that no rename or removal happens between the two checks.
             let all = self.files();
             Ok(match (all.get(&file), self.inode_of(file)?) {
                 (Some(open), named) if named != Some(open.inode) => {
@@ -405,7 +409,7 @@ impl Target for Disk {
     }
 
     fn space(&self) -> io::Result<Space> {
-        // A directory that was removed, or has another one in its place, still answers through its handle.
+        // A directory that was removed or replaced still answers through its handle.
         let there = std::fs::metadata(&self.path)?;
         if (there.dev(), there.ino()) != self.identity {
             let what = format!("{} is another directory than it was", Shown(&self.path));
@@ -439,7 +443,8 @@ mod tests {
         std::fs::remove_dir_all(place).unwrap();
     }
 
-    /// What is removed or replaced by hand stays readable, and is told by a fresh look and by the next sync.
+    /// A file that is removed or replaced by hand stays readable; a fresh look and the next sync
+    /// report it.
     #[test]
     fn what_is_removed_while_it_is_open_is_noticed() {
         let place = std::env::temp_dir().join(format!("weft-disk-{}", std::process::id()));
@@ -454,7 +459,7 @@ mod tests {
         std::fs::remove_file(path(0)).unwrap();
         std::fs::write(disk.path.join("new"), "new").unwrap();
         std::fs::rename(disk.path.join("new"), path(1)).unwrap();
-        // It has a name yet, only another one.
+        // It still has a name, only another one.
         std::fs::rename(path(2), disk.path.join("elsewhere")).unwrap();
         let found = [Presence::Unnamed, Presence::Unnamed, Presence::Unnamed, Presence::There];
         assert_eq!(disk.look(&files).unwrap(), found);
@@ -463,14 +468,14 @@ mod tests {
             assert_eq!((disk.read(file, 0, &mut bytes).unwrap(), &bytes), (3, b"old"));
         }
         assert_eq!(files.map(|file| disk.sync(file).is_ok()), [false, false, false, true]);
-        // Made again, it is whole.
+        // After a rebuild, it is complete.
         let new = TargetFile::NewChunk { set: 7, position: 0 };
         disk.write(new, 0, &[IoSlice::new(b"made")]).unwrap();
         disk.sync(new).unwrap();
         disk.rename(new, files[0]).unwrap();
         assert_eq!(disk.look(&files[..1]).unwrap(), [Presence::There]);
         disk.sync(files[0]).unwrap();
-        // Nothing is open after this: what is gone is gone.
+        // No file is open after this: what is gone is gone.
         let again = Disk::open(&disk.path).unwrap();
         let found = [Presence::There, Presence::There, Presence::Absent, Presence::There];
         assert_eq!(again.look(&files).unwrap(), found);

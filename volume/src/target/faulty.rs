@@ -1,4 +1,4 @@
-//! A target that fails when it is told to, for tests.
+//! A target with injected faults, for tests.
 
 use super::{Space, Target, TargetFile};
 use rustix::io::Errno;
@@ -7,22 +7,22 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What is wrong with a target.
+/// The faults of a target.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Nothing works: every operation fails with EIO.
+    /// Every operation fails with EIO.
     pub dead: bool,
-    /// Whatever needs room fails with ENOSPC.
+    /// Every operation that needs space fails with ENOSPC.
     pub full: bool,
     /// Every sync fails with EIO.
     pub unsynced: bool,
-    /// Every operation takes so much longer.
+    /// The extra time of every operation.
     pub delay: Duration,
-    /// One bit of every byte in these ranges is read as it was not written.
+    /// Reads return every byte in these ranges with one bit flipped.
     pub flipped: Vec<(TargetFile, Range<u64>)>,
 }
 
-/// Another target, with faults that can be changed at any time. None in the beginning.
+/// Decorates another target with faults, which may change at any time. It starts without faults.
 #[derive(Debug)]
 pub struct Faulty {
     inner: Arc<dyn Target>,
@@ -30,7 +30,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// A target without faults so far.
+    /// A target without faults.
     pub fn new(inner: Arc<dyn Target>) -> Self {
         Self { inner, faults: Mutex::default() }
     }
@@ -39,7 +39,7 @@ impl Faulty {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts these faults in the place of those that it has.
+    /// Replaces the faults.
     pub fn set(&self, faults: Faults) {
         *self.faults() = faults;
     }
@@ -49,7 +49,7 @@ impl Faulty {
         &self.inner
     }
 
-    /// Waits, and fails if the target is dead.
+    /// Waits for the delay, and fails if the target is dead.
     fn pass(&self) -> io::Result<Faults> {
         let faults = self.faults().clone();
         if !faults.delay.is_zero() {
@@ -58,7 +58,7 @@ impl Faulty {
         if faults.dead { Err(Errno::IO.into()) } else { Ok(faults) }
     }
 
-    /// As `pass`, for what needs room.
+    /// As `pass`, for operations that need space.
     fn pass_writing(&self) -> io::Result<()> {
         if self.pass()?.full { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }

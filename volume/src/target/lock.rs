@@ -1,4 +1,5 @@
-//! Locks on whole directories: who gives files their final names, or takes files away, does it alone.
+//! Exclusive locks on whole directories, for processes that give files their final names or remove
+//! them.
 
 use super::Directory;
 use crate::{Control, Result};
@@ -8,20 +9,20 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::time::Duration;
 
-/// How often a lock is tried that another process has.
+/// How often to retry a lock that another process holds.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Exclusive locks on some directories, released when this is dropped.
+/// Exclusive locks on directories. Dropping this value releases them.
 #[derive(Debug)]
 pub struct Lock<'a>(Vec<&'a File>);
 
 impl<'a> Lock<'a> {
-    /// Waits until no other process has a lock on any of the directories. Each is locked once, whatever it is called,
-    /// and all processes lock in the same order, so that none waits for another in a circle. Where the file system
-    /// has no locks, the work goes on without.
+    /// Waits for exclusive locks on all directories. Each directory is locked once, whatever its
+    /// path. All processes lock in the same order, so there is no deadlock. Where the file system
+    /// has no locks, the work continues without.
     ///
     /// # Errors
-    /// When it was cancelled.
+    /// If the work was cancelled.
     pub fn take(directories: impl IntoIterator<Item = &'a Directory>, control: &Control) -> Result<Self> {
         let unique: BTreeMap<_, _> = directories.into_iter().map(|d| (d.identity(), d.handle())).collect();
         let mut locked = Self(Vec::new());

@@ -6,19 +6,19 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Room without an end, nearly.
+/// The size of a target without a limit, in bytes.
 const MUCH: u64 = 1 << 40;
 
 /// Files in memory. Everything is durable at once.
 #[derive(Debug, Default)]
 pub struct Memory {
     files: Mutex<BTreeMap<TargetFile, Vec<u8>>>,
-    /// The bytes that fit, when there is a limit.
+    /// The capacity in bytes, if limited.
     room: Option<u64>,
 }
 
 impl Memory {
-    /// A target that takes no more than so many bytes. Holes in files count, too.
+    /// A target that holds at most `bytes` bytes. Holes in files count, too.
     pub fn with_room(bytes: u64) -> Self {
         Self { room: Some(bytes), ..Self::default() }
     }
@@ -39,7 +39,7 @@ fn missing() -> io::Error {
 impl Target for Memory {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let mut files = self.files();
-        // As on a disk, the file is there though nothing of it is.
+        // As on a disk, the file is created even if the write fails.
         let length = files.entry(file).or_default().len() as u64;
         let end = offset + parts.iter().map(|part| part.len() as u64).sum::<u64>();
         if self.room.is_some_and(|room| used(&files) + end.saturating_sub(length) > room) {

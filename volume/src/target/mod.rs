@@ -1,4 +1,5 @@
-//! Targets: where chunk files live: a local directory, memory for tests, and decorators that count, fail or crash.
+//! Targets: where chunk files are stored. A target is a local directory, memory for tests, or a
+//! decorator that counts, fails or crashes.
 
 mod conformance;
 mod crash;

@@ -1,55 +1,57 @@
-//! What chunk files are called: `NAME.000.weft`, and `.NAME.000.weft.tmp-PID-N` until they are committed.
+//! The names of chunk files: `NAME.000.weft`, and `.NAME.000.weft.tmp-PID-N` until they are
+//! committed.
 //!
-//! The name in a chunk's header counts; the file name only helps to find it. So a name that leaves no room for the
-//! endings is shortened, always in the same way.
+//! The name in a chunk's header is authoritative; the file name only helps to find it. So a name
+//! that leaves no space for the endings is shortened, always in the same way.
 
 use gf::checksum::crc64;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 const ENDING: &[u8] = b".weft";
-/// With `.000.weft`, a dot and `.tmp-4294967295-4294967295` it stays within 255, the longest entry of a directory.
+/// With `.000.weft`, a dot and `.tmp-4294967295-4294967295`, the name stays within 255 bytes, the
+/// maximum of a directory entry.
 const STEM_ROOM: usize = 200;
 
-/// The part of a chunk's file name before the position: the object's name if it is not too long, else its beginning
-/// and a checksum of all of it.
+/// The part of a chunk's file name before the position: the object's name, or for a long name its
+/// beginning and a checksum of the whole name.
 pub fn stem(name: &[u8]) -> Vec<u8> {
     if name.len() <= STEM_ROOM {
         return name.to_vec();
     }
     let suffix = format!("~{:016x}", crc64(name));
     let mut cut = STEM_ROOM - suffix.len();
-    // A UTF-8 character is not cut in two; in other encodings this drops at most three bytes more.
+    // Do not cut a UTF-8 character in two; in other encodings this drops at most three more bytes.
     while cut > STEM_ROOM - suffix.len() - 4 && name[cut] & 0xc0 == 0x80 {
         cut -= 1;
     }
     [&name[..cut], suffix.as_bytes()].concat()
 }
 
-/// The file name of the chunk of that object at that position.
+/// The file name of the chunk of an object at a position.
 pub fn fragment_file_name(name: &[u8], position: usize) -> OsString {
     OsString::from_vec([&stem(name)[..], format!(".{position:03}").as_bytes(), ENDING].concat())
 }
 
-/// The name that a file has until it is committed under `file_name`.
+/// The temporary name of a file until it is committed under `file_name`.
 pub(super) fn temporary_file_name(file_name: &OsStr, number: u32) -> OsString {
     let ending = format!(".tmp-{}-{number}", std::process::id());
     OsString::from_vec([b".", file_name.as_bytes(), ending.as_bytes()].concat())
 }
 
-/// What the name of a chunk file says.
+/// The parts of a chunk file's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName {
-    /// The object's name, perhaps shortened.
+    /// The object's name, possibly shortened.
     pub stem: Vec<u8>,
     /// The position.
     pub position: usize,
-    /// The process that was writing it, for a file that was never committed.
+    /// The process that wrote it, if it was never committed.
     pub written_by: Option<u32>,
 }
 
 impl FileName {
-    /// Takes a file name apart, if it is one of a chunk.
+    /// Parses the name of a chunk file; None for any other file.
     pub fn parse(file_name: &OsStr) -> Option<Self> {
         let bytes = file_name.as_bytes();
         let temporary = bytes.strip_prefix(b".").and_then(|rest| {

@@ -1,5 +1,5 @@
-//! The port behind which targets stand: a flat set of files that are written once, from front to back in the main,
-//! read anywhere, synced, punched and removed.
+//! The interface of targets: a flat set of files. A file is written once, mostly from front to
+//! back; it can be read anywhere, synced, punched and removed.
 
 use crate::set::Master;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What a read finds of so many bytes.
+/// Reads up to `length` bytes into a new vector.
 ///
 /// # Errors
-/// Those of `read`, which fills what it is given and says how much that was.
+/// Those of `read`, which fills the buffer that it gets and returns the number of bytes read.
 pub fn read_to_vec(length: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let found = read(&mut bytes)?;
@@ -18,16 +18,17 @@ pub fn read_to_vec(length: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usi
     Ok(bytes)
 }
 
-/// A place for files. Every operation is safe from several threads; none gives up by itself, so a caller that must not wait for a
-/// hanging disk calls it on a thread of its own.
+/// A place for files. Every operation is thread-safe. None times out by itself, so a caller that
+/// must not wait for a hanging disk calls it on a separate thread.
 pub trait Target: Send + Sync + fmt::Debug {
-    /// Writes `parts` one behind the other from `offset` on. Creates the file when it is not there.
+    /// Writes `parts`, one after the other, from `offset` on. Creates the file if it does not
+    /// exist.
     ///
     /// # Errors
-    /// When not all of it was written; how much was is unknown.
+    /// If not everything was written; how much was written is unknown.
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// As `write`; returns how long the target itself took for it, without the way to it and back.
+    /// As `write`; returns the time that the target itself took, without the network.
     ///
     /// # Errors
     /// As `write`.
@@ -36,7 +37,7 @@ pub trait Target: Send + Sync + fmt::Debug {
         self.write(file, offset, parts).map(|()| begun.elapsed())
     }
 
-    /// Writes as `write`, and returns when that is durable with all that was written to the file before.
+    /// As `write`; returns when this write and all earlier ones to the file are durable.
     ///
     /// # Errors
     /// Those of `write` and `sync`.
@@ -45,20 +46,21 @@ pub trait Target: Send + Sync + fmt::Debug {
         self.sync(file)
     }
 
-    /// Fills `into` from `offset` on, and returns how many bytes there were: fewer only where the file ends.
+    /// Fills `into` from `offset` on. Returns the number of bytes read, which is smaller only at
+    /// the end of the file.
     ///
     /// # Errors
-    /// `NotFound` when there is no such file; any other when it cannot be read.
+    /// `NotFound` if there is no such file; any other kind if it cannot be read.
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize>;
 
-    /// As `read`, but only if that needs no device: None when it would, or when the target cannot tell. For callers that must not
-    /// wait for a hanging disk and would spare themselves another thread.
+    /// As `read`, but only if no device is needed: None if one is, or if the target cannot tell.
+    /// For callers that must not wait for a hanging disk and want to avoid another thread.
     fn read_cached(&self, _file: TargetFile, _offset: u64, _into: &mut [u8]) -> Option<usize> {
         None
     }
 
-    /// As `read`, for no longer than `patience`: `TimedOut` then. None when the target cannot give up, so that who must not wait for it needs
-    /// another thread.
+    /// As `read`, but fails with `TimedOut` after `patience`. None if the target cannot time out: a
+    /// caller that must not wait then needs another thread.
     fn read_within(
         &self,
         _file: TargetFile,
@@ -69,7 +71,8 @@ pub trait Target: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Reads two ranges of a file, each as `read` does; a remote target is asked once, and waits for no longer than `patience`, if there is one.
+    /// Reads two ranges of a file, each as `read` does. A remote target gets one request, and the
+    /// wait lasts at most `patience`, if given.
     ///
     /// # Errors
     /// Those of `read`.
@@ -84,21 +87,21 @@ pub trait Target: Send + Sync + fmt::Debug {
         Ok([first?, second?])
     }
 
-    /// Whether its operations wait for another machine, however short they are.
+    /// Whether its operations wait for another machine, even short ones.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Says that a range will be read soon, so that it can be fetched meanwhile.
+    /// Announces that a range will be read soon, so that the target can prefetch it.
     fn prefetch(&self, _file: TargetFile, _range: Range<u64>) {}
 
-    /// Returns when everything that was written to the file, and its name, is durable.
+    /// Returns when everything written to the file, and its name, is durable.
     ///
     /// # Errors
-    /// When that is not sure. What was written before must then count as lost.
+    /// If durability is not certain. All earlier writes must then count as lost.
     fn sync(&self, file: TargetFile) -> io::Result<()>;
 
-    /// As `sync`; returns how long the target itself took for it, without the way to it and back.
+    /// As `sync`; returns the time that the target itself took, without the network.
     ///
     /// # Errors
     /// As `sync`.
@@ -107,50 +110,53 @@ pub trait Target: Send + Sync + fmt::Debug {
         self.sync(file).map(|()| begun.elapsed())
     }
 
-    /// Sets room aside for the first `bytes` of the file, so that writes to them need not allocate. Its length stays. Does nothing
-    /// where the file system cannot.
+    /// Reserves space for the first `bytes` of the file, so that writes to them need no allocation.
+    /// The length of the file does not change. Does nothing where the file system cannot reserve.
     ///
     /// # Errors
-    /// When there is no room.
+    /// If there is not enough space.
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()>;
 
-    /// Gives room back that was set aside behind the end of the file.
+    /// Releases space that was reserved beyond the end of the file.
     ///
     /// # Errors
-    /// When the file is not there or cannot be changed.
+    /// If the file does not exist or cannot be changed.
     fn trim(&self, _file: TargetFile) -> io::Result<()> {
         Ok(())
     }
 
-    /// Gives the room of a range back; it then reads as zeroes or as it was. Does nothing where the file system cannot.
+    /// Releases the space of a range. It then reads as zeroes or as before. Does nothing where the
+    /// file system cannot punch holes.
     ///
     /// # Errors
-    /// When the file is not there or cannot be written.
+    /// If the file does not exist or cannot be written.
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()>;
 
-    /// Gives `from` the name `to`, replacing what has that name. `from` was synced; the change is durable on return.
+    /// Renames `from` to `to`, replacing an existing file. `from` must be synced; the change is
+    /// durable on return.
     ///
     /// # Errors
-    /// When `from` is not there or the change is not sure.
+    /// If `from` does not exist or the change is not certain.
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()>;
 
-    /// Removes the file. One that is not there is no error.
+    /// Removes the file. A missing file is no error.
     ///
     /// # Errors
-    /// When it is there and stays.
+    /// If the file exists and cannot be removed.
     fn remove(&self, file: TargetFile) -> io::Result<()>;
 
-    /// All files that Weft knows, with their lengths, in no order. Others are ignored.
+    /// All of Weft's files with their lengths, in no particular order. Other files are ignored.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// If they cannot be listed.
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>>;
 
-    /// How files are under their names now, in their order, whatever is open of them: for callers that check whether all is well. What somebody else
-    /// removed or replaced stays readable for as long as it is open here.
+    /// The current state of the names of files, in the order of `files`, regardless of open
+    /// handles: for callers that verify the stored data. A file that another process removed or
+    /// replaced stays readable here while it is open.
     ///
     /// # Errors
-    /// When it cannot be told of one of them.
+    /// If the state of one of them cannot be determined.
     fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
         let presence = |&file: &TargetFile| match self.read(file, 0, &mut [0]) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Presence::Absent),
@@ -159,18 +165,18 @@ pub trait Target: Send + Sync + fmt::Debug {
         files.iter().map(presence).collect()
     }
 
-    /// The room on it.
+    /// The space on the target.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// If it cannot be determined.
     fn space(&self) -> io::Result<Space>;
 
-    /// How other processes reach it, where they can.
+    /// The address under which other processes reach it, if there is one.
     fn address(&self) -> Option<String> {
         None
     }
 
-    /// The process that has it, where that codes stripes for others.
+    /// The process that owns it, if that process codes stripes for others.
     fn master(&self) -> Option<&dyn Master> {
         None
     }
@@ -179,9 +185,9 @@ pub trait Target: Send + Sync + fmt::Debug {
 /// The name of a file on a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetFile {
-    /// Who the target is: the volume, its code, the other targets.
+    /// The identity of the target: the volume, its code, the other targets.
     Label,
-    /// A label that is being written.
+    /// A label that is not complete yet.
     NewLabel,
     /// The blocks of one position of a chunk set.
     Chunk {
@@ -190,14 +196,14 @@ pub enum TargetFile {
         /// The position in its stripes.
         position: u16,
     },
-    /// A chunk that is being made again.
+    /// A chunk during its rebuild.
     NewChunk {
         /// The chunk set.
         set: u64,
         /// The position in its stripes.
         position: u16,
     },
-    /// A segment of the metadata journal; the number of its first transaction.
+    /// A segment of the metadata journal, numbered by its first transaction.
     Journal {
         /// The first transaction.
         first: u64,
@@ -209,24 +215,25 @@ pub enum TargetFile {
     },
 }
 
-/// Whether a file is there under its name.
+/// Whether a file exists under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is.
+    /// It exists.
     There,
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// The target has it open, and the name is gone or another file's: it can be read until it is closed.
+    /// The target has the file open, but its name is gone or belongs to another file. It can be
+    /// read until it is closed.
     Unnamed,
 }
 
-/// Room on a target in bytes.
+/// Space on a target in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// All of it.
+    /// The capacity.
     pub total: u64,
-    /// What may still be written.
+    /// The free space.
     pub free: u64,
-    /// The file system that has it: targets on the same one share their room.
+    /// Identifies the file system: targets on the same one share their space.
     pub system: u64,
 }

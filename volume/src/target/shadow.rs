@@ -1,4 +1,4 @@
-//! A target that is only read: what is written is kept in memory, over it, and forgotten with it.
+//! A read-only view of a target: writes stay in memory, and are dropped with it.
 
 use super::{Memory, Space, Target, TargetFile};
 use std::collections::HashSet;
@@ -6,17 +6,17 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A target whose changes stay in memory. Meant for small files: one that is changed is copied first.
+/// A target whose changes stay in memory. For small files: a changed file is copied first.
 #[derive(Debug)]
 pub struct Shadow {
     inner: Arc<dyn Target>,
     over: Memory,
-    /// Files that are in memory, or nowhere.
+    /// Files that are in memory or were removed.
     hidden: Mutex<HashSet<TargetFile>>,
 }
 
 impl Shadow {
-    /// Changes nothing of `inner`.
+    /// Never changes `inner`.
     pub fn new(inner: Arc<dyn Target>) -> Self {
         Self { inner, over: Memory::default(), hidden: Mutex::default() }
     }
@@ -48,7 +48,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Who has a file.
+    /// The target that holds a file.
     fn holder(&self, file: TargetFile) -> &dyn Target {
         if self.hidden().contains(&file) { &self.over } else { &*self.inner }
     }
@@ -68,7 +68,7 @@ impl Target for Shadow {
         if self.hidden().contains(&file) {
             return self.over.sync(file);
         }
-        // What was not changed needs no copy: only whether it is there is of interest.
+        // An unchanged file needs no copy, only a check that it exists.
         self.inner.read(file, 0, &mut [0]).map(drop)
     }
 

@@ -1,11 +1,13 @@
-//! Extended attributes that say on a chunk file itself what it is (parEC, section III), for whoever looks at a directory without Weft. They repeat the
-//! chunk's header; nothing reads them back, and where the file system has none, nothing is missing.
+//! Extended attributes that describe a chunk file (parEC, section III), for a user who inspects a
+//! directory without Weft. They repeat the chunk's header; nothing reads them back, and a file
+//! system without them loses nothing.
 
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader};
 use rustix::fs::{XattrFlags, fsetxattr};
 use std::os::fd::AsFd;
 
-/// Writes what the first bytes of a chunk say, if these are a header. That it cannot be written is no error.
+/// Writes the attributes if the first bytes of a chunk are a header. A failure to write them is
+/// ignored.
 pub(super) fn tag(file: impl AsFd, first: &[u8]) {
     let Some(Ok(header)) = first.get(..CHUNK_HEADER_BYTES).map(ChunkHeader::decode) else { return };
     let ChunkHeader { volume, set, position, shape: (k, m), code, .. } = header;

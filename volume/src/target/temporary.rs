@@ -1,5 +1,5 @@
-//! A file that does not exist for others until it is whole: it has a temporary name until it is committed, and is
-//! removed when it is dropped before.
+//! A file that other processes do not see until it is complete. It has a temporary name until it is
+//! committed; if it is dropped before, it is removed.
 
 use super::names::temporary_file_name;
 use crate::{Error, Result};
@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// A file that is being written.
+/// A file that is not committed yet.
 #[derive(Debug)]
 pub struct Temporary {
     file: File,
@@ -21,11 +21,12 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Creates it in `directory`, to be committed there under `file_name`. Until then it is called by
-    /// `temporary_name`, which leaves room for an ending. It has the permission bits `mode`, less the process's umask.
+    /// Creates it in `directory`, to be committed there under `file_name`. Until then its name
+    /// starts with `temporary_name`, which must leave space for a suffix. It has the permission
+    /// bits `mode`, less the process's umask.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// If it cannot be created.
     pub fn create(directory: &Path, temporary_name: &OsStr, file_name: &OsStr, mode: u32) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let destination = directory.join(file_name);
@@ -33,7 +34,7 @@ impl Temporary {
             let path = directory.join(temporary_file_name(temporary_name, NUMBER.fetch_add(1, Ordering::Relaxed)));
             match OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&path) {
                 Ok(file) => return Ok(Self { file, path, destination, keep: AtomicBool::new(false) }),
-                // Left by a process that had this id before and was killed.
+                // A process with the same id left this file when it was killed.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::io("create a file in", directory)(error)),
             }
@@ -45,28 +46,28 @@ impl Temporary {
         &self.file
     }
 
-    /// Where it is now.
+    /// Its current path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where `commit` puts it.
+    /// Its path after `commit`.
     pub fn destination(&self) -> &Path {
         &self.destination
     }
 
-    /// Makes its content durable. After an error nothing is known of the content, so it must not be committed.
+    /// Makes its content durable. After an error, the content is unknown and must not be committed.
     ///
     /// # Errors
-    /// When the system cannot.
+    /// If the system fails to sync the file.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(Error::io("sync", &self.path))
     }
 
-    /// Gives it its name, in one step; `replace` says whether a file that has it may go.
+    /// Gives the file its final name in one step. With `replace`, it replaces an existing file.
     ///
     /// # Errors
-    /// `Conflict` when the name is taken and may not be replaced.
+    /// `Conflict` if the name exists and must not be replaced.
     pub fn commit(&self, replace: bool) -> Result<()> {
         let (from, to) = (&self.path, &self.destination);
         if replace {
@@ -78,20 +79,21 @@ impl Temporary {
         Ok(())
     }
 
-    /// Leaves the file where it is when this is dropped.
+    /// Keeps the file when this value is dropped.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
 }
 
-/// Renames a file to a name that nothing has.
+/// Renames a file to a name that must not exist.
 ///
 /// # Errors
-/// `Conflict` when something has it.
+/// `Conflict` if the name exists.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
-        // Not every file system has this operation; there, another process may slip in between.
+        // Not every file system has this operation; without it, another process may take the name
+        // in between.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             if to.symlink_metadata().is_ok() {
                 return Err(Error::exists(to));
@@ -105,7 +107,7 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<()> {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.keep.load(Ordering::Relaxed) {
-            // Nobody is left to tell; the next encoder of this name removes what stays behind.
+            // There is no caller to report to. The next encoder of this name removes the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! A target that counts what is asked of it.
+//! A target that counts its operations.
 
 use super::{Space, Target, TargetFile};
 use std::io::{self, IoSlice};
@@ -6,25 +6,25 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What one kind of operation cost.
+/// The cost of one kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// How many there were.
+    /// The number of operations.
     pub operations: u64,
     /// How many of them failed.
     pub errors: u64,
-    /// Bytes that they moved, or set aside, or gave back.
+    /// Bytes moved, reserved or released.
     pub bytes: u64,
-    /// How long they took together.
+    /// Their total time.
     pub time: Duration,
 }
 
-/// What all operations on a target cost, by kind.
+/// The cost of all operations on a target, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// `write`.
     pub write: Cost,
-    /// `read` and `read_cached`, as far as the latter had what was asked for.
+    /// `read`, and those calls of `read_cached` that found the data.
     pub read: Cost,
     /// `sync`.
     pub sync: Cost,
@@ -42,23 +42,23 @@ pub struct Trace {
     pub space: Cost,
 }
 
-/// Another target, whose operations are counted.
+/// Decorates another target and counts its operations.
 #[derive(Debug)]
 pub struct Traced {
     inner: Arc<dyn Target>,
     trace: Mutex<Trace>,
 }
 
-/// Chooses the cost of a kind.
+/// Selects the cost of a kind.
 type Kind = fn(&mut Trace) -> &mut Cost;
 
 impl Traced {
-    /// Nothing counted so far.
+    /// Starts with all counters at zero.
     pub fn new(inner: Arc<dyn Target>) -> Self {
         Self { inner, trace: Mutex::default() }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn trace(&self) -> Trace {
         *self.trace.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,13 +1,14 @@
-//! Positional reads and writes of several buffers at once, until all is done.
+//! Positional reads and writes of several buffers at once, repeated until all bytes are
+//! transferred.
 
 use rustix::fd::AsFd;
 use rustix::io::{Errno, preadv, pwritev};
 use std::io::{self, IoSlice, IoSliceMut};
 
-/// What the system takes in one call.
+/// The maximum number of buffers per system call.
 const MAX_BUFFERS: usize = 1024;
 
-/// Fills the buffers from `offset` on; answers how many bytes there were before the file ended.
+/// Fills the buffers from `offset` on; returns how many bytes were read before the end of the file.
 pub(crate) fn read_at(file: impl AsFd, mut offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<usize> {
     let mut slices: Vec<IoSliceMut<'_>> = buffers.iter_mut().map(|b| IoSliceMut::new(b)).collect();
     let mut rest = &mut slices[..];

@@ -1,4 +1,4 @@
-//! Making blocks of a stripe of others, and checking them.
+//! Computes blocks of a stripe from others, and checks them.
 
 use super::{RebuildReport, Wanted};
 use crate::format::{GRANULE_BYTES, StripeHeader};
@@ -6,7 +6,7 @@ use crate::set::reader::{Found, StripeAt};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
-/// The wanted blocks of a stripe with their record headers.
+/// The wanted blocks of a stripe, with their record headers.
 pub(super) fn blocks(
     stripe: &StripeAt,
     wanted: &[Wanted],
@@ -14,7 +14,7 @@ pub(super) fn blocks(
 ) -> Result<Vec<(StripeHeader, Vec<u8>)>> {
     let (layout, length) = (stripe.layout, stripe.block as usize);
     let positions: Vec<usize> = wanted.iter().map(|&(position, _)| position).collect();
-    // Chunks that are moved, and not lost, are read where they are: nothing has to be made of anything.
+    // Chunks that move and are not lost are read where they are: nothing needs decoding.
     let mut found = stripe.granules(&positions, &(0..length));
     let mut made = BTreeMap::new();
     loop {
@@ -28,7 +28,7 @@ pub(super) fn blocks(
         let needed: Vec<usize> = repair.reads().iter().map(|read| read.block).collect();
         fetch(stripe, &mut found, &needed);
         let sources = needed.iter().map(|position| found[position].as_ref().ok().map(|block| &block.bytes[..]));
-        // With what turned out bad, another way is looked for.
+        // A source turned out bad: look for another way.
         let Some(sources) = sources.collect::<Option<Vec<&[u8]>>>() else { continue };
         let mut outputs = vec![vec![0; length]; lost.len()];
         repair.run(&sources, &mut outputs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
@@ -51,21 +51,23 @@ pub(super) fn blocks(
     Ok(positions.into_iter().map(&mut with_header).collect())
 }
 
-/// Reads the blocks of these positions that were not read yet.
+/// Reads those blocks of these positions that were not read yet.
 fn fetch(stripe: &StripeAt, found: &mut Found, positions: &[usize]) {
     let new: Vec<usize> = positions.iter().copied().filter(|position| !found.contains_key(position)).collect();
     found.extend(stripe.granules(&new, &(0..stripe.block as usize)));
     stripe.outvote(found);
 }
 
-/// Checks what was made against a survivor that it was not made from: that one is made from these, and compared. False when there is none.
+/// Checks the computed blocks against a witness: a survivor that they were not computed from. It is
+/// computed from them and compared. Returns false if there is no such survivor.
 fn witness(stripe: &StripeAt, needed: &[usize], found: &mut Found, made: &BTreeMap<usize, Vec<u8>>) -> Result<bool> {
     let code = &*stripe.layout.code;
     let is_candidate = |position: &usize| {
         !needed.contains(position) && !made.contains_key(position) && !matches!(found.get(position), Some(Err(_)))
     };
     let candidates: Vec<usize> = (0..stripe.layout.blocks()).filter(is_candidate).collect();
-    // The made blocks take part, in the place of as many that they were made from: else the survivor would say nothing about them.
+    // The computed blocks replace as many of their sources; otherwise the survivor would say
+    // nothing about them.
     let stood_in: Vec<usize> = made.keys().chain(needed.iter().skip(made.len())).copied().collect();
     let all: Vec<usize> = made.keys().chain(needed).copied().collect();
     for position in candidates {

@@ -1,5 +1,7 @@
-//! Making chunks again, some stripes at a time. The process that has the first of the new chunks makes their blocks, if it works for others: then data goes
-//! from store to store, and whoever repairs only says what is to be done. Otherwise, or if that fails, they are made here; the bytes are the same.
+//! Rebuilds chunks, some stripes at a time. If the process of the first new chunk's target works
+//! for others, it computes the blocks. Then data flows from store to store, and the repairing
+//! process only sends orders. Otherwise, or if that fails, this process computes them; the bytes
+//! are the same.
 
 mod blocks;
 
@@ -15,20 +17,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::Path;
 
-/// Of each new chunk, so much is made at a time, or one block if that is longer. Each block counts for so much at least: it has its requests.
+/// Bytes per new chunk that are rebuilt at a time; a longer block is rebuilt on its own. Each block
+/// counts for at least `LEAST` bytes, because of the requests it needs.
 const AT_A_TIME: u64 = 4 << 20;
 const LEAST: u64 = 64 << 10;
 
-/// What a rebuild did.
+/// The result of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RebuildReport {
-    /// Bytes of blocks that were made.
+    /// Bytes of blocks that were rebuilt.
     pub bytes: u64,
-    /// Those that the processes of targets made.
+    /// How many of these bytes the processes of targets rebuilt.
     pub delegated: u64,
-    /// Blocks that were checked against a survivor that they were not made from.
+    /// Blocks that were checked against a survivor they were not computed from.
     pub witnessed: u64,
-    /// Blocks for which there was no such survivor.
+    /// Blocks without such a survivor.
     pub unwitnessed: u64,
 }
 
@@ -41,26 +44,27 @@ impl RebuildReport {
     }
 }
 
-/// A block of a stripe and where it goes.
+/// The position of a block and its destination.
 type Wanted = (usize, TargetId);
 
-/// Stripes of a set whose blocks are to be made again.
+/// Stripes of a set with blocks to rebuild.
 #[derive(Clone, Copy, Debug)]
 pub struct RebuildOrder<'a> {
-    /// Where the blocks are that there are.
+    /// Where the existing blocks are.
     pub layout: &'a SetLayout,
     /// The stripes, by record and block length.
     pub stripes: &'a [(u32, u32)],
-    /// The positions that are to be made, and the targets on which their new chunks were begun.
+    /// The positions to rebuild, and the targets that hold their new chunks.
     pub wanted: &'a [Wanted],
 }
 
 impl RebuildOrder<'_> {
-    /// Makes the blocks, checks them, and writes them to the new chunks, stripe by stripe as long as `go_on` says so.
+    /// Computes the blocks, checks them, and writes them to the new chunks, stripe by stripe, as
+    /// long as `go_on` allows it.
     ///
     /// # Errors
-    /// When the order cannot be carried out, or a new chunk was not begun or has its name already: nothing was written then. Those of [`rebuild`]: some blocks
-    /// were.
+    /// If the order cannot be carried out, or if a new chunk was not created or already has its
+    /// final name: nothing was written then. The errors of [`rebuild`]: some blocks were written.
     pub fn carry_out(&self, targets: &Targets, go_on: impl Fn() -> Result<()>) -> Result<RebuildReport> {
         self.check()?;
         if !self.stripes.is_empty() {
@@ -85,7 +89,8 @@ impl RebuildOrder<'_> {
         Ok(report)
     }
 
-    /// Whether the new chunks were begun. Nothing is written to what is none: nobody would remove that.
+    /// Checks that the new chunks were created. Nothing is written to other files, because nothing
+    /// would remove them.
     fn look(&self, targets: &Targets) -> Result<()> {
         let (volume, set) = (self.layout.volume, self.layout.set);
         on_each(targets, self.wanted, "look at", move |position, target| {
@@ -97,7 +102,7 @@ impl RebuildOrder<'_> {
         })
     }
 
-    /// Whether there can be such stripes: an order may come from elsewhere.
+    /// Checks that such stripes are possible: an order may come from another process.
     fn check(&self) -> Result<()> {
         let bad = |what: String| Err(Error::Invalid(format!("chunk set {}: {what}", self.layout.set)));
         let blocks = self.layout.blocks();
@@ -114,8 +119,9 @@ impl RebuildOrder<'_> {
         }
     }
 
-    /// Has the process that has the first of the new chunks do it. None when it does not, not all of it, or without a witness where there may be one: it may
-    /// reach less than this one.
+    /// Delegates the rebuild to the process of the first new chunk's target. Returns None if that
+    /// process fails, does only a part, or finds no witness where one may exist: it may reach fewer
+    /// targets than this process.
     fn delegate(&self, targets: &Targets) -> Option<RebuildReport> {
         let sound = |id: &TargetId| targets.error(*id).is_none();
         let first = targets.get(self.wanted.iter().map(|&(_, id)| id).next().filter(sound)?)?;
@@ -139,11 +145,13 @@ impl RebuildOrder<'_> {
     }
 }
 
-/// Makes the chunks `wanted` again: the position of each, and the target that it goes to. `stripes` are those of the set that are of use, by record and block
-/// length; what is between them stays a hole. The chunks get their names when all of them are whole and durable.
+/// Rebuilds the chunks `wanted`, each a position and its destination. `stripes` lists the live
+/// stripes of the set, by record and block length; the space between them stays a hole. The chunks
+/// get their final names when all of them are complete and durable.
 ///
 /// # Errors
-/// `TooDegraded` when too little of a stripe is left, `Corrupt` when survivors contradict each other, `NoSpace`, `Interrupted`; nothing is left behind then.
+/// `TooDegraded` if too few blocks of a stripe are left, `Corrupt` if survivors contradict each
+/// other, `NoSpace`, `Interrupted`. Nothing remains after an error.
 pub fn rebuild(
     targets: &Targets,
     layout: &SetLayout,
@@ -153,7 +161,8 @@ pub fn rebuild(
 ) -> Result<RebuildReport> {
     let made = make(targets, layout, stripes, wanted, control);
     if made.is_err() {
-        // One that hangs does not answer this either; what is left there has no use, and no name.
+        // A target that hangs would not answer this, either; its unfinished chunk has no final name
+        // and no use.
         let answering = wanted.iter().copied().filter(|&(_, id)| !targets.hangs(id));
         let set = layout.set;
         targets.each(answering, move |position, target| target.remove(new_chunk(set, position)));
@@ -183,7 +192,7 @@ fn make(
         control.check()?;
         let order = RebuildOrder { layout, stripes, wanted };
         let by_others = if others_do { order.delegate(targets) } else { None };
-        // Who did not do one part is not asked for the next.
+        // If the other process fails once, it gets no further orders.
         others_do = by_others.is_some();
         let done = by_others.map_or_else(|| order.carry_out(targets, || control.check()), Ok)?;
         report.add(done);
@@ -197,7 +206,7 @@ fn make(
     Ok(report)
 }
 
-/// The stripes, in parts that are made at a time.
+/// Splits the stripes into parts that are rebuilt at a time.
 fn parts(mut stripes: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
@@ -211,7 +220,7 @@ fn parts(mut stripes: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
     })
 }
 
-/// Does something for each of the chunks, on all targets at the same time.
+/// Runs an operation on each of the chunks, on all targets at the same time.
 fn on_each(
     targets: &Targets,
     wanted: &[Wanted],
@@ -227,7 +236,7 @@ fn on_each(
     Ok(())
 }
 
-/// When the set was begun, as its chunks say.
+/// When the set was created, according to its chunks.
 fn created(targets: &Targets, layout: &SetLayout) -> Timestamp {
     let mut batch = Batch::new();
     for (position, id) in layout.places.iter().enumerate().filter_map(|(position, id)| Some((position, (*id)?))) {
