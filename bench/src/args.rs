@@ -36,10 +36,14 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  weft bench codes                                  everything, in about half an hour
-  weft bench codes --section table,decode           the table of cached shapes, and decoding
-  weft bench codes --kernel both --html codes.html  with every instruction, then with AVX2 alone
-  weft bench codes --quick --json                   a trial run
+  # Everything, in about half an hour.
+  weft bench codes
+  # The table of cached shapes, and decoding.
+  weft bench codes --section table,decode
+  # With every instruction, then with AVX2 alone.
+  weft bench codes --kernel both --html codes.html
+  # A trial run.
+  weft bench codes --quick --json
 
 Peers are built by `cargo xtask peers`; each that is missing is named and left out.";
 
@@ -101,7 +105,7 @@ pub enum Section {
     Bitmatrix,
     /// Every kernel that runs here
     Kernels,
-    /// weft encode of whole files, beside cp
+    /// weft file encode of whole files, beside cp
     File,
 }
 

@@ -1,18 +1,24 @@
 //! `weft bench`: measurements, beside other libraries and other file systems in the same run.
 
 use crate::failure::{Failure, Outcome};
+use crate::output;
 use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
 
-/// Measure this machine and Weft on it, beside other libraries and file systems in the same run
+/// Measure Weft on this machine, beside other libraries and file systems
 #[derive(Args)]
 pub struct Arguments {
     #[command(subcommand)]
     what: What,
+    /// Replace the files of --html and --json-file if there are any
+    #[arg(long, global = true)]
+    force: bool,
 }
 
 #[derive(Subcommand)]
 enum What {
-    /// The coding engine: the papers' tables, from cache and from memory, wide shapes, decoding, every kernel
+    /// The coding engine: the papers' tables, from cache and from memory, wide shapes, decoding,
+    /// every kernel
     Codes(bench::Args),
     /// File systems: the same workloads in several directories
     Fs(bench::fs::Args),
@@ -20,17 +26,27 @@ enum What {
     Archive(bench::paper::Args),
 }
 
+/// Refuses results that would replace a file, before anything is measured.
+fn check<const N: usize>(files: [&Option<PathBuf>; N], force: bool) -> Outcome {
+    let mut named = files.into_iter().filter_map(|file| file.as_deref()).filter(|file| *file != Path::new("-"));
+    named.try_for_each(|file| output::check(file, force))
+}
+
 pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
+    let force = arguments.force;
     match arguments.what {
         What::Codes(mut codes) => {
+            check([&codes.html, &codes.json_file], force)?;
             codes.json |= as_json;
             bench::run(&codes).map_err(Failure::Other)
         }
         What::Archive(mut archive) => {
+            check([&archive.html], force)?;
             archive.json |= as_json;
             bench::paper::run(&archive).map_err(Failure::Other)
         }
         What::Fs(mut fs) => {
+            check([&fs.json_file], force)?;
             fs.json |= as_json;
             let all_succeeded = bench::fs::run(&fs).map_err(Failure::Other)?;
             if all_succeeded { Ok(()) } else { Err(Failure::Found) }

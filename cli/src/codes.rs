@@ -13,7 +13,7 @@ use serde_json::{Value, json};
   weft codes lrc:12+2+2
   weft codes crs:10+4 --program")]
 pub struct Arguments {
-    /// A code and its shape, for example rs:10+4
+    /// A code and its shape, such as rs:10+4
     spec: Option<String>,
     /// Print the XOR program that encodes it
     #[arg(long, requires = "spec")]
@@ -52,7 +52,8 @@ fn overhead(code: &dyn Code) -> f64 {
     code.shape().blocks() as f64 / code.shape().k as f64
 }
 
-/// How many blocks a repair of that block reads, parts counted as such; `None` when it cannot be repaired.
+/// How many blocks a repair of that block reads, parts counted as such; `None` when it cannot be
+/// repaired.
 fn repair_reads(code: &dyn Code, lost: usize) -> Option<f64> {
     let have: Vec<usize> = (0..code.shape().blocks()).filter(|&position| position != lost).collect();
     let repair = code.repair(&[lost], &have).ok()?;

@@ -1,6 +1,7 @@
-//! Options from a file: what neither a flag nor the environment says is taken from a TOML file. Each of its tables is for one command, each key the long name of
-//! an option of that command or what its help calls an argument. It becomes the option's default, so that what may be said, and in which words it is refused,
-//! is the same as on the command line.
+//! Options from a file: what neither a flag nor the environment says is taken from a TOML file.
+//! Each of its tables is for one command, each key the long name of an option of that command or
+//! what its help calls an argument. It becomes the option's default, so that what may be said, and
+//! in which words it is refused, is the same as on the command line.
 
 use crate::failure::Failure;
 use clap::{Arg, ArgAction, Command};
@@ -10,13 +11,19 @@ use std::path::PathBuf;
 use volume::Shown;
 
 /// The flag, and the variable, that name the file.
-const FLAG: &str = "--config";
+pub const FLAG: &str = "--config";
 pub const VARIABLE: &str = "WEFT_CONFIG";
 
 /// The tables of a file, and the commands that they are for.
-const TABLES: [(&str, &[&str]); 4] =
-    [("store", &["serve", "store"]), ("meta", &["serve", "meta"]), ("cluster", &["cluster"]), ("mount", &["mount"])];
+pub const TABLES: [(&str, &[&str]); 4] = [
+    ("store", &["serve", "store"]),
+    ("meta", &["serve", "meta"]),
+    ("cluster", &["cluster", "dev"]),
+    ("mount", &["mount"]),
+];
 
+/// The option that is outside of the tables, for all commands that have it.
+const EVERYWHERE: &str = "identity";
 /// Options that a file cannot give.
 const NOT_IN_FILE: [&str; 7] = ["config", "help", "version", "json", "tell", "held", "quiet"];
 
@@ -55,9 +62,23 @@ fn apply(mut command: Command, document: Map<String, Value>) -> Result<Command, 
             }
         } else if TABLES.iter().any(|(name, _)| *name == key) {
             return Err(format!("{key} is a table: [{key}], and its keys below"));
+        } else if key == EVERYWHERE {
+            command = everywhere(command, &value)?;
         } else {
             command = set(command, &key, &value, None)?;
         }
+    }
+    Ok(command)
+}
+
+/// Sets the option that is outside of the tables wherever it is one.
+fn everywhere(mut command: Command, value: &Value) -> Result<Command, String> {
+    if keys(&command).iter().any(|key| key == EVERYWHERE) {
+        return set(command, EVERYWHERE, value, None);
+    }
+    let names: Vec<String> = command.get_subcommands().map(|inside| inside.get_name().to_owned()).collect();
+    for name in names {
+        command = within(command, &[&name], &mut |inside| everywhere(inside, value))?;
     }
     Ok(command)
 }
@@ -98,6 +119,7 @@ fn set(command: Command, key: &str, value: &Value, table: Option<&str>) -> Resul
     if !known.iter().any(|known| known == key) {
         let mut near = known.clone();
         if table.is_none() {
+            near.push(EVERYWHERE.into());
             near.extend(TABLES.iter().map(|(name, _)| format!("[{name}]")));
         }
         return Err(format!("unknown key {key:?} {place}; {}", nearest(key, near)));
@@ -116,7 +138,8 @@ fn set(command: Command, key: &str, value: &Value, table: Option<&str>) -> Resul
     Ok(command.mut_arg(id, |argument| argument.required(false).default_values(values)))
 }
 
-/// Refuses values that the option would refuse; the parser takes it for a defect of the program when a default is none.
+/// Refuses values that the option would refuse; the parser takes it for a defect of the program
+/// when a default is none.
 fn check(argument: &Arg, values: &[String]) -> Result<(), String> {
     if matches!(argument.get_action(), ArgAction::SetTrue) {
         let is_known = values.iter().all(|value| matches!(value.as_str(), "true" | "false"));
@@ -159,7 +182,7 @@ fn nearest(key: &str, mut known: Vec<String>) -> String {
 }
 
 /// How many letters differ: put in, left out or another one.
-fn distance(a: &str, b: &str) -> usize {
+pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {
@@ -176,11 +199,10 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(toml: &str, arguments: &[&str]) -> Result<clap::ArgMatches, String> {
         let document = basic_toml::from_str(toml).map_err(|why| why.to_string())?;
-        let command = apply(crate::Arguments::command(), document)?;
+        let command = apply(crate::commands(), document)?;
         command.try_get_matches_from(arguments).map_err(|why| why.to_string())
     }
 
@@ -212,7 +234,7 @@ mod tests {
         let mount = matches.subcommand_matches("mount").unwrap();
         assert!(mount.get_flag("foreground"));
         assert_eq!(raw(&matches, &["mount"], "options"), ["ro", "nosuid"]);
-        assert_eq!(raw(&matches, &[], "identity"), ["/etc/weft/laptop"]);
+        assert_eq!(raw(&matches, &["mount"], "identity"), ["/etc/weft/laptop"]);
         assert!(parse("[mount]\nforeground = \"maybe\"", &["weft", "mount", "/v", "/m"]).is_err());
     }
 
@@ -235,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_option_of_what_is_configured_has_a_variable() {
-        let command = crate::Arguments::command();
+        let command = crate::commands();
         for (_, path) in TABLES {
             let below = path.iter().fold(&command, |command, name| command.find_subcommand(name).unwrap());
             for argument in below.get_arguments().filter(|a| a.get_long().is_some()) {

@@ -1,8 +1,8 @@
-//! `weft demo`: the whole story on real files, in a temporary directory: encode, lose, damage, decode, compare,
-//! repair, verify. Everything it prints was done and measured in this run.
+//! `weft demo`: the whole story on real files, in a temporary directory: encode, lose, damage,
+//! decode, compare, repair, verify. Everything it prints was done and measured in this run.
 
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show};
+use crate::{interrupt, progress, show, sizes};
 use clap::Args;
 use serde_json::json;
 use std::fs::{self, File};
@@ -21,18 +21,19 @@ const DISKS: usize = 6;
 const LOST: usize = 2;
 const DAMAGED: usize = 4;
 
-/// Encode, damage, decode and repair real files; then a volume that loses two disks, and a cluster that loses two servers
+/// Show Weft at work: damaged files, a volume that loses disks, a cluster that loses servers
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft demo
-  weft demo --bytes 4294967296 --dir /disk1
+  weft demo --bytes 4GiB --dir /disk1
 
-It works in a temporary directory and removes it.")]
+It encodes, damages, decodes and repairs real files; then a volume loses two disks, and a cluster two servers. It \
+works in a temporary directory and removes it.")]
 pub struct Arguments {
     /// Length of the generated file
-    #[arg(long, default_value_t = 256 << 20, value_name = "N")]
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = sizes::bytes)]
     bytes: u64,
-    /// Where its temporary directory is made
+    /// Where to create the temporary directory [default: that of the system]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -129,7 +130,11 @@ impl Scene {
         let (repaired, made) = timed(|| self.repair(file))?;
         let (verified, survives) = timed(|| self.verify(file))?;
         say(format!("{name}: {} made again: {}.", show::count(made, "fragment"), speed(bytes, repaired)))?;
-        say(format!("{name}: verified, {}: {}.", crate::verify::survival(Some(survives)), speed(bytes, verified)))?;
+        say(format!(
+            "{name}: verified, {}: {}.",
+            crate::file::verify::survival(Some(survives)),
+            speed(bytes, verified)
+        ))?;
         let seconds = |time: Duration| time.as_secs_f64();
         Ok(json!({
             "name": name, "bytes": bytes, "problems": problems, "identical": true, "made": made, "survives": survives,
@@ -235,8 +240,8 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
-/// Joins the sources that this program was built from, or takes the program itself where they are not, and copies each into a tree; answers
-/// how many files they are.
+/// Joins the sources that this program was built from, or takes the program itself where they are
+/// not, and copies each into a tree; answers how many files they are.
 fn gather_sources(into: &Path, tree: &Path) -> io::Result<usize> {
     let mut files = Vec::new();
     let _ = collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);

@@ -79,7 +79,8 @@ impl Failure {
             // Where nobody reads errors, the exit status still tells.
             crate::show::error(self);
             if json {
-                let _ = crate::show::json(&json!({ "error": { "kind": self.kind(), "message": self.to_string() } }));
+                let error = json!({ "kind": self.kind(), "message": self.to_string() });
+                let _ = crate::show::json_line("error", error);
             }
         }
         match self {

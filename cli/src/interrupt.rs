@@ -16,8 +16,8 @@ thread_local! {
     static GIVEN: RefCell<Option<Arc<Control>>> = const { RefCell::new(None) };
 }
 
-/// The control of this process's work, which signals to interrupt, terminate or hang up cancel. When there is
-/// nothing to clean up (`at_once`), they end the process.
+/// The control of this process's work, which signals to interrupt, terminate or hang up cancel.
+/// When there is nothing to clean up (`at_once`), they end the process.
 pub fn control(at_once: bool) -> Arc<Control> {
     static CONTROL: OnceLock<Arc<Control>> = OnceLock::new();
     static SIGNALS: AtomicU32 = AtomicU32::new(0);

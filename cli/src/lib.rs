@@ -1,22 +1,23 @@
-//! `weft`: erasure-coded files, from the command line. Each command is a file; what they share is how they print,
-//! wait and fail.
+//! `weft`: erasure-coded files, from the command line. Each command is a file. They share how they
+//! print, wait and fail.
 #![forbid(unsafe_code)]
 
 mod benchmark;
 mod codes;
 mod config;
-mod decode;
 mod demo;
-mod encode;
 mod energy;
 mod failure;
-mod inspect;
+mod file;
+#[cfg(test)]
+mod help;
 mod interrupt;
 mod log;
+mod output;
 mod progress;
-mod repair;
 mod show;
-mod verify;
+mod sizes;
+mod spelling;
 mod volumes;
 
 /// What `weft-mpi` shares with `weft archive`.
@@ -24,91 +25,193 @@ pub mod archiving {
     pub use crate::failure::{Failure, Outcome};
     pub use crate::interrupt::control;
     pub use crate::show::warning;
-    pub use crate::volumes::archive::{Arguments, Progress, Wanted, end};
+    pub use crate::volumes::archive::{Arguments, Progress, Report, Wanted, end};
     pub use crate::volumes::{Address, Open, client_name, open, options, server_of};
 }
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, value_parser};
 use failure::{Failure, Outcome};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Erasure-coded files and volumes: any few disks may be lost, the data is not.
+/// An erasure-coded file system: lose any few disks or servers and keep every byte
 #[derive(Parser)]
 #[command(name = "weft", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// Print one JSON document instead of text
+    /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
-    /// Who this is to the servers of a cluster: NAME.pem and NAME.key, with authority.pem beside them
-    #[arg(long, global = true, value_name = "DIR/NAME", env = "WEFT_IDENTITY")]
-    identity: Option<std::path::PathBuf>,
-    /// A TOML file with options of servers and mounts, which flags and the environment override
-    #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
-    #[allow(dead_code, reason = "the file is read before the arguments are")]
-    config: Option<std::path::PathBuf>,
 }
 
 const EXAMPLES: &str = "Examples:
-  weft create /srv/films --code rs:4+2 /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
+  # A volume on six disks: any two of them may be lost.
+  weft volume create /srv/films --code rs:4+2 /disk[1-6]
   weft mount /srv/films /mnt
   weft status /srv/films
   weft target replace /srv/films /disk3 /newdisk
 
-  weft encode film.mkv --code rs:4+2 --to /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
-  weft verify film.mkv --from /disk*
-  weft decode film.mkv --from /disk* --out film.mkv
+  # One file in six fragments, without a volume.
+  weft file encode film.mkv --code rs:4+2 --to /disk[1-6]
+  weft file decode film.mkv --from /disk* --out film.mkv
+
   weft demo
-  weft bench codes --section table --html table.html";
+
+`weft COMMAND --help` shows the options and examples of a command.";
 
 #[derive(Subcommand)]
 enum Command {
-    Codes(codes::Arguments),
-    Encode(encode::Arguments),
-    Decode(decode::Arguments),
-    Verify(verify::Arguments),
-    Repair(repair::Arguments),
-    Inspect(inspect::Arguments),
-    Demo(demo::Arguments),
-    Bench(benchmark::Arguments),
-    Energy(energy::Arguments),
-    Create(volumes::create::CreateArguments),
-    Reopen(volumes::create::ReopenArguments),
     Mount(volumes::mount::MountArguments),
     #[command(visible_alias = "umount")]
     Unmount(volumes::mount::UnmountArguments),
+    Status(volumes::status::Arguments),
     Ls(volumes::files::ListArguments),
     Cat(volumes::files::CatArguments),
     Cp(volumes::files::CopyArguments),
-    Archive(volumes::archive::Arguments),
-    Restore(volumes::restore::Arguments),
     Rm(volumes::files::RemoveArguments),
     Stat(volumes::files::StatArguments),
-    Status(volumes::status::Arguments),
+    Archive(volumes::archive::Arguments),
+    Restore(volumes::restore::Arguments),
+    Volume(volumes::group::Arguments),
     Target(volumes::target::Arguments),
-    Fsck(volumes::fsck::Arguments),
     Serve(volumes::serve::ServeArguments),
     Cluster(volumes::serve::ClusterArguments),
+    File(file::Arguments),
+    Codes(codes::Arguments),
+    Demo(demo::Arguments),
+    Bench(benchmark::Arguments),
+    Energy(energy::Arguments),
 }
 
 impl Command {
-    /// Whether it looks after a volume, which not every member of a cluster may: it changes what there is, or whose it is.
+    /// Whether it changes a volume or says whose it is: not every member of a cluster may do that.
     fn is_for_operators(&self) -> bool {
-        !matches!(self, Self::Status(_) | Self::Ls(_) | Self::Stat(_) | Self::Verify(_))
+        use volumes::group::Command as OfVolume;
+        match self {
+            Self::Status(_) | Self::Ls(_) | Self::Stat(_) => false,
+            Self::Volume(volume) => !matches!(volume.command, OfVolume::Status(_) | OfVolume::Verify(_)),
+            _ => true,
+        }
     }
 
     /// Whether the process of a mount may carry it out for another one.
     fn works_on_mounted(&self) -> bool {
+        use volumes::group::Command as OfVolume;
         match self {
-            Self::Verify(arguments) => arguments.volume().is_some(),
-            Self::Repair(arguments) => arguments.volume().is_some(),
-            Self::Fsck(arguments) => !arguments.rebuild(),
+            Self::Volume(volume) => match &volume.command {
+                OfVolume::Verify(arguments) => !arguments.is_of_archive(),
+                OfVolume::Fsck(arguments) => !arguments.rebuild(),
+                OfVolume::Status(_) | OfVolume::Repair(_) => true,
+                OfVolume::Create(_) | OfVolume::Open(_) => false,
+            },
             Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) => true,
             _ => false,
         }
     }
+}
+
+/// Commands that talk to the servers of a cluster. They show these an identity.
+const MEMBERS: [&[&str]; 21] = [
+    &["mount"],
+    &["status"],
+    &["ls"],
+    &["cat"],
+    &["cp"],
+    &["rm"],
+    &["stat"],
+    &["archive"],
+    &["restore"],
+    &["volume", "create"],
+    &["volume", "open"],
+    &["volume", "status"],
+    &["volume", "verify"],
+    &["volume", "repair"],
+    &["volume", "fsck"],
+    &["target", "add"],
+    &["target", "drain"],
+    &["target", "undrain"],
+    &["target", "replace"],
+    &["target", "domain"],
+    &["target", "placement"],
+];
+
+/// All commands, with the options that only some of them have.
+fn commands() -> clap::Command {
+    let identity = || {
+        let help = "The certificate to show to servers: NAME.pem and NAME.key, with authority.pem beside them";
+        option("identity", help).value_name("DIR/NAME").env("WEFT_IDENTITY")
+    };
+    let config = || {
+        let help = "A TOML file with options; flags and environment variables override it";
+        option("config", help).value_name("FILE").env(config::VARIABLE)
+    };
+    let servers: [&[&str]; 2] = [&["serve", "store"], &["serve", "meta"]];
+    let mut commands = Arguments::command();
+    for path in MEMBERS.iter().chain(&servers) {
+        commands = below(commands, path, |command| command.arg(identity()));
+    }
+    for (_, path) in config::TABLES {
+        commands = below(commands, path, |command| command.arg(config()));
+    }
+    // The same command has two names, and each shows examples of itself.
+    below(commands, &["volume", "status"], |command| {
+        let help = command.get_after_help().map(|help| help.to_string().replace("weft status", "weft volume status"));
+        command.after_help(help.unwrap_or_default())
+    })
+}
+
+fn option(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).help_heading(None).value_parser(value_parser!(PathBuf))
+}
+
+/// Changes a command below another one.
+fn below(command: clap::Command, path: &[&str], change: impl FnOnce(clap::Command) -> clap::Command) -> clap::Command {
+    match path {
+        [] => change(command),
+        [first, rest @ ..] => command.mut_subcommand(first, |inside| below(inside, rest, change)),
+    }
+}
+
+/// What a command line says: the command, and the identity to show to servers.
+fn parse(commands: clap::Command, given: Vec<OsString>) -> Result<(Arguments, Option<PathBuf>), clap::Error> {
+    let matches = commands.try_get_matches_from(given)?;
+    let arguments = Arguments::from_arg_matches(&matches)?;
+    let mut leaf: &ArgMatches = &matches;
+    while let Some((_, inside)) = leaf.subcommand() {
+        leaf = inside;
+    }
+    let identity = leaf.try_get_one::<PathBuf>("identity").ok().flatten().cloned();
+    Ok((arguments, identity))
+}
+
+/// Adds to an error about an unknown command the commands in groups that may be meant.
+fn suggest(mut why: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = why.get(ContextKind::InvalidSubcommand) else { return why };
+    if why.kind() != ErrorKind::InvalidSubcommand {
+        return why;
+    }
+    let mut near: Vec<(usize, String)> = Vec::new();
+    for group in commands().get_subcommands() {
+        for command in group.get_subcommands() {
+            let distance = config::distance(word, command.get_name());
+            near.push((distance, format!("{} {}", group.get_name(), command.get_name())));
+        }
+    }
+    near.retain(|(distance, _)| *distance <= 1 + word.len() / 4);
+    near.sort();
+    let mut names: Vec<String> = near.into_iter().map(|(_, name)| name).collect();
+    match why.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(more)) => names.extend(more),
+        Some(ContextValue::String(more)) => names.push(more),
+        _ => {}
+    }
+    if !names.is_empty() {
+        why.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+    }
+    why
 }
 
 /// Carries out what the command line says, or, under the name `mount.weft`, what mount(8) asks.
@@ -125,22 +228,24 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Carries out a command line. `shown` says which exit status an own one becomes; with `forwards`, whoever has the volume open may carry the command out.
+/// Carries out a command line. `shown` turns an exit status of `weft` into the one to end with.
+/// With `forwards`, the process that has the volume open may carry the command out.
 fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: bool) -> ExitCode {
     let as_json = given.iter().any(|argument| argument == "--json");
-    let command = match config::with_file(Arguments::command(), &given) {
-        Ok(command) => command,
+    let commands = commands();
+    let given = spelling::today(&commands, given);
+    let commands = match config::with_file(commands, &given) {
+        Ok(commands) => commands,
         Err(failure) => return shown(failure.report(as_json)).into(),
     };
-    let matches = command.get_matches_from(given);
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
-    // What it says is no fault of any file, so no command begins with a kernel that cannot be.
+    let (arguments, identity) = parse(commands, given).unwrap_or_else(|why| suggest(why).exit());
+    // An unknown kernel is the fault of no file, so no command begins with one.
     if let Err(error) = gf::select::chosen() {
         return shown(Failure::Usage(error.to_string()).report(arguments.json)).into();
     }
     log::begin();
     let json = arguments.json;
-    let Err(failure) = carry_out(arguments) else { return ExitCode::SUCCESS };
+    let Err(failure) = carry_out(arguments, identity.as_deref()) else { return ExitCode::SUCCESS };
     let mounted = match &failure {
         Failure::Busy(volume, _) if forwards => volumes::remote::forward(volume),
         _ => None,
@@ -148,43 +253,36 @@ fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: boo
     mounted.unwrap_or_else(|| shown(failure.report(json)).into())
 }
 
-/// Carries out a command and reports how it ended: its exit status.
+/// Carries out a command for another process and reports how it ended: its exit status.
 fn run(arguments: Arguments) -> u8 {
     let json = arguments.json;
-    carry_out(arguments).map_or_else(|failure| failure.report(json), |()| 0)
+    carry_out(arguments, None).map_or_else(|failure| failure.report(json), |()| 0)
 }
 
-fn carry_out(arguments: Arguments) -> Outcome {
+fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
     let json = arguments.json;
-    let identity = arguments.identity.as_deref();
     if let Some(place) = identity {
         cluster::use_identity(&cluster::Identity::at(place))?;
     }
     match arguments.command {
-        Command::Codes(arguments) => codes::run(&arguments, json),
-        Command::Encode(arguments) => encode::run(&arguments, json),
-        Command::Decode(arguments) => decode::run(&arguments, json),
-        Command::Verify(arguments) => verify::run(&arguments, json),
-        Command::Repair(arguments) => repair::run(&arguments, json),
-        Command::Inspect(arguments) => inspect::run(&arguments, json),
-        Command::Demo(arguments) => demo::run(&arguments, json),
-        Command::Bench(arguments) => benchmark::run(arguments, json),
-        Command::Energy(arguments) => energy::run(&arguments, json),
-        Command::Create(arguments) => volumes::create::create(&arguments, json),
-        Command::Reopen(arguments) => volumes::create::reopen(&arguments, json),
         Command::Mount(arguments) => volumes::mount::mount(&arguments, identity, json),
         Command::Unmount(arguments) => volumes::mount::unmount(&arguments, json),
+        Command::Status(arguments) => volumes::status::run(&arguments, json),
         Command::Ls(arguments) => volumes::files::list(&arguments, json),
         Command::Cat(arguments) => volumes::files::cat(&arguments),
         Command::Cp(arguments) => volumes::files::copy(&arguments, json),
-        Command::Archive(arguments) => volumes::archive::run(&arguments, json),
-        Command::Restore(arguments) => volumes::restore::run(&arguments, json),
         Command::Rm(arguments) => volumes::files::remove(&arguments, json),
         Command::Stat(arguments) => volumes::files::stat(&arguments, json),
-        Command::Status(arguments) => volumes::status::run(&arguments, json),
+        Command::Archive(arguments) => volumes::archive::run(&arguments, json),
+        Command::Restore(arguments) => volumes::restore::run(&arguments, json),
+        Command::Volume(arguments) => volumes::group::run(&arguments, json),
         Command::Target(arguments) => volumes::target::run(&arguments, json),
-        Command::Fsck(arguments) => volumes::fsck::run(&arguments, json),
         Command::Serve(arguments) => volumes::serve::serve(&arguments, identity, json),
         Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),
+        Command::File(arguments) => file::run(&arguments, json),
+        Command::Codes(arguments) => codes::run(&arguments, json),
+        Command::Demo(arguments) => demo::run(&arguments, json),
+        Command::Bench(arguments) => benchmark::run(arguments, json),
+        Command::Energy(arguments) => energy::run(&arguments, json),
     }
 }

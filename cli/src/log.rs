@@ -1,4 +1,5 @@
-//! What the libraries log goes to standard error, as warnings do: what a server says of clients that do what they must not.
+//! What the libraries log goes to standard error, as warnings do: what a server says of clients
+//! that do what they must not.
 
 use crate::show;
 use std::fmt::{Debug, Write};

@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 use volume::object::Problems;
 
 thread_local! {
-    /// Where this thread's output and errors go instead, while it carries out a command for another process.
+    /// Where this thread's output and errors go instead, while it carries out a command for another
+    /// process.
     static CAPTURED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
@@ -56,9 +58,69 @@ pub fn text(text: impl Display) -> Outcome {
     })
 }
 
-/// Prints one JSON document.
+/// Prints the one JSON document of a command.
 pub fn json(document: &Value) -> Outcome {
-    text(format_args!("{document:#}"))
+    text(format_args!("{:#}", with_names(document.clone())))
+}
+
+/// Prints one of several lines of JSON: `{"type": T, T: ..}`.
+pub fn json_line(kind: &str, what: Value) -> Outcome {
+    json_line_of(kind, json!({ kind: what }))
+}
+
+/// Prints a line of JSON of a type, with what else is in it.
+pub fn json_line_of(kind: &str, mut line: Value) -> Outcome {
+    line["type"] = kind.into();
+    text(with_names(line))
+}
+
+/// The key of the bytes of a name that is not UTF-8, until `with_names` gives it its own.
+const BYTES: &str = "\0bytes";
+/// What the key of such bytes ends with.
+const HEXADECIMAL: &str = "_hex";
+
+/// A name for JSON. Of one that is not UTF-8, the document also gets the bytes in hexadecimal,
+/// under its key with `_hex` behind.
+pub fn name(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => json!({ BYTES: bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
+    }
+}
+
+/// Such a name as text, with replacement characters, and its bytes.
+fn split_name(value: &Value) -> Option<(Value, Value)> {
+    let hexadecimal = value.get(BYTES)?.as_str()?;
+    let digits = (0..hexadecimal.len()).step_by(2).filter_map(|at| hexadecimal.get(at..at + 2));
+    let bytes: Vec<u8> = digits.filter_map(|digits| u8::from_str_radix(digits, 16).ok()).collect();
+    Some((String::from_utf8_lossy(&bytes).into(), hexadecimal.into()))
+}
+
+/// Gives each name that is not UTF-8 its two keys. Beside a list of names is one of bytes, with
+/// null for the others.
+fn with_names(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut all = serde_json::Map::new();
+            for (key, member) in members {
+                if let Some((text, bytes)) = split_name(&member) {
+                    all.insert(format!("{key}{HEXADECIMAL}"), bytes);
+                    all.insert(key, text);
+                } else if member.as_array().is_some_and(|items| items.iter().any(|item| split_name(item).is_some())) {
+                    let items = member.as_array().into_iter().flatten();
+                    let split = items.map(|item| split_name(item).unwrap_or((item.clone(), Value::Null)));
+                    let (texts, bytes): (Vec<Value>, Vec<Value>) = split.unzip();
+                    all.insert(format!("{key}{HEXADECIMAL}"), bytes.into());
+                    all.insert(key, texts.into());
+                } else {
+                    all.insert(key, with_names(member));
+                }
+            }
+            all.into()
+        }
+        Value::Array(items) => items.into_iter().map(with_names).collect(),
+        value => value,
+    }
 }
 
 /// Prints a warning, which does not stop the work.
@@ -121,9 +183,9 @@ pub fn mebibytes_per_second(count: u64, time: Duration) -> f64 {
     count as f64 / f64::from(1 << 20) / time.as_secs_f64().max(1e-9)
 }
 
-/// A path for JSON; what is not UTF-8 is replaced.
+/// A path for JSON, as a name.
 pub fn path(path: &Path) -> Value {
-    json!(path.to_string_lossy())
+    name(path.as_os_str().as_bytes())
 }
 
 /// Problems for JSON.
@@ -146,12 +208,26 @@ pub fn problems(problems: &Problems) -> Value {
 pub fn warn_of(problems: &Problems) {
     problems.listed.iter().for_each(warning);
     if problems.unlisted > 0 {
-        warning(format_args!("and {} more problems", problems.unlisted));
+        warning(format_args!("and {} more", count(problems.unlisted as usize, "problem")));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn names_that_are_not_utf8_are_there_in_hexadecimal() {
+        let document = serde_json::json!({
+            "name": super::name(b"plain"), "path": super::name(b"a\xffb"),
+            "below": [{ "path": super::name(b"\xfe") }], "all": [super::name(b"x"), super::name(b"\x80")],
+        });
+        let wanted = serde_json::json!({
+            "name": "plain", "path": "a\u{fffd}b", "path_hex": "61ff62",
+            "below": [{ "path": "\u{fffd}", "path_hex": "fe" }],
+            "all": ["x", "\u{fffd}"], "all_hex": [null, "80"],
+        });
+        assert_eq!(super::with_names(document), wanted);
+    }
+
     #[test]
     fn estimates_are_not_more_exact_than_they_can_be() {
         let shown =

@@ -11,7 +11,7 @@ use archive::job::{Job, Options};
 use archive::report::{Ending, Facts, Written};
 use archive::roles::{Manager, Reporter, Show};
 use archive::transport::{Broken, REPORTER};
-use cli::archiving::{Failure, Outcome, Progress, Wanted, end, open, server_of, warning};
+use cli::archiving::{Failure, Outcome, Progress, Report, Wanted, end, open, server_of, warning};
 use fs::FileSystem;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +26,9 @@ pub type Done = (Facts, Option<String>);
 /// When it did not do everything.
 pub fn lead(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, host: &str) -> Outcome {
     let archive = arguments.archive();
-    let done = archive_all(office, mail, arguments, host);
-    done.and_then(|(facts, broken)| end(&facts, broken, archive.report.as_deref(), arguments.json))
+    let (facts, broken) = archive_all(office, mail, arguments, host)?;
+    let report = Report::new(archive.report.as_deref(), archive.force)?;
+    end(&facts, broken, &report, arguments.json)
 }
 
 /// Does the job.
@@ -95,12 +96,14 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
 fn wanted(arguments: &Arguments, one_host: bool) -> Result<Wanted, Failure> {
     let archive = arguments.archive();
     let refused = if archive.dry_run || archive.verify {
-        Some("plans are made and archives verified by one process: use weft archive --dry-run and weft verify")
+        Some("plans are made and archives verified by one process: use weft archive --dry-run and weft volume verify")
     } else if archive.energy && !one_host {
         Some("--energy measures one node, and this job has several")
     } else {
         None
     };
+    // A report that cannot be written is refused before there is work to lose.
+    Report::new(archive.report.as_deref(), archive.force)?;
     refused.map_or_else(|| Wanted::of(archive), |why| Err(Failure::Usage(why.into())))
 }
 

@@ -39,12 +39,14 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  weft bench fs ext4=/srv/plain passthrough=/mnt/pt weft=/mnt/weft --pid weft=4711
-  weft bench fs /mnt/weft --only seq-write,seq-read --bytes 4294967296 --json-file weft.json
+  weft bench fs ext4=/srv/plain passthrough=/mnt/pt \\
+      weft=/mnt/weft --pid weft=4711
+  weft bench fs /mnt/weft --only seq-write,seq-read \\
+      --bytes 4294967296 --json-file weft.json
   weft bench fs /mnt/weft --quick
 
-Caches are dropped before cold reads: all of the kernel's as root, one file's pages otherwise. What a server
-keeps in its own memory stays there.";
+Caches are dropped before cold reads: all of the kernel's as root, one file's pages otherwise. What a server keeps in \
+its own memory stays there.";
 
 /// A directory and what it is called.
 #[derive(Clone, Debug)]

@@ -18,8 +18,11 @@ use std::time::SystemTime;
 /// Arguments of `weft bench archive`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  weft bench archive --paper --dir /archive --html paper.html   all experiments, in some minutes
-  weft bench archive --paper --quick --json                     a trial run; the figures mean nothing
+  # All experiments, in some minutes.
+  weft bench archive --paper --dir /archive \\
+      --html paper.html
+  # A trial run; the figures mean nothing.
+  weft bench archive --paper --quick --json
 
 Peers are built by `cargo xtask peers`; each that is missing is named and left out.")]
 pub struct Args {

@@ -1,44 +1,54 @@
-//! `weft energy calibrate`: what this machine takes idle, reading and writing, and coding, into a file.
+//! `weft energy calibrate`: what this machine takes idle, reading and writing, and coding, into a
+//! file.
 
 use super::Sources;
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, show};
+use crate::{interrupt, output, show, sizes};
 use archive::energy::CalibrationPlan;
 use archive::report::words::{plain, rate};
 use clap::Args;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Measure this machine idle, reading and writing, and coding, and keep that in a file
+/// Measure this machine idle, reading and writing, and coding, and write a profile
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft energy calibrate                                          ten seconds each, with rs:4+2
-  weft energy calibrate --seconds 60 --code rs:160+80 --code rs:4+2 --meter /var/log/meter.csv
-  weft energy calibrate --scratch /archive --scratch-bytes 8GiB  read and write there
+  # Ten seconds for each, with rs:4+2.
+  weft energy calibrate
+  weft energy calibrate --seconds 60 --code rs:160+80 \\
+      --code rs:4+2 --meter /var/log/meter.csv
+  # Read and write there.
+  weft energy calibrate --scratch /archive \\
+      --scratch-bytes 8GiB
 
-Nothing else should run meanwhile. Without an instrument the rates are measured, the powers are the model's, and the file
-says so. Ctrl-C ends it at once; then nothing is written.")]
+Nothing else should run at the same time. Without an instrument the rates are measured and the powers are the model's; \
+the profile says so. Ctrl-C ends it at once; then nothing is written.")]
 pub struct Arguments {
     #[command(flatten)]
     sources: Sources,
-    /// How long each: idle, reading and writing, each code
+    /// How long to measure each: idle, reading and writing, each code
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = super::seconds)]
     seconds: f64,
     /// A code to measure; can be given several times
     #[arg(long, value_name = "CODE", default_value = "rs:4+2")]
     code: Vec<String>,
-    /// The folder to read and write in; the file there is removed again
+    /// The directory to read and write in; the file there is removed again
     #[arg(long, value_name = "DIR", default_value = ".")]
     scratch: PathBuf,
-    /// The length of the file that is read and written; longer than memory to be sure that the disk is measured
-    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = crate::volumes::archive::bytes)]
+    /// The length of the file that is read and written; longer than memory to be sure that the disk
+    /// is measured
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = sizes::bytes)]
     scratch_bytes: u64,
     /// The profile to write
     #[arg(long, value_name = "FILE", default_value = "weft-energy.json")]
     out: PathBuf,
+    /// Replace the profile if there is one
+    #[arg(long)]
+    force: bool,
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    output::check(&arguments.out, arguments.force)?;
     let choice = arguments.sources.choice()?;
     let control = interrupt::control(false);
     let plan = CalibrationPlan {
@@ -61,7 +71,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         Ok(()) => Failure::Other(why),
     })?;
     let profile = &calibration.profile;
-    write(&arguments.out, &serde_json::to_string_pretty(profile).map_err(|error| Failure::Other(error.to_string()))?)?;
+    let text = serde_json::to_string_pretty(profile).map_err(|error| Failure::Other(error.to_string()))?;
+    output::write(&arguments.out, &format!("{text}\n"), arguments.force)?;
     calibration.warnings.iter().for_each(show::warning);
     if as_json {
         return show::json(&serde_json::json!({ "profile": profile, "warnings": calibration.warnings }));
@@ -78,12 +89,4 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         show::text(format_args!("  {:<16}  {} of user data on one core", coding.code, rate(coding.bytes_per_second)))?;
     }
     show::text(format_args!("\nwritten to {}", arguments.out.display()))
-}
-
-/// Writes a file whole or not at all.
-fn write(path: &Path, text: &str) -> Outcome {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let written = std::fs::write(&beside, format!("{text}\n")).and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
 }

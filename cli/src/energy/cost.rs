@@ -1,7 +1,8 @@
-//! `weft energy cost`: what storing an amount of data costs on machines like a calibrated one, coded and as copies.
+//! `weft energy cost`: what storing an amount of data costs on machines like a calibrated one,
+//! coded and as copies.
 
 use crate::failure::{Failure, Outcome};
-use crate::show;
+use crate::{show, sizes};
 use archive::report::words::{count, plain, time};
 use clap::Args;
 use plan::energy::{
@@ -10,21 +11,24 @@ use plan::energy::{
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What storing data costs in energy: coded, and as three copies
+/// Show what storing data costs in energy, coded and as copies
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft energy cost --size 40GB                          one data set, with the code of weft-energy.json
-  weft energy cost --site-tb-per-month 3000 --years 3   a site that makes 3 PB a month
-  weft energy cost --size 120PB --code rs:160+80 --price 0.25 --currency EUR --cores 16
+  # One data set, with the code of weft-energy.json.
+  weft energy cost --size 40GB
+  # A site that makes 3 PB in a month.
+  weft energy cost --site-tb-per-month 3000 --years 3
+  weft energy cost --size 120PB --code rs:160+80 \\
+      --price 0.25 --currency EUR --cores 16
 
-The profile comes from weft energy calibrate. Data is read once, and what is stored is written once; networks, cooling and
-the disks' own years are not in it. docs/energy.md has the formulas.")]
+The profile comes from `weft energy calibrate`. Data is read once, and what is stored is written once. Networks, \
+cooling and the years that disks run are not in it. docs/energy.md has the formulas.")]
 pub struct Arguments {
-    /// What weft energy calibrate wrote
+    /// The profile, from `weft energy calibrate`
     #[arg(long, value_name = "FILE", default_value = "weft-energy.json")]
     profile: PathBuf,
     /// How much user data
-    #[arg(long, value_name = "BYTES", default_value = "1TB", value_parser = size, conflicts_with = "site_tb_per_month")]
+    #[arg(long, value_name = "SIZE", default_value = "1TB", value_parser = size, conflicts_with = "site_tb_per_month")]
     size: f64,
     /// How much user data a site makes in a month, in TB (10^12 bytes)
     #[arg(long, value_name = "TB", value_parser = amount, requires = "years")]
@@ -32,13 +36,14 @@ pub struct Arguments {
     /// For how many years
     #[arg(long, value_name = "N", requires = "site_tb_per_month", value_parser = clap::value_parser!(u32).range(1..=100))]
     years: Option<u32>,
-    /// The code, one of the profile's [default: its first]
+    /// The code, one of the profile [default: its first]
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
     /// The copies to compare with
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     copies: u32,
-    /// Cores of a machine that code while it reads and writes; without it, one process does one thing after the other
+    /// Cores that code while the machine reads and writes [default: one process does one thing
+    /// after the other]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: Option<u32>,
     /// The price of a kWh; the default is the study's
@@ -55,11 +60,7 @@ fn amount(given: &str) -> Result<f64, String> {
 
 /// Bytes with a unit, up to exabytes.
 fn size(given: &str) -> Result<f64, String> {
-    let petabytes = [("PB", 1e15), ("PiB", (1u64 << 50) as f64), ("EB", 1e18), ("EiB", (1u64 << 60) as f64)];
-    match petabytes.iter().find_map(|(unit, scale)| Some((given.strip_suffix(unit)?.trim(), scale))) {
-        Some((number, scale)) => amount(number).map(|number| number * scale),
-        None => crate::volumes::archive::bytes(given).map(|bytes| bytes as f64),
-    }
+    sizes::bytes(given).map(|bytes| bytes as f64)
 }
 
 /// Coded and copied, and each as the study counts.

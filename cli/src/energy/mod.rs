@@ -1,5 +1,5 @@
-//! `weft energy`: which instruments there are, what this machine takes, and what storing data costs. Every figure says whether it
-//! was measured or modelled.
+//! `weft energy`: which instruments there are, what this machine takes, and what storing data
+//! costs. Every figure says whether it was measured or modelled.
 
 mod calibrate;
 mod cost;
@@ -14,24 +14,27 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The energy of this machine: instruments, calibration, cost
+/// Show, measure and project the energy that this machine takes
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
-  weft energy                                    which instruments there are, and what they read now
-  weft energy --meter /var/log/meter.csv         with the log of a meter at the plug
-  weft energy calibrate --code rs:160+80         measure this machine, into weft-energy.json
+  # Which instruments there are, and what they read now.
+  weft energy
+  # With the log of a meter at the plug.
+  weft energy --meter /var/log/meter.csv
+  # Measure this machine, into weft-energy.json.
+  weft energy calibrate --code rs:160+80
   weft energy cost --site-tb-per-month 3000 --years 3
 
-Sources in order of trust: meter, IPMI/Redfish, RAPL, perf, NVML, model. docs/energy.md says what each file looks like."
+Sources in order of trust: meter, IPMI/Redfish, RAPL, perf, NVML, model. docs/energy.md has the format of each file."
 )]
 pub struct Arguments {
     #[command(subcommand)]
     what: Option<What>,
     #[command(flatten)]
     sources: Sources,
-    /// How long to look
+    /// How long to watch the instruments
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
 }
@@ -58,7 +61,7 @@ pub struct Sources {
     /// A file that a timer writes with nvidia-smi --query-gpu=power.draw --format=csv
     #[arg(long, value_name = "FILE")]
     gpu_power: Option<PathBuf>,
-    /// What weft energy calibrate found out about this machine
+    /// The profile of this machine, from `weft energy calibrate`
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// The model's power of an idle machine

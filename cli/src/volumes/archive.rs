@@ -2,7 +2,7 @@
 
 use super::{Address, Open, open_within};
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, show};
+use crate::{interrupt, output, show, sizes};
 use archive::check::{Against, check};
 use archive::dry::{Header, Planned, dry_run};
 use archive::job::{Job, Options, Source, most_workers};
@@ -24,50 +24,60 @@ use volume::Shown;
 /// Archive files and trees into a volume, with all their attributes, in parallel
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft archive /data/run7 /srv/films:/runs            becomes /runs/run7
-  weft archive /data/run7/ /srv/films:/runs/7         what is in it becomes what is in /runs/7
-  weft archive --exclude '*.tmp' /home/ weft://meta:7600/films:/home --workers 16
-  find . -newer stamp -print0 | weft archive --files-from - --null . /srv/films:/new
-  weft archive --dry-run --plan tonight /data/ /srv/films:/data && weft archive --execute tonight
+  # It becomes /runs/run7.
+  weft archive /data/run7 /srv/films:/runs
+  # The content of /data/run7 becomes that of /runs/7.
+  weft archive /data/run7/ /srv/films:/runs/7
+  weft archive --workers 16 --exclude '*.tmp' \\
+      /home/ weft://meta:7600/films:/home
+  find . -newer stamp -print0 | weft archive \\
+      --files-from - --null . /srv/films:/new
+  weft archive --dry-run --plan tonight \\
+      /data/ /srv/films:/data
+  weft archive --execute tonight
 
-It can be stopped at any moment and started again, with any number of workers: what is in the archive is not
-read again. Files that have changed since are named and left as they are, unless --update is given. Problems
-with single files are named, the others go on, and the exit status is 1.")]
+A job can be stopped at any moment and started again, with any number of workers: it does not read again what is in \
+the archive. It names files that have changed since and leaves them as they are, unless --update is given. It names \
+files that it cannot archive, goes on with the others, and exits with status 1.
+
+With --json it prints JSON lines: {\"type\": T, T: {..}} where T is progress, problem, plan, facts or error.")]
 pub struct Arguments {
-    /// What to archive, and where to: VOLUME:/path
+    /// The sources, then the destination, VOLUME:/path
     #[arg(required_unless_present = "execute", conflicts_with = "execute", num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
-    /// Threads that code; chosen from cores and memory without this
+    /// Threads that code [default: by cores and memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub workers: Option<u32>,
     /// Threads that walk the trees
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub explorers: u32,
-    /// Who gets which work: demand (whoever is idle, the largest first) or round-robin
+    /// How files are given to workers: demand (the largest to the next idle one) or round-robin
     #[arg(long, value_name = "POLICY", default_value = "demand", value_parser = policy)]
     schedule: Policy,
-    /// Files that are longer are coded in parts of this length, a power of two; chosen from size and workers without this
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Code longer files in parts of this length, a power of two [default: by size and workers]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     part_bytes: Option<u64>,
     /// Memory to use
-    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = sizes::bytes)]
     memory: u64,
-    /// Read no more than so much a second
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Read no more bytes than this in a second
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     limit: Option<u64>,
-    /// Replace files of the archive that have changed since
+    /// Replace files of the archive that have changed since then
     #[arg(long)]
     update: bool,
-    /// Only files that fit; a pattern with a slash is for paths below the source, one without for names
+    /// Only files that match; a pattern with a slash is for paths below the source, one without for
+    /// names
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// No files that fit, nor directories with what is in them
+    /// No files that match, and no directories that match with what is in them
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
     /// Stay on the file systems of the sources
     #[arg(long)]
     one_file_system: bool,
-    /// Archive the files that are listed, by line, with paths below the source, which must be one directory; - is standard input
+    /// Archive the files in a list: a path below the source, one directory, on each line; - is
+    /// standard input
     #[arg(long, value_name = "FILE")]
     pub files_from: Option<PathBuf>,
     /// Names in the list end with a NUL
@@ -76,19 +86,23 @@ pub struct Arguments {
     /// Write a report with charts, a self-contained page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
-    /// Change nothing; tell what would be done
+    /// Replace the file of --report if there is one
+    #[arg(long, requires = "report")]
+    pub force: bool,
+    /// Change nothing; show what would be done
     #[arg(long)]
     pub dry_run: bool,
-    /// Write what would be done, a line for each file, to a new file, for --execute
+    /// Write a plan for --execute to a new file, a line for each file
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     plan: Option<PathBuf>,
-    /// Do what a plan says, as long as the files are as they were then
+    /// Archive what a plan lists; files that have changed since are left out
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["dry_run", "files_from", "include", "exclude", "update"])]
     execute: Option<PathBuf>,
-    /// Then read everything back and compare it with what was read from the source
+    /// Read everything back at the end and compare it with what was read from the source
     #[arg(long)]
     pub verify: bool,
-    /// Account for the energy by the best instrument there is, or by the model; naming one is enough
+    /// Account for energy, by the best instrument there is or by the model; naming an instrument is
+    /// enough
     #[arg(long)]
     pub energy: bool,
     /// The instruments that may be used.
@@ -106,27 +120,6 @@ fn policy(given: &str) -> Result<Policy, String> {
         .into_iter()
         .find(|policy| policy.word() == given)
         .ok_or_else(|| "it is demand or round-robin".into())
-}
-
-/// A number of bytes, with a unit or without.
-pub fn bytes(given: &str) -> Result<u64, String> {
-    let end = given.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(given.len());
-    let (number, unit) = given.split_at(end);
-    let scale = match unit.trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 1u64,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return Err(format!("{unit} is no unit; KiB, MiB, GiB, TiB, kB, MB, GB and TB are")),
-    };
-    let number: f64 = number.parse().map_err(|_| "give it as 1048576, 1024k or 1MiB".to_owned())?;
-    let bytes = number * scale as f64;
-    if (1.0..1e18).contains(&bytes) { Ok(bytes as u64) } else { Err("it must be at least 1".into()) }
 }
 
 /// The list of files of `--files-from`.
@@ -171,7 +164,7 @@ impl Wanted {
             return Self::of_plan(plan);
         }
         let Some((to, from)) = arguments.paths.split_last() else {
-            return Err(Failure::Usage("what is to be archived, and where to?".into()));
+            return Err(Failure::Usage("give one or more sources and a destination".into()));
         };
         let address = Address::required(to)?;
         let one = |what: &str| {
@@ -249,6 +242,7 @@ fn failed(why: archive::transport::Broken) -> Failure {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    let report = Report::new(arguments.report.as_deref(), arguments.force)?;
     let mut wanted = Wanted::of(arguments)?;
     let mut options = arguments.options(Crew { explorers: arguments.explorers, workers: 0 }, wanted.update)?;
     options.list = wanted.list.take();
@@ -295,12 +289,12 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let finished = volume.finish();
     let (facts, broken) = done.map_err(failed)?;
     finished?;
-    let ended = end(&facts, broken, arguments.report.as_deref(), as_json);
+    let ended = end(&facts, broken, &report, as_json);
     match checked {
         None => ended,
         Some(checked) => {
             let (facts, broken) = checked.map_err(failed)?;
-            let verified = end(&facts, broken, None, as_json);
+            let verified = end(&facts, broken, &Report::default(), as_json);
             ended.and(verified)
         }
     }
@@ -330,12 +324,15 @@ fn tell_plan(planned: &Planned, broken: Option<String>, targets: usize, as_json:
     let stored = (facts.bytes as f64 * (facts.k + facts.m) as f64 / facts.k.max(1) as f64) as u64;
     let each = stored / targets.max(1) as u64;
     if as_json {
-        show::text(json!({ "plan": {
-            "files": facts.files, "bytes": facts.bytes, "others": facts.others, "parts": planned.parts,
-            "unchanged_files": facts.unchanged_files, "unchanged_bytes": facts.unchanged_bytes,
-            "stored_bytes": stored, "stored_bytes_per_target": each, "targets": targets,
-            "estimated_seconds": planned.seconds, "problems": facts.errors.count(),
-        } }))?;
+        show::json_line(
+            "plan",
+            json!({
+                "files": facts.files, "bytes": facts.bytes, "others": facts.others, "parts": planned.parts,
+                "unchanged_files": facts.unchanged_files, "unchanged_bytes": facts.unchanged_bytes,
+                "stored_bytes": stored, "stored_bytes_per_target": each, "targets": targets,
+                "estimated_seconds": planned.seconds, "problems": facts.errors.count(),
+            }),
+        )?;
     } else {
         show::text(format_args!(
             "would archive {} with {}, in {}, and {} directories, links and special files",
@@ -346,10 +343,11 @@ fn tell_plan(planned: &Planned, broken: Option<String>, targets: usize, as_json:
         ))?;
         show::text(format_args!("  unchanged   {}, {}", facts.unchanged_files, show::bytes(facts.unchanged_bytes)))?;
         show::text(format_args!(
-            "  space       {} with {}, about {} on each of {targets} targets",
+            "  space       {} with {}, about {} on each of {}",
             show::bytes(stored),
             facts.code,
-            show::bytes(each)
+            show::bytes(each),
+            show::count(targets, "target")
         ))?;
         show::text(match planned.seconds {
             Some(seconds) => {
@@ -389,18 +387,37 @@ pub fn verify(address: &OsStr, source: Option<&OsStr>, as_json: bool) -> Outcome
     let done = check(volume.shared(), &address.path, against, crew, MEMORY, facts, show, &control);
     volume.finish()?;
     let (facts, broken) = done.map_err(failed)?;
-    end(&facts, broken, None, as_json)
+    end(&facts, broken, &Report::default(), as_json)
+}
+
+/// Where the report of a job goes, if anywhere.
+#[derive(Default)]
+pub struct Report<'a> {
+    file: Option<&'a Path>,
+    force: bool,
+}
+
+impl<'a> Report<'a> {
+    /// A report in a file, which must not exist unless it may be replaced.
+    ///
+    /// # Errors
+    /// When it exists: the job shall not end without its report.
+    pub fn new(file: Option<&'a Path>, force: bool) -> Result<Self, Failure> {
+        file.map_or(Ok(()), |file| output::check(file, force))?;
+        Ok(Self { file, force })
+    }
 }
 
 /// Tells how a job ended.
-pub fn end(facts: &Facts, broken: Option<String>, report: Option<&Path>, as_json: bool) -> Outcome {
-    if let Some(path) = report {
-        let page = archive::report::page(facts);
-        std::fs::write(path, page).map_err(|why| Failure::Other(format!("{}: {why}", Shown(path))))?;
+///
+/// # Errors
+/// When it did not end well, or the report cannot be written.
+pub fn end(facts: &Facts, broken: Option<String>, report: &Report<'_>, as_json: bool) -> Outcome {
+    if let Some(path) = report.file {
+        output::write(path, &archive::report::page(facts), report.force)?;
     }
     if as_json {
-        // One line, as those before it.
-        show::text(archive::report::json(facts))?;
+        show::json_line_of("facts", archive::report::json(facts))?;
     } else {
         show::text(archive::report::text(facts))?;
     }
@@ -443,8 +460,8 @@ impl Show for Progress {
     fn problem(&mut self, problem: &Problem) {
         let text = line(problem);
         if self.json {
-            let path = String::from_utf8_lossy(&problem.path);
-            let _ = show::text(json!({ "problem": { "path": path, "what": problem.what } }));
+            let path = show::name(&problem.path);
+            let _ = show::json_line("problem", json!({ "path": path, "what": problem.what }));
         }
         match &self.bar {
             Some(bar) => bar.suspend(|| show::warning(text)),
@@ -455,11 +472,15 @@ impl Show for Progress {
     fn progress(&mut self, facts: &Facts) {
         if self.json {
             let Facts { files, bytes, others, unchanged_files, unchanged_bytes, .. } = facts;
-            let _ = show::text(json!({ "progress": {
-                "files": files, "bytes": bytes, "others": others,
-                "unchanged_files": unchanged_files, "unchanged_bytes": unchanged_bytes, "errors": facts.errors.count(),
-                "worked_bytes": facts.throughput.total(),
-            } }));
+            let _ = show::json_line(
+                "progress",
+                json!({
+                    "files": files, "bytes": bytes, "others": others,
+                    "unchanged_files": unchanged_files, "unchanged_bytes": unchanged_bytes,
+                "errors": facts.errors.count(),
+                    "worked_bytes": facts.throughput.total(),
+                }),
+            );
         }
         if let Some(bar) = &self.bar {
             let unchanged = match facts.unchanged_files {
@@ -469,17 +490,5 @@ impl Show for Progress {
             bar.set_prefix(format!("{} files, {}{unchanged}", facts.files, show::bytes(facts.bytes)));
             bar.tick();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bytes;
-
-    #[test]
-    fn bytes_have_units() {
-        let read = ["1", "1k", "1.5MiB", "2 GB", "1GiB"].map(|given| bytes(given).unwrap());
-        assert_eq!(read, [1, 1024, 3 << 19, 2_000_000_000, 1 << 30]);
-        assert!(["", "x", "1x", "-1", "0", "1e300"].iter().all(|given| bytes(given).is_err()));
     }
 }

@@ -1,8 +1,9 @@
-//! `weft create` and `weft reopen`: making volumes, and finding one again by its targets.
+//! `weft volume create` and `weft volume open`: making volumes, and finding one again by its
+//! targets.
 
 use super::{new_target, places};
 use crate::failure::{Failure, Outcome};
-use crate::show;
+use crate::{show, sizes};
 use clap::Args;
 use cluster::StoreAddress;
 use fs::{Coding, Domain, Placement, PolicyName};
@@ -10,46 +11,53 @@ use serde_json::json;
 use std::path::PathBuf;
 use volume::Shown;
 
-/// Make a volume on directories, one per disk
+/// Create a volume on directories, one for each disk
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft create /srv/films --code rs:4+2 /disk1 /disk2 /disk3 /disk4 /disk5 /disk6
+  weft volume create /srv/films --code rs:4+2 /disk[1-6]
   weft mount /srv/films /mnt
-  weft create /srv/films --code rs:6+3 store://10.0.0.{1,2,3}:7701/disk{0,1,2}     # each store said its --domain
-  weft create /srv/films --code rs:2+1 /shelf1/a /shelf1/b /shelf2/c --domain /shelf1/a=shelf1 --domain /shelf1/b=shelf1
+  # On storage servers; each was started with its --domain.
+  weft volume create /srv/films --code rs:6+3 \\
+      store://10.0.0.{1,2,3}:7701/disk{0,1,2}
+  # Two of the disks are in one shelf.
+  weft volume create /srv/films --code rs:2+1 \\
+      /shelf1/a /shelf1/b /shelf2/c \\
+      --domain /shelf1/a=shelf1 --domain /shelf1/b=shelf1
 
-Every directory should be on a disk of its own: the volume survives the loss of any m of them. More directories than the code
-has blocks are used too. /srv/films itself holds nothing that cannot be made again. What fails together is a domain: no domain gets more than m
-chunks of a set, if that can be, so that the volume survives the loss of a whole one.")]
+Put every directory on a disk of its own: the volume survives the loss of any m of them. There may be more \
+directories than the code has blocks. The volume's own directory holds nothing that cannot be rebuilt.
+
+Targets that fail together are a domain. No domain gets more than m chunks of a set where that is possible, so that \
+the volume survives the loss of a whole domain.")]
 pub struct CreateArguments {
-    /// The volume's directory, which will say where its targets are
+    /// The volume's directory; it records where the targets are
     volume: PathBuf,
-    /// Directories that data goes to
+    /// Directories for data
     #[arg(required = true, value_name = "DIR")]
     targets: Vec<PathBuf>,
-    /// The code; weft codes lists them
+    /// The code; `weft codes` lists them
     #[arg(long, default_value = "rs:4+2")]
     code: String,
-    /// What you call it; the name of its directory without this
+    /// The volume's name [default: that of its directory]
     #[arg(long)]
     name: Option<String>,
-    /// The length that a chunk may have
-    #[arg(long, default_value_t = 64 << 20, value_name = "BYTES")]
+    /// The greatest length of a chunk
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = sizes::length::<u32>)]
     chunk_bytes: u32,
-    /// Targets that must have a stripe before it is acknowledged: k to k+m; k+1 without this
+    /// Targets that must have a stripe before it is acknowledged: k to k+m [default: k+1]
     #[arg(long, value_name = "N")]
     durability: Option<usize>,
-    /// What a target fails together with: a path from the large to the small, such as rack1/host3. A store's targets are in the one that it says, others
-    /// each in their own
+    /// The failure domain of a target, from the large to the small, such as rack1/host3 [default:
+    /// what its store says; a domain of its own for a directory]
     #[arg(long = "domain", value_name = "DIR=PATH", value_parser = domain_of)]
     domains: Vec<(PathBuf, Domain)>,
-    /// How many names of such a path make a domain; all of them without this
+    /// How many names of such a path make a domain [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     domain_level: Option<u8>,
-    /// How new data is placed: random (more where there is more room) or round-robin
+    /// How new data is placed: random (more where more is free) or round-robin
     #[arg(long, default_value_t, value_name = "POLICY")]
     placement: PolicyName,
-    /// Who codes stripes where a mount does not say otherwise: client, server (the storage servers) or auto
+    /// Who codes stripes where a mount does not say: client, server (the storage servers) or auto
     #[arg(long, default_value_t, value_name = "WHO")]
     coding: Coding,
 }
@@ -131,21 +139,21 @@ fn check(targets: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-/// Make a lost volume directory again from its targets
+/// Rebuild a lost volume directory from the volume's targets
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft reopen /srv/films /disk1 /disk3 /disk4 /disk5
+  weft volume open /srv/films /disk1 /disk3 /disk4 /disk5
 
-Nothing is lost as long as no more than m targets are: the metadata is on m+1 of them.")]
-pub struct ReopenArguments {
-    /// The directory to be made
+Nothing is lost while no more than m targets are: the metadata is on m+1 of them.")]
+pub struct OpenArguments {
+    /// The directory to create
     volume: PathBuf,
     /// Its targets, wherever they are now; up to m may be missing
     #[arg(required = true, value_name = "DIR")]
     targets: Vec<PathBuf>,
 }
 
-pub fn reopen(arguments: &ReopenArguments, as_json: bool) -> Outcome {
+pub fn open(arguments: &OpenArguments, as_json: bool) -> Outcome {
     let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
     let label = fs::reopen(&arguments.volume, &targets, places())?;
     if as_json {

@@ -5,6 +5,8 @@ use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::Args;
 use fs::{Attributes, Kind, New, ROOT, RenameMode, SetAttributes, SetTime, Time};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +25,7 @@ const PIECE: usize = 1 << 20;
 /// Entries that are listed at a time.
 const BATCH: usize = 1000;
 
-/// List files of a volume
+/// List the files of a volume
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft ls /srv/films:/
@@ -31,7 +33,7 @@ const BATCH: usize = 1000;
 pub struct ListArguments {
     /// VOLUME:/path
     address: OsString,
-    /// With mode, owner, size and time
+    /// Show mode, owner, size and time, too
     #[arg(short)]
     long: bool,
 }
@@ -52,16 +54,21 @@ pub struct CatArguments {
   weft cp -r photos /srv/films:/2024
   weft cp /srv/films:/film.mkv .
 
-An existing file is replaced when its copy is complete, and directories are merged. It stops at the first failure; what was copied before
-stays. Into a volume, owners, permissions and times are kept; out of it, permissions and the time of the last change; extended attributes
-and hard links are not.")]
+Unlike cp(1), it replaces an existing file only with --force, and then when the copy is complete. It merges \
+directories. It stops at the first failure; what it copied before stays.
+
+Into a volume it keeps owners, permissions and times; out of it, permissions and modification times. It does not keep \
+extended attributes and hard links; `weft archive` does.")]
 pub struct CopyArguments {
-    /// What, and where to; one of both is VOLUME:/path
+    /// Source and destination; one of them is VOLUME:/path
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     paths: Vec<OsString>,
-    /// Directories with all that is in them
+    /// Copy directories with everything in them
     #[arg(short, long)]
     recursive: bool,
+    /// Replace existing files
+    #[arg(short, long)]
+    force: bool,
 }
 
 /// Remove files of a volume
@@ -73,7 +80,7 @@ pub struct RemoveArguments {
     /// VOLUME:/path
     #[arg(required = true)]
     addresses: Vec<OsString>,
-    /// Directories with all that is in them
+    /// Remove directories with everything in them
     #[arg(short, long)]
     recursive: bool,
 }
@@ -149,7 +156,7 @@ fn date(time: Time) -> String {
 
 fn document(name: &[u8], attributes: &Attributes) -> Value {
     json!({
-        "name": String::from_utf8_lossy(name),
+        "name": show::name(name),
         "kind": word(attributes.kind).0,
         "inode": attributes.ino,
         "mode": format!("{:04o}", attributes.mode),
@@ -299,19 +306,22 @@ struct Copying<'a> {
     volume: &'a Open,
     control: Arc<Control>,
     recursive: bool,
+    force: bool,
     files: Cell<usize>,
     bytes: Cell<u64>,
 }
 
 pub fn copy(arguments: &CopyArguments, as_json: bool) -> Outcome {
     let Some((to, from)) = arguments.paths.split_last() else {
-        return Err(Failure::Usage("what is to be copied, and where to?".into()));
+        return Err(Failure::Usage("give one or more sources and a destination".into()));
     };
     let control = interrupt::control(false);
     let (mut files, mut bytes) = (0, 0);
     let mut with = |volume: &Open, work: &dyn Fn(&Copying) -> Outcome| {
-        let (control, recursive) = (control.clone(), arguments.recursive);
-        let copying = Copying { volume, control: control.clone(), recursive, files: Cell::new(0), bytes: Cell::new(0) };
+        let (control, recursive, force) = (control.clone(), arguments.recursive, arguments.force);
+        let (files_copied, bytes_copied) = (Cell::new(0), Cell::new(0));
+        let copying =
+            Copying { volume, control: control.clone(), recursive, force, files: files_copied, bytes: bytes_copied };
         let done = progress::shown("copying", &control, || work(&copying));
         files += copying.files.get();
         bytes += copying.bytes.get();
@@ -340,6 +350,18 @@ pub fn copy(arguments: &CopyArguments, as_json: bool) -> Outcome {
         }
     }
     if as_json { show::json(&json!({ "files": files, "bytes": bytes })) } else { Ok(()) }
+}
+
+/// Gives a complete copy its name. Where the file system cannot refuse to replace, a file that
+/// appeared during the copy is replaced.
+fn put_under_name(part: &Path, to: &Path, force: bool) -> std::io::Result<()> {
+    if !force {
+        match rustix::fs::renameat_with(CWD, part, CWD, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            done => return Ok(done?),
+        }
+    }
+    std::fs::rename(part, to)
 }
 
 /// A name for what is not complete yet, which no other copy uses.
@@ -373,7 +395,8 @@ impl Copying<'_> {
         self.put_in(from, parent, &name)
     }
 
-    /// Copies a file or a tree under a name. What has that name already is replaced only when the whole copy is there; directories are merged.
+    /// Copies a file or a tree under a name. What has that name already is replaced only when the
+    /// whole copy is there; directories are merged.
     fn put_in(&self, from: &Path, parent: u64, name: &[u8]) -> Outcome {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(from)));
         let volume = self.volume;
@@ -416,6 +439,9 @@ impl Copying<'_> {
         let there = volume.lookup(parent, name).ok();
         if there.is_some_and(|there| there.kind == Kind::Directory) {
             return Err(failed(&"there is a directory of that name in the volume"));
+        }
+        if there.is_some() && !self.force {
+            return Err(failed(&"there is a file of that name in the volume; give --force to replace it"));
         }
         let temporary = temporary_name();
         let under = if there.is_some() { temporary.as_bytes() } else { name };
@@ -484,8 +510,10 @@ impl Copying<'_> {
         self.put_out(address, &found, &target)
     }
 
-    /// Copies a file or a tree out of a volume. What is there already is replaced only when the whole copy is there; directories are merged.
+    /// Copies a file or a tree out of a volume. What is there already is replaced only when the
+    /// whole copy is there; directories are merged.
     fn put_out(&self, address: &Address, found: &Attributes, to: &Path) -> Outcome {
+        let exists = || Failure::Other(format!("{} exists; give --force to replace it", Shown(to)));
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("{}: {why}", Shown(to)));
         self.control.go_on()?;
         match found.kind {
@@ -514,6 +542,9 @@ impl Copying<'_> {
         if to.symlink_metadata().is_ok_and(|there| there.is_dir()) {
             return Err(failed(&"is a directory, which is not replaced"));
         }
+        if to.symlink_metadata().is_ok() && !self.force {
+            return Err(exists());
+        }
         let part = to.with_file_name(temporary_name());
         let filled = || -> Outcome {
             if found.kind == Kind::File {
@@ -522,7 +553,10 @@ impl Copying<'_> {
                 let target = self.volume.read_link(found.ino).map_err(at(address))?;
                 std::os::unix::fs::symlink(OsStr::from_bytes(&target), &part).map_err(|why| failed(&why))?;
             }
-            std::fs::rename(&part, to).map_err(|why| failed(&why))
+            put_under_name(&part, to, self.force).map_err(|why| match why.kind() {
+                std::io::ErrorKind::AlreadyExists => exists(),
+                _ => failed(&why),
+            })
         };
         filled().inspect_err(|_| _ = std::fs::remove_file(&part))?;
         self.files.update(|files| files + 1);

@@ -1,4 +1,4 @@
-//! `weft fsck`: metadata against chunks, and metadata from chunks.
+//! `weft volume fsck`: metadata against chunks, and metadata from chunks.
 
 use super::{open_own, patiently, places};
 use crate::failure::{Failure, Outcome};
@@ -8,40 +8,40 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use volume::Shown;
 
-/// Check the metadata of a volume against its chunks; with --rebuild, make it again from the chunks alone
+/// Check the metadata of a volume against its chunks, or rebuild it from the chunks
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft fsck /srv/films
-  weft fsck --rebuild /srv/films
+  weft volume fsck /srv/films
+  weft volume fsck --rebuild /srv/films
 
---rebuild is the last resort, for when the metadata is lost on all of its m+1 targets: files come back under the names
-that they had when they were written last. Files that were removed since may come back too; empty files, empty
-directories, links, extended attributes, and small data that was not in a stripe yet do not. So it is refused where the
-metadata can be read; --force does it there, too. It says which chunk sets, stripes and parts of files it cannot bring
-back, and exits with status 1 then.")]
+--rebuild is the last resort, when the metadata is lost on all of its m+1 targets. Files come back under the \
+names that they had at their last write. Files that were removed since then may come back, too. Empty files, \
+empty directories, links, extended attributes, and small data that is not in a stripe yet do not come back. \
+Weft refuses to rebuild metadata that it can read, unless --force is given. It names each chunk set, stripe \
+and part of a file that it cannot bring back, and exits with status 1 if there is any.")]
 pub struct Arguments {
     /// The volume
     volume: PathBuf,
-    /// Make the metadata again from the chunks
+    /// Rebuild the metadata from the chunks
     #[arg(long)]
     rebuild: bool,
-    /// With --rebuild: though the metadata can be read
+    /// With --rebuild: even if the metadata can be read
     #[arg(long, requires = "rebuild")]
     force: bool,
 }
 
 impl Arguments {
-    /// Whether the metadata is made again.
+    /// Whether it rebuilds the metadata.
     pub fn rebuild(&self) -> bool {
         self.rebuild
     }
 }
 
-/// What is made from chunks alone is less than what there is.
+/// What comes from chunks alone is less than what there is.
 fn refuse_if_readable(volume: &Path) -> Outcome {
     match open_own(volume, true) {
         Ok(_) => Err(Failure::Other(format!(
-            "the metadata of {} can be read, and what is made from chunks alone is less; give --force to do it all the same",
+            "the metadata of {} can be read, and chunks alone give back less; give --force to rebuild it nevertheless",
             Shown(volume)
         ))),
         Err(busy @ Failure::Busy(..)) => Err(busy),

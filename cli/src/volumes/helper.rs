@@ -1,5 +1,6 @@
-//! `mount.weft`: how mount(8) has a volume mounted, for `mount -t weft` and lines of /etc/fstab. It is this program under that name, and is called as
-//! `mount.weft SOURCE DIRECTORY [-sfnv] [-o OPTIONS]`.
+//! `mount.weft`: how mount(8) has a volume mounted, for `mount -t weft` and lines of /etc/fstab. It
+//! is this program under that name, and is called as `mount.weft SOURCE DIRECTORY [-sfnv] [-o
+//! OPTIONS]`.
 
 use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
@@ -47,7 +48,8 @@ pub fn translate(arguments: &[OsString]) -> Result<Option<Vec<OsString>>, Failur
                 b'v' => verbose = true,
                 // There is no list of mounts but the kernel's.
                 b'n' => {}
-                // These have a value: a list of options; the type and a namespace, which mount(8) has looked after.
+                // These have a value: a list of options; the type and a namespace, which mount(8)
+                // has looked after.
                 b'o' | b't' | b'N' => {
                     let rest = &flags[at + 1..];
                     let value = if rest.is_empty() {

@@ -1,13 +1,14 @@
 //! Commands on volumes. Each takes a volume directory, or `VOLUME:/path` for files in it.
 //!
-//! A volume is open in one process. While that is a mount, commands are sent to it through a socket in the volume directory, so that an
-//! operator can look after a volume that is in use.
+//! A volume is open in one process. While that is a mount, commands are sent to it through a socket
+//! in the volume directory, so that an operator can look after a volume that is in use.
 
 pub mod archive;
 pub mod create;
 pub mod demo;
 pub mod files;
 pub mod fsck;
+pub mod group;
 pub mod helper;
 pub mod metrics;
 pub mod mount;
@@ -35,7 +36,8 @@ pub struct Serving {
     fs: Arc<FileSystem>,
     /// Where it is mounted or served, and what to do.
     pub place: String,
-    /// Others have it over the network: paths of this machine mean nothing to them, nor theirs to it.
+    /// Others have it over the network: paths of this machine mean nothing to them, nor theirs to
+    /// it.
     pub to_others: bool,
 }
 
@@ -80,8 +82,9 @@ impl Open {
 /// How long to wait for who is about to close a volume.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// Does something again for a while when a volume or a target is in use: the end of a command cannot be far, and a mount that was unmounted commits what it has. One
-/// that is still to be seen can be asked instead.
+/// Does something again for a while when a volume or a target is in use: the end of a command
+/// cannot be far, and a mount that was unmounted commits what it has. One that is still to be seen
+/// can be asked instead.
 pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error>) -> Result<T, Failure> {
     let begun = Instant::now();
     loop {
@@ -142,7 +145,8 @@ fn open_as(volume: &Path, options: impl Fn() -> OpenOptions) -> Result<Open, Fai
     Ok(Open { fs, served: false })
 }
 
-/// As `open`, for commands that look after a volume. Where a server has it, the server carries them out.
+/// As `open`, for commands that look after a volume. Where a server has it, the server carries them
+/// out.
 pub fn open_own(volume: &Path, read_only: bool) -> Result<Open, Failure> {
     match server_of(volume)?.filter(|_| served().is_none()) {
         Some(address) => Err(Failure::Busy(volume.to_path_buf(), format!("{} does not answer", address.server))),
@@ -164,7 +168,8 @@ pub fn client_name() -> String {
     format!("{}:{}", host.trim(), std::process::id())
 }
 
-/// The path of a target as it is stored: absolute and without `..`, but with symbolic links, which may be what names the disk.
+/// The path of a target as it is stored: absolute and without `..`, but with symbolic links, which
+/// may be what names the disk.
 pub fn plain(path: &Path) -> PathBuf {
     if StoreAddress::of(path).is_some() {
         return path.to_path_buf();

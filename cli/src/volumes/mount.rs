@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use volume::Shown;
 
-/// Mount a volume: its files appear under a directory
+/// Mount a volume at a directory
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft mount /srv/films /mnt
@@ -28,29 +28,36 @@ use volume::Shown;
   weft mount /srv/films /mnt --foreground
   weft mount weft://127.0.0.1:7600/films /mnt
   weft mount --config /etc/weft/weft.toml
-  weft mount weft://127.0.0.1:7600/films /mnt --coding server
+  weft mount weft://127.0.0.1:7600/films /mnt \\
+      --coding server
 
-It goes on in the background, and writes what goes wrong to mount.log in the volume directory (of a cluster: below /run/weft), until weft unmount, umount or SIGTERM,
-which commit everything first. Of a volume that a server has, several machines see the same files; -o writeback lets
-the kernel keep what is written, which is faster and for one writer at a time. fsync makes a file durable at once; what is not synced is
-committed 5 seconds after the kernel has written its pages back.
+The mount runs in the background until `weft unmount`, umount or SIGTERM; each of these commits everything first. It \
+writes errors to mount.log in the volume directory; for a volume of a cluster, in a directory below /run/weft.
 
-While it is mounted, weft status, verify, repair, target, fsck, ls and stat are carried out by the mount.")]
+fsync makes a file durable at once. Other data is committed 5 seconds after the kernel has written its pages back.
+
+Several machines can mount a volume that a server has, and see the same files. -o writeback lets the kernel keep \
+written data; that is faster, and for one writer at a time.
+
+While a volume is mounted, the mount carries out `weft status`, ls, stat, target, and volume verify, repair and fsck.")]
 pub struct MountArguments {
     /// The volume
     volume: PathBuf,
     /// An empty directory
     mountpoint: PathBuf,
-    /// Options, separated by commas: ro, allow_other, noallow_other, nosuid, nodev, noexec, sync, coding=server, ...
+    /// Options, separated by commas, such as ro, allow_other, noallow_other, nosuid, nodev, noexec,
+    /// sync, writeback and coding=server
     #[arg(short, long, value_name = "OPTIONS", env = "WEFT_OPTIONS")]
     options: Vec<String>,
-    /// Who codes stripes: client, server (the storage servers) or auto; what the volume says without this. The same as -o coding=WHO
+    /// Who codes stripes: client, server (the storage servers) or auto; also -o coding=WHO
+    /// [default: what the volume says]
     #[arg(long, value_name = "WHO", env = "WEFT_CODING")]
     coding: Option<fs::Coding>,
-    /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
+    /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
-    /// How long a metadata server that does not answer is waited for: then programs get an error, and a mount that was unmounted ends without it
+    /// Wait this long for a metadata server that does not answer; then programs get an error, and
+    /// an unmounted mount ends without it
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400), env = "WEFT_PATIENCE")]
     patience: u64,
     /// Stay in the foreground
@@ -119,7 +126,8 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     let directory = home.as_ref().map_or_else(|| volume.clone(), |home| home.path.clone());
     let outcome = serve(arguments, &options, &opened.fs, &directory);
     if let Some(home) = home {
-        // What went wrong is in the log there, if there is a process that waited in front; else it was said.
+        // What went wrong is in the log there, if there is a process that waited in front; else it
+        // was said.
         home.end(outcome.is_ok() || !arguments.held);
     }
     outcome
@@ -168,7 +176,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
     let closed = fs.close_volume().map_err(|why| match fs.uncommitted() {
         (0, _) => why.into(),
         (files, bytes) => {
-            let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
+            let files = show::count(files, "file");
             Failure::Other(format!("{bytes} bytes of {files} that nobody synced are lost: {why}"))
         }
     });
@@ -187,7 +195,8 @@ struct Log {
 }
 
 impl Log {
-    /// In the volume directory; of a volume that cannot be written, in a file that is removed as soon as the mount is there.
+    /// In the volume directory; of a volume that cannot be written, in a file that is removed as
+    /// soon as the mount is there.
     fn open(volume: &Path) -> Result<Self, Failure> {
         let open = |path: PathBuf| {
             let file = runtime::append_to(&path)?;
@@ -217,7 +226,8 @@ impl Drop for Log {
     }
 }
 
-/// Starts this program again in the foreground of a process group of its own, and waits until it says that the mount is there.
+/// Starts this program again in the foreground of a process group of its own, and waits until it
+/// says that the mount is there.
 fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: bool) -> Outcome {
     let identity = identity.map(absolute).transpose()?;
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
@@ -279,17 +289,17 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
     }
 }
 
-/// Unmount a volume; everything is committed first
+/// Unmount a volume, after everything is committed
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft unmount /mnt
   weft unmount /mnt --lazy
 
-It returns when everything is committed and the volume can be opened again; umount and --lazy return before that.")]
+It returns when everything is committed and the volume can be opened again. umount(8) and --lazy return earlier.")]
 pub struct UnmountArguments {
     /// Where it is mounted
     mountpoint: PathBuf,
-    /// Take it from the tree now, though files in it are open; it ends when they are closed
+    /// Detach it now, even if files in it are open; it ends when they are closed
     #[arg(long)]
     lazy: bool,
 }
@@ -317,7 +327,8 @@ pub fn home_of(mountpoint: &Path) -> Option<PathBuf> {
     home_of_mount(mounted_volume(mountpoint)?, mountpoint)
 }
 
-/// Where the log and the socket of a mount are: in the volume directory, or, when a server has the volume, in one for the mount point.
+/// Where the log and the socket of a mount are: in the volume directory, or, when a server has the
+/// volume, in one for the mount point.
 fn home_of_mount(volume: PathBuf, mountpoint: &Path) -> Option<PathBuf> {
     if server_of(&volume).ok()?.is_some() { runtime::find(mountpoint) } else { Some(volume) }
 }

@@ -1,12 +1,12 @@
 //! Commands for a volume that is mounted are carried out by the process of the mount.
 //!
-//! A request is one line of JSON; the answer is one JSON document with what was printed and the exit status. The socket is in the volume
-//! directory, which only its owner may enter. Whoever hangs up cancels his command.
+//! A request is one line of JSON; the answer is one JSON document with what was printed and the
+//! exit status. The socket is in the volume directory, which only its owner may enter. Whoever
+//! hangs up cancels his command.
 
 use super::served;
 use crate::failure::{Failure, Outcome};
-use crate::{Arguments, interrupt, show};
-use clap::Parser;
+use crate::{commands, interrupt, parse, show, spelling};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -87,7 +87,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// Takes no more commands, has those that are being carried out stop, and waits until they have.
+    /// Takes no more commands, has those that are being carried out stop, and waits until they
+    /// have.
     pub fn stop(&self) {
         let _ = std::fs::remove_file(&self.path);
         let mut clients = self.desk.clients();
@@ -202,15 +203,15 @@ pub fn respond(request: &[u8], operator: bool, control: &Arc<Control>) -> Vec<u8
 }
 
 fn carry_out(arguments: Vec<OsString>, operator: bool) -> u8 {
-    match Arguments::try_parse_from(arguments) {
+    let commands = commands();
+    let arguments = spelling::today(&commands, arguments);
+    match parse(commands, arguments).map(|(arguments, _)| arguments) {
         Ok(arguments) if !operator && arguments.command.is_for_operators() => {
             let what = "only an operator may do that: give --identity of one (weft cluster init DIR --operator NAME)";
             Failure::Other(what.into()).report(arguments.json)
         }
         // The files of whoever asks are not this machine's.
-        Ok(arguments) if arguments.command.works_on_mounted() => {
-            crate::run(Arguments { identity: None, config: None, ..arguments })
-        }
+        Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
         Ok(arguments) => {
             let place = served().map_or("in use", |served| served.place.as_str());
             let what = format!("the volume is {place}");
@@ -298,7 +299,8 @@ fn without_own_files(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
     kept
 }
 
-/// Has this process's command carried out by whoever has the volume open: a mount, or a server. None when there is none that answers.
+/// Has this process's command carried out by whoever has the volume open: a mount, or a server.
+/// None when there is none that answers.
 pub fn forward(volume: &Path) -> Option<ExitCode> {
     let directory = std::env::current_dir().ok()?.into_os_string();
     let request = Request::Command { directory, arguments: without_own_files(std::env::args_os()) };

@@ -1,9 +1,9 @@
 //! `weft restore`: a tree of a volume, or some of it, back onto this machine.
 
-use super::archive::{Progress, bytes, end, workers};
+use super::archive::{Progress, Report, end, workers};
 use super::{Address, open_within};
 use crate::failure::{Failure, Outcome};
-use crate::interrupt;
+use crate::{interrupt, sizes};
 use archive::report::{Facts, Task};
 use archive::restore::{Options, restore};
 use archive::transport::Crew;
@@ -18,35 +18,39 @@ use volume::Shown;
 /// Restore an archive, or some of it, into a directory, with all attributes, in parallel
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft restore /srv/films:/runs/7 /data/run7          what is in /runs/7 becomes what is in run7
+  # The content of /runs/7 becomes that of /data/run7.
+  weft restore /srv/films:/runs/7 /data/run7
   weft restore --include '*.h5' /srv/films:/runs /data/runs
   weft restore weft://meta:7600/films:/home/a.txt .
 
-It works with as many targets missing as the code allows, and can be stopped at any moment and started again:
-what is there already is not written again. What is there and differs is named and stays, unless --force is
-given. Nothing is written outside of the directory, whatever links are in it. Owners and the attributes that
-only root may set are restored for root.")]
+It works with as many targets missing as the code allows. It can be stopped at any moment and started again: it does \
+not write again what is there. It names files that are there and differ, and leaves them, unless --force is given. It \
+writes nothing outside of the directory, whatever links are in it. Only root restores owners and the attributes that \
+only root may set.
+
+With --json it prints JSON lines: {\"type\": T, T: {..}} where T is progress, problem, facts or error.")]
 pub struct Arguments {
     /// What to restore: VOLUME:/path
     address: OsString,
-    /// Into which directory; it is made when it is not there
+    /// The directory to restore into; it is created if it is not there
     directory: PathBuf,
-    /// Threads that write; chosen from cores and memory without this
+    /// Threads that write [default: by cores and memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
     /// Memory to use
-    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = sizes::bytes)]
     memory: u64,
-    /// Write no more than so much a second
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Write no more bytes than this in a second
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     limit: Option<u64>,
-    /// Only files that fit; a pattern with a slash is for paths below the one that is restored, one without for names
+    /// Only files that match; a pattern with a slash is for paths below the restored one, one
+    /// without for names
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// No files that fit, nor directories with what is in them
+    /// No files that match, and no directories that match with what is in them
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Replace files that are there and differ
+    /// Replace files that are there and differ, and the file of --report
     #[arg(long)]
     force: bool,
     /// Write a report with charts, a self-contained page
@@ -55,6 +59,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    let report = Report::new(arguments.report.as_deref(), arguments.force)?;
     let address = Address::required(&arguments.address)?;
     let filter = Filter::new(&arguments.include, &arguments.exclude).map_err(Failure::Usage)?;
     let control = interrupt::control(false);
@@ -85,5 +90,5 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let done = restore(volume.shared(), &address.path, to, options, facts, show, &control);
     volume.finish()?;
     let (facts, broken) = done.map_err(|why| Failure::Other(why.0))?;
-    end(&facts, broken, arguments.report.as_deref(), as_json)
+    end(&facts, broken, &report, as_json)
 }

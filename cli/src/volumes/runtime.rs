@@ -1,5 +1,6 @@
-//! Where a mount of a cluster has its log and its socket: a directory that only its user may enter. The process of the mount has it locked, and removes it at its end.
-//! What killed processes left goes with the next mount.
+//! Where a mount of a cluster has its log and its socket: a directory that only its user may enter.
+//! The process of the mount has it locked, and removes it at its end. What killed processes left
+//! goes with the next mount.
 
 use super::remote;
 use crate::failure::Failure;
@@ -112,7 +113,8 @@ pub struct Home {
 }
 
 impl Home {
-    /// Takes the directory of a mount point, when the mount before this one is over, and removes what others left.
+    /// Takes the directory of a mount point, when the mount before this one is over, and removes
+    /// what others left.
     pub fn take(mountpoint: &Path) -> Result<Self, Failure> {
         let base = base()?;
         let path = base.join(name(mountpoint));

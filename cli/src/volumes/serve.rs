@@ -35,11 +35,14 @@ enum What {
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft serve store /disk1 /disk2 --listen 127.0.0.1:7701
-  weft create /srv/films --code rs:4+2 store://127.0.0.1:7701/disk1 store://127.0.0.1:7701/disk2 ...
+  weft volume create /srv/films --code rs:1+1 \\
+      store://127.0.0.1:7701/disk{1,2}
   weft serve store --config /etc/weft/weft.toml
-  weft serve store /disk1 --metrics 9101 & curl http://127.0.0.1:9101/metrics
+  weft serve store /disk1 --metrics 9101 &
+  curl http://127.0.0.1:9101/metrics
 
-A directory is called by its last component. SIGTERM has it answer what it was asked, and end.")]
+The last component of a directory is the name of its target. At SIGTERM the server answers the requests that it has, \
+and ends.")]
 struct StoreArguments {
     /// Directories, each of them a target or empty
     #[arg(required = true, value_name = "DIR")]
@@ -47,13 +50,15 @@ struct StoreArguments {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:7701", env = "WEFT_LISTEN")]
     listen: SocketAddr,
-    /// What it fails together with, from the large to the small, such as rack1/host3: volumes that are made on it then spread their chunks over domains
+    /// Its failure domain, from the large to the small, such as rack1/host3; new volumes spread
+    /// their chunks over domains
     #[arg(long, value_name = "PATH", env = "WEFT_DOMAIN")]
     domain: Option<fs::Domain>,
-    /// How much its clock and that of the metadata server may differ: for so long a capability that has expired is still good
+    /// How far its clock and that of the metadata server may differ: it accepts a capability for
+    /// this long after it expired
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86400), env = "WEFT_CLOCK_TOLERANCE")]
     clock_tolerance: u64,
-    /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
+    /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
 }
@@ -62,34 +67,36 @@ struct StoreArguments {
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft serve meta /srv/films --listen 127.0.0.1:7600
-  weft serve meta /srv/films --metrics 9100 --repair-limit 200M
+  weft serve meta /srv/films --metrics 9100 \\
+      --repair-limit 200M
   weft serve meta --config /etc/weft/weft.toml
   weft mount weft://127.0.0.1:7600/films /mnt
   weft status weft://127.0.0.1:7600/films
 
-It may be started before the stores: it waits for them (--patience). SIGTERM has it commit everything and end. Clients wait for it to come back.")]
+The server may start before the stores: it waits for them (--patience). At SIGTERM it commits everything and ends. \
+Clients wait until it is back.")]
 struct MetaArguments {
-    /// The volume, made by weft create
+    /// The volume, from `weft volume create`
     volume: PathBuf,
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:7600", env = "WEFT_LISTEN")]
     listen: SocketAddr,
-    /// What was on a store that is down for so long is made again on others
+    /// Rebuild on other stores what is on a store that is down for this long
     #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "WEFT_DOWN_OUT")]
     down_out: u64,
-    /// A client that is silent for so long has lost its session
+    /// End the session of a client that is silent for this long
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600), env = "WEFT_LEASE")]
     lease: u64,
-    /// Make no more bytes of lost blocks again in a second, all repairs together: 200M, or off
-    #[arg(long, default_value = "off", value_name = "BYTES", value_parser = rate_option, env = "WEFT_REPAIR_LIMIT")]
+    /// Rebuild no more bytes than this in a second, all repairs together; off is no limit
+    #[arg(long, default_value = "off", value_name = "SIZE", value_parser = rate_option, env = "WEFT_REPAIR_LIMIT")]
     repair_limit: Rate,
-    /// Ask the stores so often how they are
+    /// Ask the stores for a report this often
     #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), env = "WEFT_REPORT_EVERY")]
     report_every: u64,
-    /// How long stores that do not answer yet are waited for at the start
+    /// Wait this long at the start for stores that do not answer yet
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86400), env = "WEFT_PATIENCE")]
     patience: u64,
-    /// Tell metrics over HTTP, for Prometheus: /metrics, /health and /ready
+    /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
 }
@@ -115,63 +122,82 @@ struct Behaviour {
     key: Option<Arc<ClusterKey>>,
 }
 
-/// Run a whole cluster in one process, to try it; or make the certificates of a real one
+/// Run a cluster in one process to try it, or create the certificates of a real one
 #[derive(Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:
-  weft cluster /tmp/try
-  weft cluster /tmp/try --stores 7 --code rs:4+2 --port 7600
-  weft cluster /tmp/try --metrics 9100
-  weft cluster /tmp/try --coding server
-  weft mount weft://127.0.0.1:7600/try /mnt
-
-It makes the directory, the targets and the volume when they are not there, and goes on with them when they are. Ctrl-C ends it."
-)]
 pub struct ClusterArguments {
     #[command(subcommand)]
-    command: Option<ClusterCommand>,
-    /// A directory for everything
-    #[arg(required = true)]
-    directory: Option<PathBuf>,
-    /// Storage servers, each with one target
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000), env = "WEFT_STORES")]
-    stores: u16,
-    /// The code of the volume
-    #[arg(long, default_value = "rs:4+2", env = "WEFT_CODE")]
-    code: String,
-    /// The port of the metadata server; the stores have those behind it
-    #[arg(long, default_value_t = 7600, env = "WEFT_PORT")]
-    port: u16,
-    /// Who codes stripes where a mount does not say otherwise: client, server (the stores) or auto; for a new volume
-    #[arg(long, default_value_t, value_name = "WHO", env = "WEFT_CODING")]
-    coding: fs::Coding,
-    /// Tell metrics over HTTP: the metadata server there, the stores on the ports behind it
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
-    metrics: Option<SocketAddr>,
+    command: ClusterCommand,
 }
 
 #[derive(Subcommand)]
 enum ClusterCommand {
+    Dev(DevArguments),
     Init(InitArguments),
 }
 
-/// Make a cluster's authority, and certificates for its servers and clients
+/// Run a whole cluster in one process, to try it
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft cluster init /etc/weft --member meta=10.0.0.1 --member store1=10.0.0.1,node1.example --member laptop --operator admin
-  weft serve store /disk1 --listen 10.0.0.1:7701 --identity /etc/weft/store1
-  weft mount weft://10.0.0.1:7600/films /mnt --identity /etc/weft/laptop
+  weft cluster dev /tmp/try
+  weft cluster dev /tmp/try --stores 7 --code rs:4+2
+  weft cluster dev /tmp/try --port 7600 --metrics 9100
+  weft cluster dev /tmp/try --coding server
+  weft mount weft://127.0.0.1:7600/try /mnt
 
-Run it again to add members. An operator is a client that may also look after volumes: weft target, repair and fsck. Each gets NAME.pem and NAME.key (mode 0600) beside authority.pem; authority.key stays where it was made. Servers,
-and nobody else, also get cluster.key (mode 0600): who has it may read and write everything.")]
+It creates the directory, the targets and the volume if they are not there, and uses them if they are. Ctrl-C ends \
+it.")]
+struct DevArguments {
+    /// A directory for everything
+    directory: PathBuf,
+    /// Number of storage servers; each has one target
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 6,
+        value_parser = clap::value_parser!(u16).range(1..=1000),
+        env = "WEFT_STORES"
+    )]
+    stores: u16,
+    /// The code of the volume
+    #[arg(long, default_value = "rs:4+2", env = "WEFT_CODE")]
+    code: String,
+    /// The port of the metadata server; the stores have the next ones
+    #[arg(long, default_value_t = 7600, env = "WEFT_PORT")]
+    port: u16,
+    /// Who codes stripes where a mount does not say: client, server (the stores) or auto; for a new
+    /// volume
+    #[arg(long, default_value_t, value_name = "WHO", env = "WEFT_CODING")]
+    coding: fs::Coding,
+    /// Serve metrics over HTTP: the metadata server on this port, the stores on the next ones
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
+    metrics: Option<SocketAddr>,
+}
+
+/// Create a cluster's authority, and certificates for its servers and clients
+#[derive(Args)]
+#[command(
+    override_usage = "weft cluster init [OPTIONS] <DIRECTORY>\n            \
+        --member <NAME[=ADDRESS,...]> --operator <NAME>",
+    after_help = "Examples:
+  weft cluster init /etc/weft --operator admin \\
+      --member meta=10.0.0.1 --member laptop \\
+      --member store1=10.0.0.1,node1.example
+  weft serve store /disk1 --listen 10.0.0.1:7701 \\
+      --identity /etc/weft/store1
+  weft mount weft://10.0.0.1:7600/films /mnt \\
+      --identity /etc/weft/laptop
+
+Run it again to add members. An operator is a client that may also change targets and repair and check volumes. Each \
+member gets NAME.pem and NAME.key (mode 0600) and needs authority.pem beside them; authority.key stays where it is. \
+Servers, and nobody else, also get cluster.key (mode 0600): its holder may read and write everything."
+)]
 struct InitArguments {
     /// The directory of the certificates
     directory: PathBuf,
-    /// A server or client, and for a server the addresses under which it is reached
+    /// A server or client; for a server with the addresses at which clients reach it
     #[arg(long = "member", required_unless_present = "operators", value_name = "NAME[=ADDRESS,...]")]
     members: Vec<String>,
-    /// A client that may also add, empty and replace targets, repair and check volumes
+    /// A client that may also change targets, and repair and check volumes
     #[arg(long = "operator", value_name = "NAME")]
     operators: Vec<String>,
 }
@@ -269,7 +295,8 @@ fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, F
     bound.map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
 }
 
-/// What capabilities are signed with. Who can be reached by others has it, so that not every member may do everything.
+/// What capabilities are signed with. Who can be reached by others has it, so that not every member
+/// may do everything.
 fn cluster_key(identity: Option<&Path>) -> Result<Option<Arc<ClusterKey>>, Failure> {
     Ok(identity.map(|place| Identity::at(place).cluster_key()).transpose()?)
 }
@@ -391,11 +418,15 @@ fn init(arguments: &InitArguments, as_json: bool) -> Outcome {
 }
 
 pub fn cluster(arguments: &ClusterArguments, as_json: bool) -> Outcome {
-    if let Some(ClusterCommand::Init(arguments)) = &arguments.command {
-        return init(arguments, as_json);
+    match &arguments.command {
+        ClusterCommand::Dev(arguments) => dev(arguments, as_json),
+        ClusterCommand::Init(arguments) => init(arguments, as_json),
     }
+}
+
+fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
     let signals = Signals::new()?;
-    let directory = std::path::absolute(arguments.directory.as_deref().unwrap_or(Path::new("."))).map_err(io)?;
+    let directory = std::path::absolute(&arguments.directory).map_err(io)?;
     let code = ec::parse(&arguments.code)?;
     if usize::from(arguments.stores) < code.shape().blocks() {
         return Err(Failure::Usage(format!(

@@ -1,4 +1,5 @@
-//! The start of a metadata server, which may come before that of its stores: the machines of a cluster are switched on together.
+//! The start of a metadata server, which may come before that of its stores: the machines of a
+//! cluster are switched on together.
 
 use super::patiently;
 use super::serve::Signals;
@@ -14,17 +15,20 @@ use tokio::time::timeout;
 
 /// Before it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So long it goes on only with so many stores that what they have is the newest; then with those that are enough to open the volume.
+/// So long it goes on only with so many stores that what they have is the newest; then with those
+/// that are enough to open the volume.
 const INSISTS: Duration = Duration::from_secs(30);
 /// What it waits for is said again when that changes, no more often than this.
 const TELL: Duration = Duration::from_secs(30);
 /// A signal ends an attempt that takes longer than this.
 const ENDS: Duration = Duration::from_secs(1);
 
-/// Opens the volume that is to be served. While too few of its stores answer it tries again, until the patience is over. None when a signal comes before that.
+/// Opens the volume that is to be served. While too few of its stores answer it tries again, until
+/// the patience is over. None when a signal comes before that.
 ///
 /// # Errors
-/// When the stores do not come in time; at once when waiting does not help: it is no volume, is open elsewhere, is of a newer format, or the stores refuse.
+/// When the stores do not come in time; at once when waiting does not help: it is no volume, is
+/// open elsewhere, is of a newer format, or the stores refuse.
 pub fn open_when_there(
     directory: &Path,
     patience: Duration,

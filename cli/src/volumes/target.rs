@@ -11,16 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use volume::Shown;
 
-/// Add a target to a volume, empty one, or replace a dead one
+/// Add, drain and replace the targets of a volume
 #[derive(Args)]
-#[command(after_help = "Examples:
-  weft target add /srv/films /disk7
-  weft target add weft://10.0.0.1:7600/films store://10.0.0.4:7701/disk0 --domain rack2/host4
-  weft target drain /srv/films /disk2
-  weft target undrain /srv/films /disk2
-  weft target replace /srv/films /disk3 /newdisk
-  weft target domain /srv/films /disk3 rack1/host3
-  weft target placement /srv/films round-robin --domain-level 1")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -28,31 +20,41 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Use one more directory for new data
+    /// Add a target for new data
+    #[command(after_help = "Examples:
+  weft target add /srv/films /disk7
+  weft target add weft://10.0.0.1:7600/films \\
+      store://10.0.0.4:7701/disk0 --domain rack2/host4")]
     Add {
         /// The volume
         volume: PathBuf,
         /// The new directory
         target: PathBuf,
-        /// What it fails together with, such as rack1/host3; what its store says without this
+        /// Its failure domain, such as rack1/host3 [default: what its store says]
         #[arg(long, value_name = "PATH")]
         domain: Option<Domain>,
     },
-    /// Move everything from a target to the others, and take it out of the volume
+    /// Move everything from a target to the others, and remove it from the volume
+    #[command(after_help = "Examples:
+  weft target drain /srv/films /disk2")]
     Drain {
         /// The volume
         volume: PathBuf,
         /// The target
         target: PathBuf,
     },
-    /// Use a target again that was being emptied. What was moved stays where it is now
+    /// Stop draining a target; what was moved stays where it is
+    #[command(after_help = "Examples:
+  weft target undrain /srv/films /disk2")]
     Undrain {
         /// The volume
         volume: PathBuf,
         /// The target
         target: PathBuf,
     },
-    /// Put a new directory in the place of a target, which may be dead
+    /// Replace a target, dead or alive, by a new directory
+    #[command(after_help = "Examples:
+  weft target replace /srv/films /disk3 /newdisk")]
     Replace {
         /// The volume
         volume: PathBuf,
@@ -60,26 +62,34 @@ enum Command {
         target: PathBuf,
         /// The new directory
         new: PathBuf,
-        /// What it fails together with; what its store says, or what the old one had, without this
+        /// Its failure domain [default: what its store says, or that of the old target]
         #[arg(long, value_name = "PATH")]
         domain: Option<Domain>,
     },
-    /// Say what a target fails together with. What is on it stays; new data and repairs heed it
+    /// Set the failure domain of a target, for new data and repairs
+    #[command(
+        override_usage = "weft target domain <VOLUME> <TARGET> [DOMAIN]",
+        after_help = "Examples:
+  weft target domain /srv/films /disk3 rack1/host3"
+    )]
     Domain {
         /// The volume
         volume: PathBuf,
         /// The target
         target: PathBuf,
-        /// A path from the large to the small, such as rack1/host3; with nothing else without it
+        /// A path from the large to the small, such as rack1/host3 [default: a domain of its own]
         domain: Option<Domain>,
     },
-    /// Choose how new data is placed. What is there stays where it is
+    /// Set how new data is placed; what is there stays where it is
+    #[command(after_help = "Examples:
+  weft target placement /srv/films round-robin \\
+      --domain-level 1")]
     Placement {
         /// The volume
         volume: PathBuf,
-        /// random (more where there is more room) or round-robin
+        /// random (more where more is free) or round-robin
         policy: PolicyName,
-        /// How many names of a target's path make a domain; all of them without this
+        /// How many names of a target's domain make a domain [default: all]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
         domain_level: Option<u8>,
     },
@@ -99,8 +109,8 @@ impl Arguments {
     }
 }
 
-/// The path of a target as the volume knows it, however it is given: through links, too, and when it is gone. What came from another machine is
-/// no path of this one.
+/// The path of a target as the volume knows it, however it is given: through links, too, and when
+/// it is gone. What came from another machine is no path of this one.
 fn known(volume: &Path, target: &Path) -> PathBuf {
     if serves_others() {
         return target.to_path_buf();
@@ -136,7 +146,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
             })?;
             verify::print(&done, begun, as_json)?;
             if !as_json {
-                show::text(format_args!("{} is empty and no target any more", Shown(target)))?;
+                show::text(format_args!("{} is empty and no longer a target", Shown(target)))?;
             }
         }
         Command::Undrain { target, .. } => {
@@ -181,7 +191,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         let waiting = volume.status()?.to_repair;
         if waiting > 0 {
             let sets = show::count(waiting, "chunk set");
-            show::text(format_args!("{sets} still to repair: weft repair {}", Shown(arguments.volume())))?;
+            show::text(format_args!("{sets} still to repair: weft volume repair {}", Shown(arguments.volume())))?;
         }
     }
     volume.finish()

@@ -1,22 +1,62 @@
-//! `weft verify VOLUME` and `weft repair VOLUME`.
+//! `weft volume verify` and `weft volume repair`.
 
 use super::open_own;
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show};
+use crate::{interrupt, progress, show, sizes};
+use clap::Args;
 use fs::Repaired;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use volume::Limit;
 
-/// Checks every block of a volume, or only those that are new.
-pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
+/// Read every block of a volume and check it; exit status 1 if anything is wrong
+#[derive(Args)]
+#[command(
+    override_usage = "weft volume verify [OPTIONS] VOLUME\n       weft volume verify --manifest VOLUME:/path [SOURCE]",
+    after_help = "Examples:
+  weft volume verify /srv/films
+  # Only what is new since the last verification.
+  weft volume verify /srv/films --new
+  # The files of an archive against what was archived.
+  weft volume verify --manifest /srv/films:/runs/7
+  # The source of an archive against what was archived.
+  weft volume verify --manifest /srv/films:/runs/7 \\
+      /data/run7
+
+With --json and --manifest it prints JSON lines, as `weft archive` does."
+)]
+pub struct VerifyArguments {
+    /// The volume; with --manifest, the source of the archive
+    #[arg(required_unless_present = "manifest")]
+    volume: Option<OsString>,
+    /// Only what was written since the last verification, and what was damaged then
+    #[arg(long, conflicts_with = "manifest")]
+    new: bool,
+    /// Compare the files of an archive, or those of its source, with what was archived
+    #[arg(long, value_name = "VOLUME:/path")]
+    manifest: Option<OsString>,
+}
+
+impl VerifyArguments {
+    /// Whether it reads the files of an archive and not the volume.
+    pub fn is_of_archive(&self) -> bool {
+        self.manifest.is_some()
+    }
+}
+
+pub fn verify(arguments: &VerifyArguments, as_json: bool) -> Outcome {
+    if let Some(archive) = &arguments.manifest {
+        return super::archive::verify(archive, arguments.volume.as_deref(), as_json);
+    }
+    let directory = PathBuf::from(arguments.volume.clone().unwrap_or_default());
     let control = interrupt::control(false);
     let begun = Instant::now();
-    let volume = open_own(directory, false)?;
+    let volume = open_own(&directory, false)?;
     let found = progress::shown("verifying", &control, || {
-        if only_new { volume.verify_new(&control) } else { volume.verify(&control) }
+        if arguments.new { volume.verify_new(&control) } else { volume.verify(&control) }
     })?;
     let time = begun.elapsed();
     if as_json {
@@ -61,7 +101,7 @@ pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
         let verdict = match (found.lost, found.unreadable, found.problems.is_empty()) {
             (0, 0, true) if found.away.is_empty() => "all sound".into(),
             (0, 0, true) => format!("all sound but for what is on {} away", targets()),
-            (0, 0, false) => "nothing is lost; weft repair makes it whole".into(),
+            (0, 0, false) => "nothing is lost; weft volume repair rebuilds it".into(),
             (0, unreadable, _) => {
                 format!("{} CANNOT BE READ while {} are away", show::count(unreadable as usize, "stripe"), targets())
             }
@@ -79,12 +119,25 @@ pub fn verify(directory: &Path, only_new: bool, as_json: bool) -> Outcome {
     if found.is_sound() { Ok(()) } else { Err(Failure::Found) }
 }
 
-/// Makes everything again that is missing or damaged.
-pub fn repair(directory: &Path, limit: Option<u64>, as_json: bool) -> Outcome {
+/// Rebuild the missing and damaged blocks of a volume
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft volume repair /srv/films
+  weft volume repair weft://127.0.0.1:7600/films \\
+      --limit 100M")]
+pub struct RepairArguments {
+    /// The volume
+    volume: PathBuf,
+    /// Rebuild no more bytes than this in a second; for each of them, k are read
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
+    limit: Option<u64>,
+}
+
+pub fn repair(arguments: &RepairArguments, as_json: bool) -> Outcome {
     let control = interrupt::control(false);
-    limit.into_iter().for_each(|rate| control.limit(Arc::new(Limit::new(rate))));
+    arguments.limit.into_iter().for_each(|rate| control.limit(Arc::new(Limit::new(rate))));
     let begun = Instant::now();
-    let volume = open_own(directory, false)?;
+    let volume = open_own(&arguments.volume, false)?;
     let done = progress::shown("repairing", &control, || volume.repair(&control))?;
     print(&done, begun, as_json)?;
     volume.finish()?;
@@ -113,7 +166,7 @@ pub fn print(done: &Repaired, begun: Instant, as_json: bool) -> Outcome {
         count => format!("; {} without a survivor to check against", show::count(count as usize, "block")),
     };
     show::text(format_args!(
-        "{} with {} made in {}, {}{witnessed}{unwitnessed}",
+        "{} with {} rebuilt in {}, {}{witnessed}{unwitnessed}",
         show::count(done.chunks, "chunk"),
         show::bytes(done.bytes),
         show::time(time),

@@ -105,6 +105,7 @@ fn a_whole_rack_is_lost_and_nothing_with_it() {
     );
     let text = String::from_utf8(cluster.on(&["status"]).good()).unwrap();
     assert!(text.contains("the loss of any one of 3 domains would lose nothing"), "{text}");
+    let text = String::from_utf8(cluster.on(&["status", "-v"]).good()).unwrap();
     assert!(text.contains("in rack1/host3  up for "), "{text}");
 
     cluster.becomes(&["up"; 6]);

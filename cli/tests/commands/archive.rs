@@ -60,6 +60,12 @@ fn seen(root: &Path) -> BTreeMap<PathBuf, String> {
 fn facts(ended: &Ended) -> serde_json::Value {
     let text = String::from_utf8_lossy(&ended.output);
     let last = text.lines().last().unwrap_or_else(|| panic!("{}", ended.errors));
+    // Each line says of which type it is, and has it under that key.
+    for line in text.lines() {
+        let line = serde_json::from_str::<serde_json::Value>(line).unwrap();
+        let kind = line["type"].as_str().unwrap();
+        assert!(["progress", "problem", "facts"].contains(&kind) && line[kind].is_object(), "{line}");
+    }
     serde_json::from_str::<serde_json::Value>(last).unwrap()["facts"].clone()
 }
 
@@ -200,6 +206,10 @@ fn lists_and_globs_choose() {
     let ended = run_with_input(&mut listed, list);
     assert_eq!(ended.status, 1);
     assert!(ended.errors.contains("absent: No such file") && ended.errors.contains(".. in it"), "{}", ended.errors);
+    // Names that are not UTF-8 are in JSON, too.
+    let shown = run(weft().args(["ls", "--json"]).arg(volume.at("listed"))).json();
+    let odd = shown.as_array().unwrap().iter().find(|entry| entry.get("name_hex").is_some()).unwrap().clone();
+    assert_eq!((&odd["name"], &odd["name_hex"]), (&"new\nline \u{fffd}".into(), &"6e65770a6c696e6520ff".into()));
     let to = volume.scratch.path.join("listed");
     run(weft().arg("restore").arg(volume.at("listed")).arg(&to)).good();
     let paths: Vec<PathBuf> = seen(&to).into_keys().collect();
@@ -232,6 +242,8 @@ fn archives_are_checked_against_what_was_read() {
     let verify = ["archive", "--verify", "--energy", "--report"];
     let archived = run(weft().args(verify).arg(&page).arg(content_of(&from)).arg(volume.at("a")));
     assert_eq!(archived.status, 0, "{}", archived.errors);
+    let again = run(weft().args(verify).arg(&page).arg(content_of(&from)).arg(volume.at("a")));
+    assert!(again.failed(1).contains("page.html exists; give --force to replace it"));
     let phases = ["explore", "encode", "commit", "verify"].map(|phase| format!("<th scope=\"row\">{phase}</th>"));
     let page = fs::read_to_string(page).unwrap();
     assert!(phases.iter().all(|phase| page.contains(phase)), "{page}");

@@ -70,6 +70,8 @@ fn calibration_writes_a_profile_that_says_what_was_not_measured() {
     assert!(calibrate(&["--code", "nonsense:1+1"]).failed(2).contains("nonsense"));
     assert!(!profile.exists());
     calibrate(&["--idle-watts", "50", "--core-watts", "5"]).good();
+    assert!(calibrate(&[]).failed(1).contains("profile.json exists; give --force to replace it"));
+    calibrate(&["--force"]).good();
     let written: serde_json::Value = serde_json::from_slice(&fs::read(&profile).unwrap()).unwrap();
     assert!(written["read_write_bytes_per_second"].as_f64().unwrap() > 0.0);
     assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 1, "only the profile stays");
@@ -104,4 +106,6 @@ fn the_experiments_have_all_their_rows() {
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("energy, modelled") && page.matches("<svg").count() >= 10 && !page.contains("http"));
     assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 1, "only the page stays");
+    let refused = run(weft().args(arguments).arg(&scratch.path).arg("--html").arg(scratch.path.join("page.html")));
+    assert!(refused.status == 1 && refused.errors.contains("give --force"), "{}", refused.errors);
 }

@@ -13,6 +13,7 @@ mod recovery;
 mod refusals;
 mod round_trips;
 mod scratch;
+mod spellings;
 mod starter;
 mod tables;
 mod volumes;

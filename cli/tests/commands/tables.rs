@@ -54,14 +54,6 @@ fn a_fragment_is_inspected() {
 }
 
 #[test]
-fn help_has_examples() {
-    for command in ["codes", "encode", "decode", "verify", "repair", "inspect", "demo"] {
-        let help = String::from_utf8(run(weft().args([command, "--help"])).good()).unwrap();
-        assert!(help.contains("Example") && help.contains(&format!("weft {command}")), "{help}");
-    }
-}
-
-#[test]
 fn a_closed_pipe_ends_quietly() {
     let scratch = Scratch::new(6);
     scratch.encode(scratch.file("f", 3_000_000), "rs:4+2", &[]).good();

@@ -1,4 +1,5 @@
-//! The part of `weft demo` that is about a cluster: every server is a process, and two of them are killed while files are copied in.
+//! The part of `weft demo` that is about a cluster: every server is a process, and two of them are
+//! killed while files are copied in.
 
 use super::scene::{Load, Scene};
 use crate::demo::{speed, timed};
@@ -11,7 +12,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Two more than the code has blocks, so that what was on the killed ones can be made again on others.
+/// Two more than the code has blocks, so that what was on the killed ones can be made again on
+/// others.
 const STORES: usize = 8;
 /// The stores that are killed: as many as the code survives.
 const KILLED: [usize; 2] = [1, 4];
@@ -49,7 +51,8 @@ fn serve(scene: &Scene, arguments: &[&str]) -> Result<Process, Failure> {
     if line.is_empty() { Err(failed(&"it ended without a word")) } else { Ok(child) }
 }
 
-/// Copies files into a cluster of processes in `place`, kills two of them meanwhile, and tells what became of the files.
+/// Copies files into a cluster of processes in `place`, kills two of them meanwhile, and tells what
+/// became of the files.
 pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> Result<Value, Failure> {
     let address = format!("weft://127.0.0.1:{}/films", free_port()?);
     let mut scene = Scene::new(place, "cluster-demo", &address)?;
@@ -61,12 +64,12 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
         targets.push(format!("store://{listen}/{disk}"));
     }
     say(format!("\n{STORES} storage servers run, each a process: $ weft serve store disk1 --listen ... and so on."))?;
-    let mut create = vec!["create", "films", "--code", "rs:4+2"];
+    let mut create = vec!["volume", "create", "films", "--code", "rs:4+2"];
     create.extend(targets.iter().map(String::as_str));
     scene.weft(&create)?;
     let listen = address.trim_start_matches("weft://").trim_end_matches("/films");
     let _meta = serve(&scene, &["serve", "meta", "films", "--listen", listen, "--down-out", "2"])?;
-    say(format!("$ weft create films --code rs:4+2 store://...\n$ weft serve meta films --listen {listen}"))?;
+    say(format!("$ weft volume create films --code rs:4+2 store://...\n$ weft serve meta films --listen {listen}"))?;
     scene.mount(say)?;
     let (bytes, count, way) = (load.bytes(), load.tree_files(), scene.way());
     let (copied, ()) = timed(|| {
@@ -91,9 +94,9 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
     }
     say(format!("Everything is read back and equal to the originals, byte for byte: {}.", speed(bytes, read)))?;
     // The server does it by itself after a while; the command does it now.
-    let (repaired, said) = timed(|| scene.weft(&["repair", &address]))?;
-    say(format!("$ weft repair {address}\n{}", said.trim_end()))?;
-    say(format!("$ weft verify {address}\n{}", scene.weft(&["verify", &address])?.trim_end()))?;
+    let (repaired, said) = timed(|| scene.weft(&["volume", "repair", &address]))?;
+    say(format!("$ weft volume repair {address}\n{}", said.trim_end()))?;
+    say(format!("$ weft volume verify {address}\n{}", scene.weft(&["volume", "verify", &address])?.trim_end()))?;
     let mounted = scene.mounted;
     scene.unmount()?;
     Ok(json!({

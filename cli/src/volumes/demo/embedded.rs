@@ -1,4 +1,5 @@
-//! The part of `weft demo` that is about volumes on this machine's disks: create, mount, copy real files in, lose two disks under it, read, replace, verify.
+//! The part of `weft demo` that is about volumes on this machine's disks: create, mount, copy real
+//! files in, lose two disks under it, read, replace, verify.
 
 use super::scene::{Load, Scene};
 use crate::demo::{speed, timed};
@@ -15,7 +16,7 @@ const DISKS: usize = 6;
 pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> Result<Value, Failure> {
     let mut scene = Scene::new(place, "volume-demo", "films")?;
     let disks: Vec<String> = (1..=DISKS).map(|number| format!("disk{number}")).collect();
-    let mut create = vec!["create", "films", "--code", "rs:4+2"];
+    let mut create = vec!["volume", "create", "films", "--code", "rs:4+2"];
     create.extend(disks.iter().map(String::as_str));
     say(format!("\n$ weft {}\n{}", create.join(" "), scene.weft(&create)?.trim_end()))?;
     scene.mount(say)?;
@@ -40,7 +41,7 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
         }
         Ok(())
     })?;
-    say(format!("$ weft verify films\n{}", scene.weft(&["verify", "films"])?.trim_end()))?;
+    say(format!("$ weft volume verify films\n{}", scene.weft(&["volume", "verify", "films"])?.trim_end()))?;
     let mounted = scene.mounted;
     scene.unmount()?;
     Ok(json!({

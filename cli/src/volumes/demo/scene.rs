@@ -1,4 +1,5 @@
-//! A volume in a temporary directory, and files that go in and are read back. It runs the same commands as a user would.
+//! A volume in a temporary directory, and files that go in and are read back. It runs the same
+//! commands as a user would.
 
 use crate::failure::{Failure, Outcome};
 use std::path::{Path, PathBuf};

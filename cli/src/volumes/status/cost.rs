@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use volume::steps::{Step, StepTotals};
 
-/// A line for each of the five steps, unless nothing was written.
+/// A line for each of the five steps.
 pub fn print(cost: &StepTotals) -> Outcome {
     if cost.writes == 0 && cost.of(Step::Parity).count == 0 {
-        return Ok(());
+        return show::text("  nothing was written since it was opened");
     }
     let time = |step| show::time(cost.of(step).time);
     show::text(format_args!(

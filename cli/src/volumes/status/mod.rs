@@ -4,6 +4,7 @@ mod cost;
 mod mount;
 mod repairs;
 mod stores;
+mod summary;
 
 use super::{open_own, places, served};
 use crate::failure::{Failure, Outcome};
@@ -18,25 +19,36 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use volume::Shown;
 
-/// Mirrors of the metadata that were away catch up when a volume is opened. Longer than this is worth a warning.
+/// Mirrors of the metadata that were away catch up when a volume is opened. Longer than this is
+/// worth a warning.
 const MIRRORS_CATCH_UP: Duration = Duration::from_secs(10);
 
-/// Show how a volume is: room, targets, what it survives; exit status 1 when it needs attention
+/// Show the health of a volume: space, targets, what it survives; exit status 1 if it needs
+/// attention
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft status /srv/films
+  # A line for each target, too.
+  weft status /srv/films -v
   weft status /srv/films --at-risk
   weft status /srv/films --json
   weft status weft://127.0.0.1:7600/films
   weft status /mnt
 
-Of a mount point it shows the volume; where a server has that, what the mount knows: its connection, and where the time of its writes goes.")]
+At a mount point it shows the volume. If a server has the volume, it shows what the mount knows: its connection, and \
+where the time of its writes goes.")]
 pub struct Arguments {
-    /// The volume, or where it is mounted
+    /// The volume, or its mount point
     volume: PathBuf,
-    /// List the files that can lose fewer targets than they should
+    /// List the files that survive the loss of fewer targets than they should
     #[arg(long)]
     at_risk: bool,
+    /// Show a line for each target, and all that stores report
+    #[arg(short, long)]
+    verbose: bool,
+    /// Show where the time of writes went
+    #[arg(long)]
+    write_cost: bool,
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
@@ -49,7 +61,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let volume = open_own(&arguments.volume, true)?;
     if volume.is_client() {
         let place = served().map_or("open", |served| &served.place);
-        return mount::run(&volume, place.split(';').next().unwrap_or(place), as_json);
+        return mount::run(&volume, place.split(';').next().unwrap_or(place), arguments.write_cost, as_json);
     }
     if arguments.at_risk {
         let mut files = Vec::new();
@@ -67,18 +79,25 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         document["stores"] = stores::document(&reports);
         show::json(&document)?
     } else {
-        print(&status, &arguments.volume)?;
-        stores::print(&reports)?;
-        cost::print(&status.write_cost)?;
-        show::text(if status.is_healthy() { "healthy" } else { "needs attention" })?
+        if arguments.verbose {
+            print(&status, &arguments.volume)?;
+            stores::print(&reports)?;
+        } else {
+            summary::lines(&status, &reports, &arguments.volume).iter().try_for_each(show::text)?;
+        }
+        if arguments.write_cost {
+            cost::print(&status.write_cost)?;
+        }
+        if arguments.verbose {
+            show::text(if status.is_healthy() { "healthy" } else { "needs attention" })?;
+        }
     }
     if status.is_healthy() { Ok(()) } else { Err(Failure::Found) }
 }
 
 fn list(files: &[AtRisk], as_json: bool) -> Outcome {
     if as_json {
-        let each =
-            files.iter().map(|file| json!({ "path": String::from_utf8_lossy(&file.path), "survives": file.survives }));
+        let each = files.iter().map(|file| json!({ "path": show::name(&file.path), "survives": file.survives }));
         show::json(&each.collect())?;
     } else if files.is_empty() {
         show::text("no file is at risk")?;
@@ -166,7 +185,7 @@ fn print(status: &Status, volume: &Path) -> Outcome {
     }
     if status.to_repair > 0 {
         show::text(format_args!(
-            "  {} to repair, {}: weft repair {}",
+            "  {} to repair, {}: weft volume repair {}",
             show::count(status.to_repair, "chunk set"),
             show::bytes(status.to_repair_bytes),
             Shown(volume)

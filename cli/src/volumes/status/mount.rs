@@ -7,7 +7,7 @@ use fs::FileSystem;
 use serde_json::json;
 use volume::Health;
 
-pub fn run(volume: &FileSystem, place: &str, as_json: bool) -> Outcome {
+pub fn run(volume: &FileSystem, place: &str, write_cost: bool, as_json: bool) -> Outcome {
     let connected = volume.is_connected();
     let targets = volume.known_health();
     let (reads, cost) = (volume.read_counts(), volume.write_cost());
@@ -46,7 +46,9 @@ pub fn run(volume: &FileSystem, place: &str, as_json: bool) -> Outcome {
             reads.hedged(),
             show::count(reads.refused() as usize, "block")
         ))?;
-        cost::print(&cost)?;
+        if write_cost {
+            cost::print(&cost)?;
+        }
     }
     if connected { Ok(()) } else { Err(Failure::Found) }
 }

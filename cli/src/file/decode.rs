@@ -1,6 +1,6 @@
-//! `weft decode`: the file again, from the fragments that are left.
+//! `weft file decode`: the file again, from the fragments that are left.
 
-use crate::encode::name_of;
+use super::encode::name_of;
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::Args;
@@ -15,11 +15,14 @@ use volume::object::{DecodeOptions, Destination, decode, find};
 
 /// Decode a file from the fragments that are left
 #[derive(Args)]
-#[command(after_help = "Examples:
-  weft decode film.mkv --from /disk* --out film.mkv
-  weft decode sources.tar --from /disk* --out - | tar x
+#[command(
+    override_usage = "weft file decode [OPTIONS] <NAME>\n            --from <DIR>... --out <FILE>",
+    after_help = "Examples:
+  weft file decode film.mkv --from /disk* --out film.mkv
+  weft file decode src.tar --from /disk* --out - | tar x
 
-What is wrong with fragments is named on standard error, and decoded around.")]
+Damaged fragments are named on standard error; the others give the file."
+)]
 pub struct Arguments {
     /// The name it was encoded by
     name: OsString,
@@ -29,10 +32,10 @@ pub struct Arguments {
     /// The file to write; - writes to standard output
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Replace the file if it exists
+    /// Replace the file if there is one
     #[arg(long)]
     force: bool,
-    /// Threads; all cores without this
+    /// Threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
 }
@@ -62,7 +65,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if as_json {
         show::json(&json!({
             "object": header.object.to_string(),
-            "name": String::from_utf8_lossy(&header.name),
+            "name": show::name(&header.name),
             "code": header.code,
             "bytes": bytes,
             "out": show::path(&arguments.out),

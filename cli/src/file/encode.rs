@@ -1,7 +1,7 @@
-//! `weft encode`: one file into k+m fragments.
+//! `weft file encode`: one file into k+m fragments.
 
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show};
+use crate::{interrupt, progress, show, sizes};
 use clap::Args;
 use ec::Code;
 use serde_json::json;
@@ -17,11 +17,12 @@ use volume::object::{EncodeOptions, Encoded, Source, encode};
 /// Encode a file into fragments of which any few may be lost
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft encode film.mkv --to /disk1 /disk2 /disk3
-  weft encode film.mkv --code rs:10+4 --to /disk*
-  tar c sources | weft encode - --name sources.tar --code lrc:12+2+2 --to /disk*
+  weft file encode film.mkv --to /disk1 /disk2 /disk3
+  weft file encode film.mkv --code rs:10+4 --to /disk*
+  tar c src | weft file encode - --name src.tar --to /disk*
 
-Fragments go to the directories in turn. `weft codes` lists the codes.")]
+Fragments go to the directories in turn. `weft codes` lists the codes. Fragments of the same name are replaced \
+only with --force.")]
 pub struct Arguments {
     /// The file; - reads standard input
     file: PathBuf,
@@ -31,16 +32,16 @@ pub struct Arguments {
     /// Where the fragments go
     #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
     to: Vec<PathBuf>,
-    /// The name to decode it by; the file's own without this
+    /// The name to decode it by [default: that of the file]
     #[arg(long)]
     name: Option<std::ffi::OsString>,
-    /// Replace fragments of this name
+    /// Replace the fragments that have this name
     #[arg(long)]
     force: bool,
     /// Length of a block, a multiple of the code's unit
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::length::<usize>)]
     block_bytes: Option<usize>,
-    /// Threads; all cores without this
+    /// Threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
 }
@@ -81,7 +82,7 @@ fn report(arguments: &Arguments, encoded: &Encoded, begun: Instant, as_json: boo
     if as_json {
         return show::json(&json!({
             "object": header.object.to_string(),
-            "name": String::from_utf8_lossy(&header.name),
+            "name": show::name(&header.name),
             "code": header.code,
             "bytes": layout.object_bytes(),
             "stripes": layout.stripes(),

@@ -1,6 +1,6 @@
-//! `weft inspect`: what one fragment file says about itself.
+//! `weft file inspect`: what one fragment file says about itself.
 
-use crate::encode::name_of;
+use super::encode::name_of;
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::Args;
@@ -12,8 +12,8 @@ use volume::object::{Inspection, inspect};
 
 /// Show what a fragment file says about itself, and check it
 #[derive(Args)]
-#[command(after_help = "Example:
-  weft inspect /disk1/film.mkv.000.weft")]
+#[command(after_help = "Examples:
+  weft file inspect /disk1/film.mkv.000.weft")]
 pub struct Arguments {
     /// The fragment file
     fragment: PathBuf,
@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
 
 fn print(found: &Inspection, header: &Header) -> Outcome {
     let layout = &header.layout;
-    let role = crate::verify::role(header, header.position);
+    let role = super::verify::role(header, header.position);
     show::text(format_args!("name      {}", Shown(name_of(&header.name))))?;
     show::text(format_args!(
         "object    {}, {} ({} bytes)",
@@ -71,7 +71,7 @@ fn document(found: &Inspection, header: &Header) -> serde_json::Value {
     let layout = &header.layout;
     let time = |time: Timestamp| json!({ "seconds": time.seconds, "nanoseconds": time.nanoseconds });
     json!({
-        "name": String::from_utf8_lossy(&header.name),
+        "name": show::name(&header.name),
         "object": header.object.to_string(),
         "chunk_set": header.chunk_set,
         "code": header.code,

@@ -1,60 +1,34 @@
-//! `weft verify`: is every byte of the fragments right, and what can still be lost?
+//! `weft file verify`: is every byte of the fragments right, and what can still be lost?
 
-use crate::encode::name_of;
+use super::encode::name_of;
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, progress, show};
 use clap::Args;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 use volume::Shown;
 use volume::format::Header;
 use volume::object::{FragmentState, Report, find, verify};
 
-/// Check every byte of a volume or of an encoded file; exit status 1 if anything is wrong
+/// Check every byte of the fragments of a file; exit status 1 if anything is wrong
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft verify /srv/films
-  weft verify /srv/films --new
-  weft verify --manifest /srv/films:/runs/7
-  weft verify --manifest /srv/films:/runs/7 /data/run7
-  weft verify film.mkv --from /disk*
-  weft verify --from /disk* --json")]
+  weft file verify film.mkv --from /disk*
+  weft file verify --from /disk* --json")]
 pub struct Arguments {
-    /// A volume; with --from, the name that a file was encoded by, not needed where there is only one; with --manifest, the source of an archive
+    /// The name it was encoded by; not needed where there is only one
     name: Option<OsString>,
-    /// Where the fragments of an encoded file are
-    #[arg(long, required_unless_present_any = ["name", "manifest"], num_args = 1.., value_name = "DIR")]
+    /// Where the fragments are
+    #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
     from: Vec<PathBuf>,
-    /// Of a volume, only what was written since the last verification, and what had damage then
-    #[arg(long, conflicts_with_all = ["from", "manifest"])]
-    new: bool,
-    /// Read the files of an archive, VOLUME:/path, or those of its source, and compare them with what was archived
-    #[arg(long, value_name = "VOLUME:/path", conflicts_with = "from")]
-    manifest: Option<OsString>,
-    /// Threads; all cores without this
+    /// Threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: Option<usize>,
 }
 
-impl Arguments {
-    /// The volume that it works on, if it is not a file that was encoded.
-    pub fn volume(&self) -> Option<&Path> {
-        if self.manifest.is_some() {
-            return None;
-        }
-        if self.from.is_empty() { self.name.as_deref().map(Path::new) } else { None }
-    }
-}
-
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
-    if let Some(archive) = &arguments.manifest {
-        return crate::volumes::archive::verify(archive, arguments.name.as_deref(), as_json);
-    }
-    if let Some(volume) = arguments.volume() {
-        return crate::volumes::verify::verify(volume, arguments.new, as_json);
-    }
     let control = interrupt::control(false);
     let begun = Instant::now();
     let object = find(arguments.name.as_deref(), &arguments.from)?;
@@ -122,7 +96,7 @@ fn document(report: &Report, begun: Instant) -> Value {
     });
     json!({
         "object": header.object.to_string(),
-        "name": String::from_utf8_lossy(&header.name),
+        "name": show::name(&header.name),
         "code": header.code,
         "bytes": header.layout.object_bytes(),
         "healthy": report.is_healthy(),
