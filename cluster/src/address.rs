@@ -1,32 +1,33 @@
-//! How a volume and a target of a storage server are written down: `weft://host:port/volume` and `store://host:port/target`.
+//! Addresses of a volume and of a target of a storage server: `weft://host:port/volume` and
+//! `store://host:port/target`.
 
 use fs::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where a metadata server is, and which volume is meant.
+/// The address of a metadata server, and the name of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeAddress {
     /// `host:port`.
     pub server: String,
-    /// The volume's name; any if it is empty.
+    /// The volume's name. An empty name means any volume.
     pub volume: String,
 }
 
-/// A target of a storage server.
+/// The address of a target of a storage server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreAddress {
     /// `host:port`.
     pub server: String,
-    /// What the store calls the target.
+    /// The name of the target at its store.
     pub target: String,
 }
 
 const VOLUME: &str = "weft://";
 const STORE: &str = "store://";
 
-/// The parts of an address behind its scheme.
+/// Splits the part of an address after its scheme into server and name.
 fn parts<'a>(text: &'a str, scheme: &str, form: &str) -> Result<(&'a str, &'a str), Error> {
     let bad = || Error::Invalid(format!("{text:?} is not an address; one is {form}"));
     let rest = text.strip_prefix(scheme).ok_or_else(bad)?;
@@ -38,7 +39,7 @@ fn parts<'a>(text: &'a str, scheme: &str, form: &str) -> Result<(&'a str, &'a st
 }
 
 impl VolumeAddress {
-    /// Whether a text is meant to be one.
+    /// Whether a path has the scheme of a volume address.
     pub fn is_one(text: &Path) -> bool {
         text.to_str().is_some_and(|text| text.starts_with(VOLUME))
     }
@@ -60,15 +61,15 @@ impl fmt::Display for VolumeAddress {
 }
 
 impl StoreAddress {
-    /// The address in a label's path, if it is one and not a directory.
+    /// The store address in a label's path; None when the path is a directory.
     ///
     /// # Errors
-    /// When it looks like one and is none.
+    /// When the path has the scheme of a store address but is not a valid one.
     pub fn of(path: &Path) -> Option<Result<Self, Error>> {
         path.to_str().filter(|text| text.starts_with(STORE)).map(str::parse)
     }
 
-    /// As the path in a label.
+    /// The address as a path for a label.
     pub fn to_path(&self) -> PathBuf {
         self.to_string().into()
     }

@@ -1,5 +1,6 @@
-//! Who this process is to others: a certificate of the cluster's authority. Files, beside each other: `authority.pem`, `NAME.pem` and `NAME.key`,
-//! the key for its owner alone. Servers also have `cluster.key` there, with which capabilities are signed.
+//! The identity of this process: a certificate from the cluster's authority. Its files lie in one
+//! directory: `authority.pem`, `NAME.pem` and `NAME.key`; only the owner can read the key. The
+//! directory of a server also has `cluster.key`, which signs capabilities.
 
 use crate::capability::{ClusterKey, KEY_FILE};
 use fs::Error;
@@ -11,9 +12,9 @@ use std::sync::{Arc, OnceLock};
 use wire::certificates::{new_authority, new_node};
 use wire::{ClientTls, Peer, ServerTls};
 
-/// The certificate of the authority, and its key.
+/// Base name of the files with the authority's certificate and key.
 const AUTHORITY: &str = "authority";
-/// A further name in the certificates of operators, which no other member is given.
+/// An additional name in the certificates of operators. No other member gets it.
 const OPERATOR: &str = "operator.weft";
 
 /// The files of one member of a cluster.
@@ -26,7 +27,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of `DIR/NAME`, without an ending.
+    /// The identity whose files are `DIR/NAME` plus their extensions.
     pub fn at(place: &Path) -> Self {
         let ending = |ending: &str| {
             let mut path = place.as_os_str().to_owned();
@@ -38,10 +39,10 @@ impl Identity {
         Self { authority, certificate: ending(".pem"), key: ending(".key"), cluster_key }
     }
 
-    /// The cluster's key, which a server needs.
+    /// The cluster's key, which every server needs.
     ///
     /// # Errors
-    /// When it is not there, is no key, or others can read it.
+    /// When the file is missing, contains no key, or other users can read it.
     pub fn cluster_key(&self) -> fs::Result<Arc<ClusterKey>> {
         let found = ClusterKey::read(&self.cluster_key)?;
         found.map(Arc::new).ok_or_else(|| {
@@ -52,15 +53,15 @@ impl Identity {
         })
     }
 
-    /// What a server needs.
+    /// The TLS settings of a server.
     ///
     /// # Errors
-    /// When a file cannot be read or used, or others can read the key.
+    /// When a file cannot be read or used, or other users can read the key.
     pub fn server(&self) -> fs::Result<ServerTls> {
         ServerTls::from_files(&self.authority, &self.certificate, &self.key).map_err(refused)
     }
 
-    /// What a client needs.
+    /// The TLS settings of a client.
     ///
     /// # Errors
     /// As `server`.
@@ -76,7 +77,8 @@ fn refused(error: wire::Error) -> Error {
 static CLIENT: OnceLock<ClientTls> = OnceLock::new();
 static KEY: OnceLock<Arc<ClusterKey>> = OnceLock::new();
 
-/// Has all connections that this process makes use its identity, and what is for servers alone the cluster's key if it is there. To be called before the first.
+/// Makes all connections of this process use this identity, and the cluster's key if the file is
+/// there, which only servers have. Call this before the first connection.
 ///
 /// # Errors
 /// When the identity cannot be used.
@@ -88,27 +90,29 @@ pub fn use_identity(identity: &Identity) -> fs::Result<()> {
     Ok(())
 }
 
-/// The cluster's key, if this process may use it.
+/// The cluster's key; None when this process does not have it.
 pub(crate) fn own_key() -> Option<Arc<ClusterKey>> {
     KEY.get().cloned()
 }
 
-/// TLS for connections that this process makes; None is for servers that nobody else can reach.
+/// TLS for the connections that this process makes. None is only for servers that no other machine
+/// can reach.
 pub(crate) fn client_tls() -> Option<ClientTls> {
     CLIENT.get().cloned()
 }
 
-/// Whether who connected is an operator. Where there are no certificates everybody is: nobody else is in the network.
+/// Whether a peer is an operator. Without certificates every peer is one: no other machines are on
+/// that network.
 pub(crate) fn is_operator(peer: &Peer) -> bool {
     peer.names.as_ref().is_none_or(|names| names.iter().any(|name| name == OPERATOR))
 }
 
-/// Who gets certificates.
+/// The members of a cluster that get certificates.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    /// Servers and clients, and for servers the addresses under which they are reached.
+    /// Names of servers and clients. A server also has the addresses at which clients reach it.
     pub members: Vec<(String, Vec<String>)>,
-    /// Clients that may also look after volumes.
+    /// Clients that may also administer volumes.
     pub operators: Vec<String>,
 }
 
@@ -119,7 +123,8 @@ impl Members {
     }
 }
 
-/// Whether a name is one in a certificate, as those see it who check it (RFC 5890, and '_'). By any other name a member could not be told from others.
+/// Whether a name is valid in a certificate (RFC 5890, and '_'). Peers ignore an invalid name, and
+/// so could not tell its member from others.
 fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
@@ -129,7 +134,8 @@ fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label) && !name.rsplit('.').next().is_none_or(is_number)
 }
 
-/// Refuses names that are no members', or that have a certificate of another kind already.
+/// Refuses names that no member can have, and names that already have a certificate of another
+/// kind.
 fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> fs::Result<()> {
     let taken = name == AUTHORITY || name == OPERATOR || format!("{name}.key") == KEY_FILE;
     let number = name.parse::<IpAddr>().is_ok();
@@ -154,11 +160,12 @@ fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> 
     Err(Error::Conflict(format!("{name} is {is} already and cannot be made {wanted}: choose another name")))
 }
 
-/// Makes certificates in a directory: an authority and a cluster key if there are none, and a certificate for each name with the addresses under which it is
-/// reached. What is there stays. Returns the names that are new.
+/// Creates certificates in a directory: an authority and a cluster key if they are missing, and a
+/// certificate for each new name with the addresses at which the member is reached. Existing files
+/// stay as they are. Returns the new names.
 ///
 /// # Errors
-/// When a name cannot be used, or something cannot be written.
+/// When a name cannot be used, or a file cannot be written.
 pub fn make_identities(directory: &Path, wanted: &Members) -> fs::Result<Vec<String>> {
     wanted.all().try_for_each(|(name, addresses, operator)| check(directory, name, addresses, operator))?;
     let failed = |path: &Path, why: std::io::Error| Error::Invalid(format!("cannot write {}: {why}", path.display()));
@@ -214,7 +221,7 @@ mod tests {
         assert_eq!(make_identities(&place, &members(&["meta", "store1"], &[])).unwrap(), ["meta", "store1"]);
         assert_eq!(make_identities(&place, &members(&["meta", "store2"], &["admin"])).unwrap(), ["store2", "admin"]);
         assert!(make_identities(&place, &members(&["meta"], &["admin"])).unwrap().is_empty());
-        // Who has a certificate stays what he is.
+        // A member keeps its kind.
         for bad in [members(&[], &["meta"]), members(&["admin"], &[])] {
             assert!(make_identities(&place, &bad).unwrap_err().to_string().contains("choose another name"));
         }
@@ -232,7 +239,7 @@ mod tests {
         }
         std::fs::set_permissions(place.join("store2.key"), PermissionsExt::from_mode(0o644)).unwrap();
         assert!(identity.server().unwrap_err().to_string().contains("store2.key"));
-        // What can be made is seen by others under that name, and what cannot would not be.
+        // Peers see a member under each name that can be made; a refused name would not be visible.
         let long = "x".repeat(63);
         let good = ["a_b", "1a", "4.b2", "a-1.b", &long];
         make_identities(&place, &members(&good, &[])).unwrap();

@@ -1,5 +1,6 @@
-//! The servers of a cluster, and the ways to them: a storage server has targets, and [`RemoteTarget`] is one of them seen from elsewhere; a metadata server
-//! has the names of a volume, and [`connect`] opens it from elsewhere.
+//! Servers of a cluster and the connections to them. A storage server holds targets;
+//! [`RemoteTarget`] is such a target as other processes see it. A metadata server holds the names
+//! of a volume; [`connect`] opens that volume from another process.
 //!
 //! ```text
 //! client:  FileSystem -- Target ----> RemoteTarget ===> store:  Store -> Disk
@@ -31,15 +32,16 @@ use std::sync::OnceLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::JoinError;
 
-/// Threads that move messages. Coding and disks have their own.
+/// Threads that process messages. Coding and disks have their own threads.
 const THREADS: usize = 2;
-/// Those that may wait at a time: as many operations as all disks of a large store take before more of them are refused.
+/// Largest number of operations that may block at a time. The disks of a large store all together
+/// reach this number before the store refuses more operations.
 const WAITING: usize = 4096;
 
-/// What moves this process's messages.
+/// The runtime that processes all messages of this process.
 ///
 /// # Panics
-/// When the system gives no threads.
+/// When the system cannot start threads.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -53,18 +55,20 @@ pub fn runtime() -> &'static Runtime {
     })
 }
 
-/// Whether the task that asks is moved by a runtime of one thread, as in simulations: nothing goes on beside it that waiting would hold up.
+/// Whether the calling task runs on a single-threaded runtime, as in simulations. Blocking there
+/// delays nothing else.
 fn is_alone() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }
 
-/// Has work done by another thread; it goes on when nobody waits for it any more.
+/// Runs work on another thread. The work runs to its end even when the caller stops waiting for it.
 async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     if is_alone() { Ok(work()) } else { tokio::task::spawn_blocking(work).await }
 }
 
-/// Does work that may wait for a disk or for others, while other threads go on with the messages. Handing it to one of them, and what comes of it back, would
-/// take longer than most of it.
+/// Runs work that may block on a disk or on other processes, while other threads process messages.
+/// The work stays on the calling thread: passing it and its result between threads would take
+/// longer than most of such work.
 fn waiting<T>(work: impl FnOnce() -> T) -> T {
     if is_alone() { work() } else { tokio::task::block_in_place(work) }
 }

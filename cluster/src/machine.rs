@@ -1,11 +1,12 @@
-//! The machine that this process runs on.
+//! The machine on which this process runs.
 
-/// A number that is another one whenever the machine was started: what a process wrote outlives it, and not the machine. Never 0.
+/// A number that changes with every boot of the machine. Data that a process wrote but did not sync
+/// survives a crash of the process, but not of the machine. Never 0.
 pub fn start_of_machine() -> u64 {
     let mut hash = blake3::Hasher::new();
     match std::fs::read("/proc/sys/kernel/random/boot_id") {
         Ok(id) => hash.update(&id),
-        // Where that is not told, every process counts as a start.
+        // Where the system has no boot ID, every process counts as a boot.
         Err(_) => hash.update(format!("{:?} {}", std::time::SystemTime::now(), std::process::id()).as_bytes()),
     };
     let first = *hash.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes");

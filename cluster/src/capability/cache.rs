@@ -1,4 +1,5 @@
-//! The client's side: the tokens that the metadata server gave, by chunk set, and how each is had again.
+//! The client's capability cache: it keeps the tokens that the metadata server gave, by chunk set,
+//! and renews them when a store refuses one.
 
 use super::{Credentials, Rights, TOKEN_BYTES, Token, set_of};
 use std::collections::HashMap;
@@ -6,31 +7,33 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use volume::target::TargetFile;
 
-/// Sets whose tokens are kept: those of the last so many, and as many from before.
+/// The cache keeps the tokens of this many recent chunk sets, and as many older ones.
 const KEPT: usize = 8192;
 
-/// Asks the metadata server again what it answered with a token: these arguments for extents, or, without any, what this client writes to. The tokens
-/// in its answer are put into the capabilities by whoever reads answers.
+/// Repeats the request that the metadata server answered with a token. With arguments it repeats
+/// that request for extents. Without them it asks for the chunk sets that this client writes to.
+/// The code that reads answers puts the new tokens into the cache.
 type Ask = Box<dyn Fn(Option<&[u8]>) + Send + Sync>;
 
-/// The tokens for a set.
+/// The tokens for one chunk set.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     write: Option<Token>,
-    /// With the arguments with which extents were asked for.
+    /// The read token, and the arguments of the request for extents that returned it.
     read: Option<(Token, Vec<u8>)>,
 }
 
-/// The tokens of a client.
+/// The capability cache of a client.
 #[derive(Default)]
 pub(crate) struct CapabilityCache {
     tokens: Mutex<Tokens>,
     ask: OnceLock<Ask>,
-    /// Held while the metadata server is asked, so that many who were refused at once ask once.
+    /// Held during a request to the metadata server, so that many operations that are refused at
+    /// once cause one request.
     asking: Mutex<()>,
 }
 
-/// Those that were put in lately, and before.
+/// Two generations: tokens put in recently, and older ones.
 #[derive(Debug, Default)]
 struct Tokens {
     new: HashMap<u64, Kept>,
@@ -58,7 +61,8 @@ impl Tokens {
 }
 
 impl CapabilityCache {
-    /// How the metadata server is asked. Without this nothing is renewed.
+    /// Sets the function that asks the metadata server for new tokens. Without it nothing is
+    /// renewed.
     pub fn on_refusal(&self, ask: Ask) {
         let _ = self.ask.set(ask);
     }
@@ -67,7 +71,8 @@ impl CapabilityCache {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in the tokens that came with an answer, one behind the other; `arguments` are those of the request, if it was for extents.
+    /// Stores the tokens of an answer, which are concatenated. `arguments` are those of the request
+    /// if it asked for extents.
     pub fn put(&self, tokens: &[u8], arguments: Option<&[u8]>) {
         for token in tokens.chunks_exact(TOKEN_BYTES).filter_map(Token::from_bytes) {
             let Some(says) = token.says() else { continue };
@@ -93,7 +98,7 @@ impl Credentials for CapabilityCache {
     fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
         let another = || self.token(file, changes).filter(|token| Some(*token) != refused);
         let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else asked meanwhile.
+        // Another thread renewed it meanwhile.
         if let Some(token) = another() {
             return Some(token);
         }
@@ -151,7 +156,7 @@ mod tests {
             capabilities.renew(chunk(2), true, Some(token(2, Rights::Write, 5))),
             Some(token(2, Rights::Write, 9))
         );
-        // Another thread had it renewed already.
+        // Another thread renewed it already.
         assert_eq!(
             capabilities.renew(chunk(2), true, Some(token(2, Rights::Write, 5))),
             Some(token(2, Rights::Write, 9))

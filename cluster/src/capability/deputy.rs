@@ -1,6 +1,7 @@
-//! What a store shows to others when it works for clients: it permits to append to a chunk set while a client wants a
-//! stripe of that set written, and no longer than what that client showed. A client says where its blocks go, and may
-//! collect what it is shown there.
+//! Tokens that a store shows to other stores when it works for clients. Such a token permits
+//! appends to a chunk set while a client has an order to write a stripe of that set, and does not
+//! outlive the token that the client showed. The limit matters because a client chooses where its
+//! blocks go, and may collect the tokens that are shown there.
 
 use super::key::OWN;
 use super::{Capability, ClusterKey, Credentials, Rights, Token, now_ms, set_of};
@@ -11,11 +12,11 @@ use volume::target::TargetFile;
 /// A chunk set of a volume.
 type Set = ([u8; 16], u64);
 
-/// Until when the clients that are worked for may do what they want, by chunk set.
+/// For each chunk set, the times at which the tokens of the clients with orders expire.
 #[derive(Debug, Default)]
 pub(crate) struct Orders(Mutex<HashMap<Set, Vec<u64>>>);
 
-/// An order that is carried out, until it is dropped.
+/// A running order. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Order {
     orders: Arc<Orders>,
@@ -28,14 +29,15 @@ impl Orders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client is worked for that showed this token, which was found good for the set.
+    /// Begins an order for a client that showed this token. The caller has verified the token for
+    /// the set.
     pub fn begin(self: &Arc<Self>, volume: [u8; 16], set: u64, shown: &Token) -> Option<Order> {
         let (set, expires_ms) = ((volume, set), shown.says()?.expires_ms);
         self.sets().entry(set).or_default().push(expires_ms);
         Some(Order { orders: self.clone(), set, expires_ms })
     }
 
-    /// When the first token expires that was shown for a set.
+    /// When the first of the tokens shown for a set expires.
     fn expires_ms(&self, set: Set) -> Option<u64> {
         self.sets().get(&set)?.iter().min().copied()
     }
@@ -54,8 +56,8 @@ impl Drop for Order {
     }
 }
 
-/// Who has the key and works for clients: what it shows permits to append to chunk sets of one volume, and no more,
-/// whatever the clients say.
+/// Signs tokens for a process that has the key and works for clients. Each token permits appends to
+/// one chunk set of one volume and nothing more, whatever the clients say.
 pub(crate) struct Deputy {
     key: Arc<ClusterKey>,
     volume: [u8; 16],
@@ -63,13 +65,13 @@ pub(crate) struct Deputy {
 }
 
 impl Deputy {
-    /// With the key of this process; None where it has none.
+    /// A deputy with the key of this process; None when the process has no key.
     pub fn of_this_process(volume: [u8; 16], orders: &Arc<Orders>) -> Option<Self> {
         crate::identity::own_key().map(|key| Self { key, volume, orders: orders.clone() })
     }
 
-    /// The same token for a minute at most, so that stores know it; None when nobody wants anything of the set any
-    /// more.
+    /// Returns the same token for up to a minute, so that stores have it in their cache. None when
+    /// no client has an order for the set any more.
     fn token_at(&self, set: u64, now_ms: u64) -> Option<Token> {
         const MINUTE: u64 = 60_000;
         let own = (now_ms - now_ms % MINUTE).saturating_add(OWN.as_millis() as u64);
@@ -101,7 +103,7 @@ mod tests {
         let shown = |now| deputy.token_at(5, now).map(|token| deputy.key.open(&token).unwrap());
         assert_eq!(shown(120_001), None, "nobody wants anything");
         let long = begin(5, u64::MAX);
-        // The same for a minute.
+        // The token stays the same for a minute.
         assert_eq!([120_001, 179_999].map(shown), [Some(capability(720_000)); 2]);
         let short = begin(5, 150_000);
         let (again, _other) = (begin(5, 150_000), begin(6, 1));

@@ -1,5 +1,5 @@
-//! Which sessions of a volume live, as its metadata server tells the stores: what a session was permitted ends with it, and not only when its tokens
-//! expire.
+//! Fences: the metadata server of a volume tells the stores which sessions live. A session's
+//! permission to write ends with the session, not only when its tokens expire.
 
 use super::{Capability, Token};
 use serde::{Deserialize, Serialize};
@@ -7,34 +7,35 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// The sessions of a volume at some time. Their numbers rise, and none is given out twice.
+/// The live sessions of a volume at one point in time. Session numbers rise, and none is used
+/// twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fence {
     /// The volume.
     pub volume: [u8; 16],
-    /// The number of the next session. Nothing is said of that and later ones.
+    /// The number of the next session. The fence says nothing about this and later numbers.
     pub next: u64,
-    /// Those before that live, in order. All others have ended.
+    /// The sessions before `next` that live, in order. All others have ended.
     pub live: Vec<u64>,
 }
 
-/// A message to a store: what permits it, and the sessions.
+/// A message to a store: a token that permits it, and the fence.
 #[derive(Serialize, Deserialize)]
 pub struct Message {
-    /// The token, for everything.
+    /// The token, with all rights.
     pub token: Vec<u8>,
     /// The sessions.
     pub fence: Fence,
 }
 
 impl Message {
-    /// As it is sent.
+    /// The message as bytes.
     pub fn encode(token: &Token, fence: Fence) -> Vec<u8> {
         postcard::to_allocvec(&Self { token: token.as_bytes().to_vec(), fence }).unwrap_or_default()
     }
 }
 
-/// What a store was told of the sessions of its volumes.
+/// The latest fence of each volume, as a store knows it.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     any: AtomicBool,
@@ -42,7 +43,8 @@ pub(super) struct Fences {
 }
 
 impl Fences {
-    /// Takes in what a metadata server says. A message that was overtaken brings no session back.
+    /// Applies a fence from a metadata server. A fence that arrives late does not bring an ended
+    /// session back.
     pub fn hear(&self, mut new: Fence) {
         new.live.sort_unstable();
         let mut volumes = self.volumes.write().unwrap_or_else(PoisonError::into_inner);
@@ -56,9 +58,9 @@ impl Fences {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether the session that something was permitted to has ended.
+    /// Whether the session of a capability has ended.
     pub fn has_ended(&self, of: &Capability) -> bool {
-        // Servers have none.
+        // Capabilities of servers have no session.
         if of.session == 0 || !self.any.load(Ordering::Acquire) {
             return false;
         }
@@ -95,7 +97,7 @@ mod tests {
         assert!(!ended(2, 4), "another volume");
         hear(12, &[5, 11]);
         assert_eq!([3, 5, 10, 11, 12].map(|session| ended(1, session)), [true, false, true, false, false]);
-        // Overtaken.
+        // Messages that arrive late.
         hear(10, &[3, 5]);
         hear(12, &[3, 5, 11]);
         assert_eq!([3, 5, 11].map(|session| ended(1, session)), [true, false, false]);

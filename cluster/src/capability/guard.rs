@@ -1,4 +1,5 @@
-//! The store's side: whether what is shown permits what is asked. Pure but for what it remembers; the time is passed in.
+//! The store's check whether a token permits an operation. It has no side effects except its cache
+//! of tokens; the caller passes the time in.
 
 use super::fence::{Fence, Fences};
 use super::{Capability, ClusterKey, Refusal, Rights, TOKEN_BYTES, Token};
@@ -6,29 +7,30 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How much the clocks of the metadata server and of a store may differ, where nobody says otherwise: so much longer is a token good.
+/// Default tolerance for the difference between the clocks of the metadata server and of a store. A
+/// token stays valid for this long after it expires.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(300);
-/// Tokens that were found good are remembered, so that data costs a look and no hash.
+/// Size of the cache of verified tokens. A cached token costs a comparison instead of a hash.
 const REMEMBERED: usize = 1024;
 
-/// What an operation takes.
+/// The permission that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Nothing but being a member of the cluster.
+    /// None beyond membership in the cluster.
     Nothing,
     /// To read chunks of a set.
     Read(u64),
     /// To append to chunks of a set.
     Write(u64),
-    /// What only servers do.
+    /// The rights of a server.
     Everything,
 }
 
-/// Lets pass what a token permits.
+/// Verifies tokens and decides what they permit.
 pub struct Guard {
     key: Arc<ClusterKey>,
     tolerance_ms: u64,
-    /// Tokens with good signatures, each in the one place where it can be.
+    /// Tokens with verified signatures. Each token has one possible slot.
     good: RwLock<Vec<Option<(Token, Capability)>>>,
     fences: Fences,
 }
@@ -39,7 +41,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// The place of a token among those that are remembered, by what everybody knows of it.
+/// The slot of a token in the cache, computed from its public part.
 fn place_of(token: &Token) -> usize {
     let field = |at: usize| super::u64_at(&token.0, at).unwrap_or(0);
     let mixed = (field(24) ^ field(32).rotate_left(32) ^ u64::from(token.0[5])).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -47,21 +49,24 @@ fn place_of(token: &Token) -> usize {
 }
 
 impl Guard {
-    /// One that believes what this key signed, from clocks that differ from its own by so much at most.
+    /// A guard that accepts tokens signed with this key, by a clock that differs from its own by at
+    /// most `tolerance`.
     pub fn new(key: Arc<ClusterKey>, tolerance: Duration) -> Self {
         let tolerance_ms = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
         Self { key, tolerance_ms, good: RwLock::new(vec![None; REMEMBERED]), fences: Fences::default() }
     }
 
-    /// A metadata server says which sessions of its volume live: what it permitted to others is refused from now on.
+    /// Applies a fence from a metadata server: from now on the store refuses writes of that
+    /// volume's ended sessions.
     pub fn fence(&self, fence: Fence) {
         self.fences.hear(fence);
     }
 
-    /// Whether these bytes permit what is wanted of a target of this volume, if it has one yet.
+    /// Checks whether these bytes permit `wanted` on a target of `volume`. `volume` is None for a
+    /// target without a label.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for the refusal.
     pub fn check(&self, shown: &[u8], wanted: Wanted, volume: Option<[u8; 16]>, now_ms: u64) -> Result<(), Refusal> {
         if wanted == Wanted::Nothing {
             return Ok(());
@@ -73,7 +78,7 @@ impl Guard {
         if now_ms > capability.expires_ms.saturating_add(self.tolerance_ms) {
             return Err(Refusal::Expired);
         }
-        // What was begun in a session may be read to its end.
+        // An ended session may still read what it began to read.
         if matches!(wanted, Wanted::Write(_)) && self.fences.has_ended(&capability) {
             return Err(Refusal::Ended);
         }
@@ -90,13 +95,14 @@ impl Guard {
         if permitted { Ok(()) } else { Err(Refusal::Other) }
     }
 
-    /// What a token says, if its signature is good.
+    /// Verifies the signature of a token and returns its content.
     fn open(&self, shown: &[u8]) -> Result<Capability, Refusal> {
         let shown: &[u8; TOKEN_BYTES] = shown.try_into().map_err(|_| Refusal::Foreign)?;
         let token = Token(*shown);
         let place = place_of(&token);
         if let Some((known, capability)) = &self.good.read().unwrap_or_else(PoisonError::into_inner)[place]
-            // What is no secret first; the comparison of the signatures takes the same time wherever they differ.
+            // Compare the public part first. The comparison of the signatures takes the same time
+            // wherever they differ.
             && token.0[..super::SIGNED_BYTES] == known.0[..super::SIGNED_BYTES]
             && token.signature() == known.signature()
         {
@@ -124,7 +130,7 @@ mod tests {
         Capability { volume: VOLUME, set, rights, session: 1, expires_ms: 10 * MINUTES }
     }
 
-    /// Twice each time: once by its signature and once from memory.
+    /// Checks twice: the first time by the signature, the second time from the cache.
     fn checked(guard: &Guard, shown: &[u8], wanted: Wanted, volume: Option<[u8; 16]>, now: u64) -> Result<(), Refusal> {
         let first = guard.check(shown, wanted, volume, now);
         assert_eq!(guard.check(shown, wanted, volume, now), first);
@@ -151,7 +157,7 @@ mod tests {
         for volume in [None, Some([8; 16])] {
             assert_eq!(checked(&guard, read.as_bytes(), Wanted::Read(5), volume, 0), Err(Refusal::Other));
         }
-        // A target that has none yet gets its label from a server.
+        // A target without a volume gets its label from a server.
         let everything = key.sign(&capability(0, Rights::Everything));
         assert_eq!(checked(&guard, everything.as_bytes(), Wanted::Everything, None, 0), Ok(()));
     }
@@ -176,7 +182,7 @@ mod tests {
         let mut longer = good.as_bytes().to_vec();
         longer.push(0);
         let stranger = ClusterKey::new(&[5; 32]).sign(&capability(5, Rights::Write));
-        // Also when the good one was seen before, and is in the same place.
+        // A bad token is refused even when the good one is cached in the same slot.
         assert_eq!(checked(&guard, good.as_bytes(), Wanted::Write(5), Some(VOLUME), 0), Ok(()));
         for bad in [&longer, &good.as_bytes()[..79], stranger.as_bytes(), &[0; 80], b"x"] {
             assert_eq!(checked(&guard, bad, Wanted::Write(5), Some(VOLUME), 0), Err(Refusal::Foreign));

@@ -1,4 +1,5 @@
-//! The cluster's key: 32 random bytes in a file for its owner alone, at every server and at no client. It never appears on a command line or in a log.
+//! The cluster's key: 32 random bytes in a file that only its owner can read. Every server has it,
+//! no client has it. The key never appears on a command line or in a log.
 
 use super::{Capability, Credentials, Refusal, Rights, SIGNED_BYTES, TOKEN_BYTES, Token, now_ms};
 use fs::Error;
@@ -10,16 +11,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use volume::target::TargetFile;
 
-/// What its file is called, beside the certificates.
+/// The name of the key's file, which lies beside the certificates.
 pub const KEY_FILE: &str = "cluster.key";
-/// What the file begins with.
+/// The file begins with this.
 const PREFIX: &str = "weft-cluster-key-1 ";
-/// The purpose of the key that signs capabilities. Another purpose gets another text, and so another key.
+/// The purpose of the key that signs capabilities. Another purpose needs another text, which gives
+/// another key.
 const PURPOSE: &str = "weft 2026-11 chunk capability v1";
-/// How long the servers' own tokens last. They make new ones.
+/// How long the servers' own tokens last. Servers make new ones in time.
 pub(super) const OWN: Duration = Duration::from_secs(600);
 
-/// Signs capabilities and knows signed ones.
+/// Signs capabilities and verifies signatures.
 pub struct ClusterKey {
     signing: [u8; blake3::KEY_LEN],
     own: Mutex<Option<(u64, Token)>>,
@@ -36,10 +38,10 @@ impl ClusterKey {
         Self { signing: blake3::derive_key(PURPOSE, secret), own: Mutex::default() }
     }
 
-    /// Makes a new key in a file that is not there yet.
+    /// Creates a file with a new key. The file must not exist.
     ///
     /// # Errors
-    /// When it cannot be written, or the system has no random bytes.
+    /// When the file exists or cannot be written, or the system returns no random bytes.
     pub fn create(path: &Path) -> fs::Result<()> {
         let mut secret = [0; 32];
         let mut filled = 0;
@@ -56,10 +58,10 @@ impl ClusterKey {
         written.map_err(|why| Error::Invalid(format!("cannot write {}: {why}", path.display())))
     }
 
-    /// The key in a file; None when there is no such file, or it is not this user's to read.
+    /// Reads the key from a file. None when the file does not exist or this user may not read it.
     ///
     /// # Errors
-    /// When others can read it, or it is no key.
+    /// When other users can access the file, or it contains no key.
     pub fn read(path: &Path) -> fs::Result<Option<Self>> {
         let shown = path.display();
         let text = match std::fs::read_to_string(path) {
@@ -91,10 +93,11 @@ impl ClusterKey {
         Token(token)
     }
 
-    /// What a token says, if it is signed with this key. Takes the same time whatever the signature is.
+    /// Verifies a token and returns its content. The time that this takes does not depend on the
+    /// signature.
     ///
     /// # Errors
-    /// `Foreign` when it is not.
+    /// `Foreign` when the token is not signed with this key.
     pub fn open(&self, token: &Token) -> Result<Capability, Refusal> {
         // The comparison of hashes takes the same time wherever they differ.
         if self.signature(&token.0[..SIGNED_BYTES]) != token.signature() {
@@ -103,7 +106,7 @@ impl ClusterKey {
         token.says().ok_or(Refusal::Foreign)
     }
 
-    /// A token for everything, good at `now_ms` and for a while after.
+    /// A token with all rights, valid at `now_ms` and for at least half of `OWN` after.
     pub(crate) fn own(&self, now_ms: u64) -> Token {
         let length = OWN.as_millis() as u64;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +123,7 @@ impl ClusterKey {
     }
 }
 
-/// Who has the key may do everything.
+/// A process that has the key has all rights.
 impl Credentials for ClusterKey {
     fn token(&self, _file: TargetFile, _changes: bool) -> Option<Token> {
         Some(self.own(now_ms()))
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(ClusterKey::new(&[2; 32]).open(&token), Err(Refusal::Foreign));
     }
 
-    /// A key for another purpose makes other signatures of the same bytes.
+    /// A key for another purpose gives other signatures of the same bytes.
     #[test]
     fn the_secret_itself_signs_nothing() {
         let token = ClusterKey::new(&[1; 32]).sign(&capability());
@@ -168,7 +171,7 @@ mod tests {
         let next = key.own(1000 + 300_000);
         assert_ne!(first, next);
         assert_eq!(next.says().unwrap().expires_ms, 1000 + 900_000);
-        // A clock that was set back.
+        // The clock was set back.
         assert_eq!(key.own(500).says().unwrap().expires_ms, 500 + 600_000);
     }
 

@@ -1,7 +1,11 @@
-//! What a client may do with chunks, signed by the metadata server with a key that only it and the storage servers have.
+//! Capabilities: permissions for clients to use chunks. The metadata server signs them with a key
+//! that only it and the storage servers have.
 //!
-//! The metadata server gives a [`Token`] with its answers: to write with the chunk sets that it placed for a session, to read with the extents that it told a
-//! session of. A store looks at nothing else: whoever shows a token may do what is in it, until it expires. A process with the [`ClusterKey`] makes its own.
+//! The metadata server returns a [`Token`] with its answers: write tokens for the chunk sets that
+//! it placed for a session, read tokens for the extents that it returned to a session. A store
+//! checks nothing else: every client that shows a token may do what the token permits, until it
+//! expires or, for writes, its session ends. A process with the [`ClusterKey`] makes its own
+//! tokens.
 //!
 //! ```text
 //!  at  bytes
@@ -16,7 +20,8 @@
 //!  48     32  keyed BLAKE3 of the 48 bytes before
 //! ```
 //!
-//! Little-endian. The hash is under a key that is derived from the cluster's for this purpose alone.
+//! All numbers are little-endian. The key of the hash is derived from the cluster's key for this
+//! purpose only.
 
 mod cache;
 mod deputy;
@@ -34,62 +39,63 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use volume::target::TargetFile;
 
-/// Length of a token.
+/// Length of a token, in bytes.
 pub const TOKEN_BYTES: usize = 80;
 const SIGNED_BYTES: usize = 48;
 const MAGIC: &[u8; 4] = b"WEFC";
 const VERSION: u8 = 1;
 
-/// What may be done.
+/// The rights of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rights {
-    /// The set's chunks may be read.
+    /// Read chunks of the set.
     Read = 1,
-    /// They may be read and appended to.
+    /// Read chunks of the set and append to them.
     Write = 3,
-    /// Everything: for the servers themselves.
+    /// All operations on all targets: for the servers themselves.
     Everything = 7,
 }
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
     /// The volume.
     pub volume: [u8; 16],
     /// The chunk set.
     pub set: u64,
-    /// What may be done with it.
+    /// What the holder may do with the chunk set.
     pub rights: Rights,
-    /// The session that it was given to.
+    /// The session that the metadata server gave it to.
     pub session: u64,
     /// When it expires, in milliseconds since 1970.
     pub expires_ms: u64,
 }
 
-/// A capability that was signed. Only a [`ClusterKey`] makes one that a store believes.
+/// A signed capability. Only a [`ClusterKey`] makes one that stores accept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
 impl fmt::Debug for Token {
-    /// Without the signature: a log is no place for what can be shown to a store.
+    /// Omits the signature: a log must not contain a token that a store would accept.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({:?})", Capability::decode(&self.0))
     }
 }
 
 impl Token {
-    /// As bytes.
+    /// The token as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The token in these bytes, whatever it says; None when they are not as many as a token has.
+    /// The token in these bytes, whatever its content; None when the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// What it says, unverified: for whoever shows it, not for whoever is to believe it.
+    /// The unverified content. This is for the process that shows the token, never for one that
+    /// must check it.
     pub fn says(&self) -> Option<Capability> {
         Capability::decode(&self.0)
     }
@@ -117,7 +123,7 @@ impl Capability {
         bytes
     }
 
-    /// What these bytes say; None when they are no capability of this version.
+    /// Decodes a capability; None when the bytes are not a capability of this version.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let known = bytes.starts_with(MAGIC) && *bytes.get(4)? == VERSION && bytes.get(6..8)? == [0; 2];
         let rights = match *bytes.get(5)? {
@@ -133,18 +139,18 @@ impl Capability {
     }
 }
 
-/// Why a store does not do what it is asked.
+/// Why a store refuses an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing was shown.
+    /// The request has no token.
     Missing,
-    /// What was shown is not signed with the cluster's key.
+    /// The token is not signed with the cluster's key.
     Foreign,
-    /// It was good, and is so no more.
+    /// The token was valid and has expired.
     Expired,
-    /// It is for something else.
+    /// The token permits something else.
     Other,
-    /// The session that it was given to has ended.
+    /// The session of the token has ended.
     Ended,
 }
 
@@ -160,16 +166,19 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a process shows to stores.
+/// The tokens that a process shows to stores.
 pub trait Credentials: Send + Sync {
-    /// The token for an operation on a file that changes it, or not; None when there is none.
+    /// The token for an operation on a file; `changes` says whether the operation changes the file.
+    /// None when there is no such token.
     fn token(&self, file: TargetFile, changes: bool) -> Option<Token>;
 
-    /// A store refused that one: another, if there is one now. May ask the metadata server for it.
+    /// A store refused `refused`: returns another token if there is one. This may ask the metadata
+    /// server.
     fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token>;
 }
 
-/// One token for everything, as it was given: a store that works for a client shows that client's. Only the client can renew it.
+/// One fixed token for everything: a store that works for a client shows that client's token. Only
+/// the client can renew it.
 impl Credentials for Token {
     fn token(&self, _file: TargetFile, _changes: bool) -> Option<Token> {
         Some(*self)
@@ -180,7 +189,7 @@ impl Credentials for Token {
     }
 }
 
-/// The chunk set of a file, if it is of one.
+/// The chunk set of a file; None for a file that is not a chunk.
 fn set_of(file: TargetFile) -> Option<u64> {
     match file {
         TargetFile::Chunk { set, .. } | TargetFile::NewChunk { set, .. } => Some(set),
@@ -188,7 +197,7 @@ fn set_of(file: TargetFile) -> Option<u64> {
     }
 }
 
-/// The time, as capabilities have it.
+/// The current time in the unit of capabilities: milliseconds since 1970.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -214,7 +223,7 @@ mod tests {
 
         #[test]
         fn what_is_no_capability_is_none(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            // There is one way to write each down, so what is read is written the same.
+            // Each capability has one encoding, so encoding the decoded one gives the same bytes.
             if let Some(capability) = Capability::decode(&bytes) {
                 prop_assert_eq!(&capability.encode()[..], &bytes[..SIGNED_BYTES]);
             }
