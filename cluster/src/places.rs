@@ -1,4 +1,4 @@
-//! Targets of storage servers and directories of this machine, by their addresses.
+//! Opens targets by their addresses: targets of storage servers, and directories of this machine.
 
 use crate::address::StoreAddress;
 use crate::capability::Credentials;
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use volume::target::Target;
 
-/// Both kinds of places.
+/// Opens both kinds of targets.
 #[derive(Debug, Default)]
 pub struct ClusterPlaces {
     stores: Arc<Stores>,
 }
 
 impl ClusterPlaces {
-    /// Those of a client: what stores are shown is what the metadata server gave it.
+    /// For a client: it shows the stores the tokens that the metadata server gave it.
     pub(crate) fn of_client(credentials: Arc<dyn Credentials>) -> Self {
         Self { stores: Arc::new(Stores::new(crate::identity::client_tls(), Some(credentials))) }
     }
 
-    /// The storage servers that targets were opened on.
+    /// The storage servers of the targets opened so far.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.stores
     }
@@ -48,9 +48,10 @@ impl Places for ClusterPlaces {
         Ok(Arc::new(remote))
     }
 
-    /// A target of a store is not locked: whoever opens a volume for writing has the lock of its directory.
+    /// A target of a store is not locked: a process that opens a volume for writing holds the lock
+    /// of its directory.
     fn open(&self, place: &Path) -> Result<Arc<dyn Target>> {
-        // Nor is it asked anything: one that is down may come back.
+        // No request goes to the store either: a store that is down may come back.
         let Some(remote) = self.remote(place)? else { return Directories.open(place) };
         Ok(Arc::new(remote))
     }

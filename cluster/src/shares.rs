@@ -1,23 +1,24 @@
-//! How many operations may wait, or be carried out, at a time. No member of the cluster has more than half of the
-//! places: one that asks for too much waits, or is refused, and not the others with it.
+//! Limits on how many operations may wait or run at a time. No member of the cluster gets more than
+//! half of the places: a member that sends too much waits or is refused, and the others are not
+//! affected.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Members that are remembered before those without an operation are forgotten.
+/// Maximum number of known members. Beyond it, members without an operation are forgotten.
 const MEMBERS: usize = 256;
 
-/// The places for operations of a kind.
+/// The places for operations of one kind.
 #[derive(Debug)]
 pub(crate) struct Shares {
     places: usize,
     all: Arc<Semaphore>,
-    /// What is left of each member's half.
+    /// Each member's share, which is half of the places.
     members: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// A place, until it is dropped.
+/// A place; dropping it frees it.
 #[derive(Debug)]
 pub(crate) struct Place {
     _share: Option<OwnedSemaphorePermit>,
@@ -29,8 +30,8 @@ impl Shares {
         Self { places, all: Arc::new(Semaphore::new(places)), members: Mutex::default() }
     }
 
-    /// Waits for a place. A member waits for its own share first, where it delays nobody else. Without certificates
-    /// members have no names, and no shares.
+    /// Waits for a place. A member first waits for its own share, where it delays no other member.
+    /// Without certificates members have no names, and so no shares.
     pub async fn take(&self, member: Option<&str>) -> Place {
         let of = async |semaphore: Arc<Semaphore>| semaphore.acquire_owned().await.expect("limits are never closed");
         let share = match member {
@@ -40,7 +41,7 @@ impl Shares {
         Place { _share: share, _one: of(self.all.clone()).await }
     }
 
-    /// A place, if one is free now. As [`Self::take`] for members without names.
+    /// Takes a place if one is free now. As [`Self::take`] for members without names.
     pub fn try_take(&self, member: Option<&str>) -> Option<Place> {
         let share = match member {
             Some(name) => Some(self.share(name).try_acquire_owned().ok()?),
@@ -49,7 +50,7 @@ impl Shares {
         Some(Place { _share: share, _one: self.all.clone().try_acquire_owned().ok()? })
     }
 
-    /// How many places are taken.
+    /// Number of places in use.
     pub fn taken(&self) -> usize {
         self.places - self.all.available_permits()
     }
@@ -60,7 +61,7 @@ impl Shares {
             return share.clone();
         }
         if members.len() >= MEMBERS {
-            // A share that is in use has an owner besides this map.
+            // A share in use has an owner besides this map.
             members.retain(|_, share| Arc::strong_count(share) > 1);
         }
         let share = Arc::new(Semaphore::new(self.places.div_ceil(2)));

@@ -1,4 +1,5 @@
-//! A member that asks for more than its share of what may wait, at a real server with certificates: the others are answered all the same.
+//! Fairness test: one member sends more requests than its share, to a real server with
+//! certificates. The server still answers the other members.
 
 use super::link::way;
 use super::{COMMAND, MetaServer, Ticket};
@@ -18,13 +19,14 @@ use volume::Control;
 use volume::target::{Memory, Target};
 use wire::{Client, ClientOptions, Role, Server, ServerOptions};
 
-/// Requests of a kind that the server has places for, and how many more the member sends.
+/// How many requests of a kind the server admits at a time, and how many the member sends.
 const PLACES: usize = 8;
 const FLOOD: usize = 100;
-/// Nobody waits longer in this test. A request that waits for a client that is silent takes 20 seconds.
+/// Upper limit for every wait in this test. A request that waits for a silent client takes 20
+/// seconds.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// Commands that were begun, and whether those that are held may end.
+/// How many commands have begun, and whether the commands that are held may end.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static LET_GO: AtomicBool = AtomicBool::new(false);
 
@@ -49,7 +51,7 @@ fn volume() -> Arc<FileSystem> {
     FileSystem::open_on(label, places(), Box::new(MemoryIndex::default()), options).unwrap()
 }
 
-/// A client of a member, which sends what it likes.
+/// A client of a member. It can send any request.
 struct Raw {
     client: Client,
     session: AtomicU64,
@@ -58,7 +60,7 @@ struct Raw {
 }
 
 impl Raw {
-    /// With its session.
+    /// Connects and begins a session.
     fn begin(server: &str, place: &Path, member: &str) -> Arc<Self> {
         let tls = Some(Identity::at(&place.join(member)).client().unwrap());
         let options = ClientOptions { tls, channels: 4, ..way() };
@@ -81,7 +83,7 @@ impl Raw {
     }
 }
 
-/// Calls of one, which wait for the answer.
+/// Makes calls through a `Raw` client and waits for their answers.
 struct Waits(Arc<Raw>);
 
 impl Call for Waits {
@@ -95,7 +97,7 @@ fn asks(raw: &Arc<Raw>) -> Remote<Waits> {
     Remote(Waits(raw.clone()))
 }
 
-/// Takes down what is asked.
+/// Records the request instead of sending it.
 #[derive(Default)]
 struct Tape(Mutex<(u16, Vec<u8>)>);
 
@@ -123,7 +125,8 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     let address = listener.local_addr().unwrap().to_string();
     let serving = runtime.spawn(async move { server.serve(listener, std::future::pending()).await });
 
-    // One session of the member says that it writes to a file, and then nothing more; another one opens that file again and again.
+    // One session of the member reports that it writes to a file, and then falls silent. Another
+    // session of the member opens that file again and again.
     let silent = Raw::begin(&address, &place, "a");
     let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let (file, _) = asks(&silent).make(ROOT, b"x", &new, Time { seconds: 1, nanoseconds: 0 }).unwrap();
@@ -147,7 +150,8 @@ fn one_member_keeps_nobody_else_from_being_answered() {
         std::thread::sleep(Duration::from_millis(1));
     }
 
-    // With one queue for all, each of these waits for what the member sent.
+    // With one queue for all members, each of these requests would wait for the requests of the
+    // first member.
     let begun = Instant::now();
     let other = Raw::begin(&address, &place, "b");
     for _ in 0..10 {

@@ -1,11 +1,12 @@
-//! What a session may do with chunk sets, written down and signed, for the stores. Pure: the time is passed in.
+//! Signs tokens for the permissions of a session on chunk sets. Stores check these tokens. There
+//! are no side effects; the caller passes the time in.
 
 use crate::capability::{Capability, ClusterKey, Fence, FenceMessage, Rights};
 use fs::Grant;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Signs what the sessions of a volume are granted.
+/// Signs what the metadata server grants to the sessions of a volume.
 pub(super) struct Signer {
     key: Arc<ClusterKey>,
     volume: [u8; 16],
@@ -17,19 +18,19 @@ impl Signer {
         Self { key, volume, lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(2) }
     }
 
-    /// When what is granted now expires: after one and a half leases to two. For half a lease it is the same time, and so the same token, which stores
-    /// then know already.
+    /// When a token signed now expires: after one and a half to two leases. The time stays the same
+    /// for half a lease, and with it the token, which stores then have in their cache.
     fn expires_ms(&self, now_ms: u64) -> u64 {
         let half = self.lease_ms / 2;
         (now_ms - now_ms % half).saturating_add(self.lease_ms.saturating_mul(2))
     }
 
-    /// The message to stores that these sessions live, and none before `next` but them.
+    /// The message to stores that of all sessions before `next` only those in `live` exist.
     pub fn fence(&self, next: u64, live: Vec<u64>, now_ms: u64) -> Vec<u8> {
         FenceMessage::encode(&self.key.own(now_ms), Fence { volume: self.volume, next, live })
     }
 
-    /// The tokens, one behind the other.
+    /// The signed tokens, concatenated.
     pub fn sign(&self, session: u64, grants: &[Grant], now_ms: u64) -> Vec<u8> {
         let expires_ms = self.expires_ms(now_ms);
         let sign = |grant: &Grant| {

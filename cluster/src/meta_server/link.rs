@@ -1,4 +1,5 @@
-//! The client's way to a metadata server. What is asked is asked again until it is answered: a server that is down is waited for.
+//! The client's connection to a metadata server. It repeats each request until the server answers,
+//! and so waits for a server that is down.
 
 use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket};
 use crate::address::VolumeAddress;
@@ -15,29 +16,30 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use wire::{Client, ClientOptions, OnPush, Push};
 
-/// One attempt.
+/// Deadline of one attempt.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How long a server that does not answer is waited for.
+/// How long a client waits for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(300);
 static OWN_PATIENCE: OnceLock<Duration> = OnceLock::new();
-/// How long, when there has been no answer ever.
+/// How long it waits when the server has never answered.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
-/// Repairs take long.
+/// Deadline of a command. Repairs take long.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How long a server that is not there is waited for with a command.
+/// How long a command waits for a server that cannot be reached.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(3);
-/// How long it is waited for with what a store refused to do: less than an operation on a target may take.
+/// How long a renewal of tokens waits after a store refused an operation. This is less than the
+/// time limit of an operation on a target.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(5);
-/// Before what failed is tried again.
+/// Pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Arguments of more bytes go beside the header.
+/// Arguments longer than this many bytes travel as payload instead of in the body.
 const LONG: usize = 64 << 10;
 
 /// The state of a client's session.
 pub(super) struct State {
     client: Client,
     pub(super) session: AtomicU64,
-    /// What proves that it is this client's.
+    /// The secret that proves that the session is this client's.
     secret: Mutex<fs::Secret>,
     volume: Mutex<Weak<FileSystem>>,
     capabilities: Arc<CapabilityCache>,
@@ -45,12 +47,13 @@ pub(super) struct State {
     ending: Arc<Ending>,
 }
 
-/// Says how long this process waits for a metadata server that does not answer. The first one counts.
+/// Sets how long this process waits for a metadata server that does not answer. Only the first call
+/// has an effect.
 pub fn set_patience(patience: Duration) {
     let _ = OWN_PATIENCE.set(patience);
 }
 
-/// How the metadata server is talked to.
+/// Options of connections to a metadata server.
 pub(super) fn way() -> ClientOptions {
     ClientOptions {
         channels: 2,
@@ -73,13 +76,13 @@ impl State {
         }
     }
 
-    /// The server gave this client a session.
+    /// Stores the session that the server gave to this client.
     pub(super) fn have(&self, welcome: &Welcome) {
         *lock(&self.secret) = welcome.secret;
         self.session.store(welcome.session, Ordering::SeqCst);
     }
 
-    /// The number of a request that is to be answered.
+    /// Returns the number of a new request, which stays open until `end`.
     pub(super) fn begin(&self) -> u64 {
         let mut requests = lock(&self.requests);
         let request = requests.next;
@@ -88,13 +91,13 @@ impl State {
         request
     }
 
-    /// It was answered, or is given up.
+    /// Closes a request that was answered or given up.
     pub(super) fn end(&self, request: u64) {
         lock(&self.requests).open.remove(&request);
     }
 }
 
-/// Requests that were not answered yet.
+/// The requests without an answer.
 struct Requests {
     next: u64,
     open: BTreeSet<u64>,
@@ -104,23 +107,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls in the session, or, while it is being taken up, for that alone.
+/// Makes calls in the session. While the session is being reclaimed, a link of its own makes only
+/// the calls for that.
 pub(super) struct Link {
     state: Arc<State>,
     takes_up: bool,
-    /// For what a store waits for.
+    /// Set for the renewal of tokens, which an operation on a store waits for.
     hurries: bool,
 }
 
-/// What one asks for until there is an answer.
+/// A request that is repeated until it is answered.
 pub(super) struct Wish<'a> {
     operation: u16,
     request: u64,
     arguments: &'a [u8],
     begun: Instant,
-    /// It may have been carried out.
+    /// The server may have executed it already.
     again: bool,
-    /// It is for this session alone, if one is named.
+    /// If set, the request is valid only in this session.
     session: Option<u64>,
 }
 
@@ -130,9 +134,9 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// Why there is no answer.
+/// Why a request has no answer.
 pub(super) enum Unanswered {
-    /// The server does not know the session: that must be taken up first.
+    /// The server does not know the session: the client must reclaim it first.
     NoSession,
     Failed(Error),
 }
@@ -150,13 +154,14 @@ impl Link {
         Self { takes_up: true, ..Self::new(state) }
     }
 
-    /// Asks once.
+    /// Sends the request once.
     async fn ask(&self, operation: u16, ticket: Ticket, arguments: &[u8]) -> Result<wire::Response, wire::Error> {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
         let client = &self.state.client;
         let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
         let deadline = match self.state.ending.silent_since() {
-            // Not so long that the end of the client waits for an attempt that began before.
+            // A client that is ending limits each attempt, so that its end does not wait for one
+            // that began before.
             Some(silent) => deadline.min(self.patience().saturating_sub(silent.elapsed()) + PAUSE),
             None => deadline,
         };
@@ -165,14 +170,15 @@ impl Link {
         if parts.is_empty() {
             body.extend_from_slice(arguments);
         }
-        // The server asks for what others want to see where it last heard of the session itself.
+        // The server sends its recalls over the connection that last carried BEGIN or HEARTBEAT.
+        // These two therefore use the connection that receives pushed messages.
         match operation {
             BEGIN | HEARTBEAT => client.call(operation, &body, parts, deadline).await,
             _ => client.call_in_place(operation, &body, parts, deadline).await,
         }
     }
 
-    /// How long a server that does not answer is waited for.
+    /// How long this link waits for a server that does not answer.
     fn patience(&self) -> Duration {
         match self.state.session.load(Ordering::SeqCst) {
             0 => FIRST_PATIENCE,
@@ -181,7 +187,7 @@ impl Link {
         }
     }
 
-    /// How long an answer is still waited for. All waits of a client that ends are over together.
+    /// How much longer to wait for an answer. When a client ends, all its waits share one limit.
     fn left(&self, begun: Instant) -> Duration {
         let patience = self.patience();
         let own = patience.saturating_sub(begun.elapsed());
@@ -191,12 +197,13 @@ impl Link {
         }
     }
 
-    /// Whether the server has been waited for to the end of a client: it is not asked again.
+    /// Whether an ending client has waited for the server long enough. It then sends no more
+    /// requests.
     fn is_given_up(&self) -> bool {
         self.state.ending.silent_since().is_some_and(|silent| silent.elapsed() >= self.patience())
     }
 
-    /// Asks until there is an answer, or a server that does not know the session.
+    /// Repeats the request until the server answers, or reports that it does not know the session.
     pub(super) async fn ask_until_answered(&self, wish: &mut Wish<'_>) -> Result<Vec<u8>, Unanswered> {
         let failed = |why: &str| Err(Unanswered::Failed(unavailable(why)));
         let &mut Wish { operation, request, arguments, begun, .. } = wish;
@@ -236,7 +243,7 @@ impl Link {
                 Err(wire::Error::Remote { status, .. }) => {
                     return failed(&format!("it does not understand a request (error {status})"));
                 }
-                // Who was never understood will not be later.
+                // A server that never understood this client will not do so later.
                 Err(wire::Error::Protocol(why)) if session == 0 => return failed(&why),
                 Err(wire::Error::Refused(why)) => return failed(&why),
                 Err(error) if !self.left(begun).is_zero() => {
@@ -248,17 +255,18 @@ impl Link {
         }
     }
 
-    /// Asks until there is an answer, and takes the session up where that is needed.
+    /// Repeats the request until the server answers, and reclaims the session if necessary.
     fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let mut wish = Wish::new(operation, request, arguments);
-        // Who takes the session up does that for whoever waits for it, in whatever session there is then.
+        // A reclaiming link works for all requests that wait for the session, in whichever session
+        // the server has then.
         wish.session = session_of_work().filter(|_| !self.takes_up);
         loop {
             match crate::runtime().block_on(self.ask_until_answered(&mut wish)) {
                 Ok(answer) => return Ok(answer),
                 Err(Unanswered::Failed(error)) => return Err(error),
                 Err(Unanswered::NoSession) => match self.reclaim() {
-                    // It may have been started once more meanwhile.
+                    // The server may have restarted again meanwhile.
                     Err(_) if !self.left(wish.begun).is_zero() && self.has_volume() => std::thread::sleep(PAUSE),
                     reclaimed => reclaimed?,
                 },
@@ -270,7 +278,7 @@ impl Link {
         lock(&self.state.volume).strong_count() > 0
     }
 
-    /// Has a server that does not know this session, since it was started again, know it.
+    /// Reclaims the session at a server that does not know it because it restarted.
     fn reclaim(&self) -> meta::Result<()> {
         let volume = lock(&self.state.volume).upgrade();
         let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
@@ -287,17 +295,18 @@ impl Call for Link {
     }
 }
 
-/// Asks for what gave this client its tokens: they come with the answer. Without arguments for extents it asks for the label, which says nothing to the server.
+/// Repeats the request whose answer contained the tokens; the new answer contains new ones. Without
+/// arguments for extents it requests the label, which only serves to get an answer.
 fn ask_again(state: &Arc<State>, extents: Option<&[u8]>) {
     let link = Link { hurries: true, ..Link::new(state) };
-    // Without an answer the store's refusal stands.
+    // Without an answer the store's refusal remains.
     match extents {
         Some(arguments) => _ = link.call(EXTENTS, arguments),
         None => _ = Remote(link).label(),
     }
 }
 
-/// Opens a volume whose metadata a server has. `name` is what the server calls this client.
+/// Opens a volume whose metadata a server has. `name` is the client's name at the server.
 ///
 /// # Errors
 /// When the server cannot be reached, or has another volume.
@@ -308,7 +317,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
             let Some(state) = weak.upgrade() else { return };
             let Ok(questions) = postcard::from_bytes::<Vec<Question>>(&push.body) else { return };
             if push.method == RECALL {
-                // It commits and asks, which waits.
+                // A recall commits and sends requests, and so it blocks.
                 std::thread::spawn(move || {
                     let volume = lock(&state.volume).upgrade();
                     volume.inspect(|volume| volume.recall(&questions));
@@ -344,7 +353,7 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
     Ok(volume)
 }
 
-/// Has a metadata server carry out a command of an operator. Takes as long as the command does.
+/// Makes a metadata server execute an operator's command. The call returns when the command ends.
 ///
 /// # Errors
 /// When the server does not answer.
@@ -355,7 +364,8 @@ pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
     let begun = Instant::now();
     let answer = loop {
         match client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE) {
-            // It may be about to start. What it began before the connection broke is not begun again.
+            // The server may be about to start. Repeat only a command that was not sent: one that
+            // was may have begun.
             Err(wire::Error::Unavailable { sent: false, .. }) if begun.elapsed() < COMMAND_PATIENCE => {
                 std::thread::sleep(PAUSE);
             }

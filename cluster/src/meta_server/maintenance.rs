@@ -1,4 +1,5 @@
-//! Looking after a volume: says what becomes of its targets, and has made again on others what was on one that is out, and what writers did without.
+//! Maintenance of a volume: reports changes of its targets, rebuilds on other targets the chunks of
+//! a target that is out, and repairs what writers left out.
 
 use fs::{FileSystem, Repaired, State};
 use plan::TargetId;
@@ -7,14 +8,16 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use volume::Control;
 
-/// How often targets are looked at.
+/// How often the targets are checked.
 const LOOK: Duration = Duration::from_secs(2);
-/// After a repair of what is queued that left something undone, the next one waits.
+/// Pause after a repair of the queue that left something undone.
 const AGAIN: Duration = Duration::from_secs(60);
-/// What is queued for repair waits so long for more of its kind: stores fail together, and come back.
+/// How long queued repairs wait for more to join them: stores fail together, and come back
+/// together.
 const GATHER: Duration = Duration::from_secs(30);
 
-/// Repairs that are queued: since when there are any, and when they may be tried.
+/// The state of the repair queue: when the oldest entry was seen, and when the next attempt is
+/// permitted.
 #[derive(Debug, Default)]
 struct Waiting {
     since: Option<Instant>,
@@ -22,7 +25,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Takes notice of how many there are; returns whether it is time.
+    /// Notes the length of the queue; returns whether it is time for a repair.
     fn look(&mut self, queued: usize, now: Instant) -> bool {
         if queued == 0 {
             self.since = None;
@@ -32,13 +35,14 @@ impl Waiting {
         gathered && self.not_before.is_none_or(|then| now >= then)
     }
 
-    /// What was queued was repaired, or something of it could not be.
+    /// Notes an attempt. `whole` says whether it left nothing undone.
     fn tried(&mut self, whole: bool, now: Instant) {
         *self = Self { since: None, not_before: (!whole).then(|| now + AGAIN) };
     }
 }
 
-/// Looks after the targets in the background, until the volume is closed. Who is away for `down_out` is counted out.
+/// Maintains the targets in the background until the volume is closed. A target that is down for
+/// `down_out` becomes out.
 pub fn keep(volume: &Arc<FileSystem>, down_out: Duration, say: fn(&str)) {
     volume.watch_members(down_out);
     let volume = Arc::downgrade(volume);
@@ -60,14 +64,14 @@ fn look(volume: &FileSystem, waiting: &mut Waiting, say: fn(&str)) {
     seen.changes.iter().filter_map(told).for_each(|line| say(&line));
     let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
     if !seen.to_repair.is_empty() || gathered {
-        // Before it: one that panics is not tried again at once.
+        // Note the attempt before it begins: a repair that panics is then not repeated at once.
         waiting.tried(false, Instant::now());
         let whole = repair(volume, &seen.to_repair, say);
         waiting.tried(whole, Instant::now());
     }
 }
 
-/// What an operator hears of a change. That all is as it should be is nothing to tell.
+/// The message to the operator about a change. None when all is well.
 fn told(change: &Change) -> Option<String> {
     let (id, (was, time)) = (change.id.0, change.was);
     match (was, change.is) {
@@ -79,7 +83,8 @@ fn told(change: &Change) -> Option<String> {
     }
 }
 
-/// Repairs without those that are out, or, where nobody is, what is queued. Returns whether nothing is left undone.
+/// Rebuilds without the targets that are out; without such targets, repairs what is queued. Returns
+/// whether nothing is left undone.
 fn repair(volume: &FileSystem, out: &[TargetId], say: fn(&str)) -> bool {
     let done = if out.is_empty() {
         volume.repair_queued(&Control::default())
@@ -116,7 +121,7 @@ mod tests {
         assert!(!waiting.look(2, start + GATHER));
         assert!(!waiting.look(5, start + GATHER + GATHER / 2));
         assert!(waiting.look(7, start + 2 * GATHER));
-        // Somebody repaired it.
+        // The queue was repaired in another way.
         assert!(!waiting.look(0, start + 3 * GATHER));
         assert!(!waiting.look(1, start + 3 * GATHER));
     }

@@ -1,4 +1,4 @@
-//! The metadata of a volume behind a server, and the way to it.
+//! The metadata server of a volume, and the client's connection to it.
 
 #[cfg(test)]
 mod crowded;
@@ -16,30 +16,31 @@ pub use service::{Commands, MetaServer};
 
 use serde::{Deserialize, Serialize};
 
-/// In front of the arguments of every request.
+/// The header of every request, in front of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ticket {
     /// The session; 0 before there is one.
     session: u64,
-    /// What the server told whoever began it.
+    /// The secret that the server gave the client when the session began.
     secret: fs::Secret,
-    /// The request, each of a session another number, so that one that is sent again is carried out once.
+    /// The number of the request, unique in its session. The server executes a repeated request
+    /// only once.
     request: u64,
-    /// All requests below have been answered.
+    /// The client has the answers of all requests with lower numbers.
     answered: u64,
-    /// It was sent before, and there was no answer.
+    /// The client sent this request before and got no answer.
     again: bool,
 }
 
-/// The status of an answer to a request in a session that the server does not know.
+/// Status of an answer: the server does not know the session.
 const NO_SESSION: u16 = 1;
-/// That of one with an operation or a ticket that it does not understand.
+/// Status of an answer: the server does not understand the operation or the ticket.
 const UNKNOWN: u16 = 2;
-/// That of one that came too late: its answer is forgotten.
+/// Status of an answer: the request came too late, and the server no longer has its answer.
 const TOO_LATE: u16 = 3;
 
-/// The operation that carries out a command.
+/// The operation that executes a command.
 const COMMAND: u16 = 1000;
 
-/// What the server sends unasked: numbers of files that others want to read.
+/// The server's push message: numbers of files that other clients want to read.
 const RECALL: u16 = 1;

@@ -1,13 +1,15 @@
-//! Requests that come again because their answer was lost get the answer of the first time.
+//! Replay of answers: a client repeats a request when its answer got lost, and gets the answer of
+//! the first time.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Answers of a session that are kept at most. A client has fewer requests in flight.
+/// Maximum number of answers kept for a session. A client has fewer requests in flight.
 const KEPT: usize = 4096;
-/// Those that wait for the same request. When more come, the first of them wait no longer: their client has given up these connections.
+/// Maximum number of threads that wait for the same request. When more come, the oldest stop
+/// waiting: their client has given up those connections.
 const WAIT: u64 = 4;
 
 /// The requests of one session.
@@ -19,39 +21,39 @@ pub(super) struct Replay {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Requests that were not said to be answered.
+    /// Requests that the client has not confirmed.
     requests: BTreeMap<u64, Known>,
-    /// All below are done with.
+    /// All requests below this number are done.
     answered: u64,
 }
 
-/// A request that came.
+/// A request that has arrived.
 #[derive(Debug)]
 struct Known {
     operation: u16,
-    /// How often it came again.
+    /// How often it was repeated.
     again: u64,
-    /// None while it is carried out.
+    /// None while the request is being executed.
     answer: Option<Bytes>,
 }
 
 /// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Carry it out, and call `done`.
+    /// Execute it, and call `done`.
     New,
-    /// It was carried out.
+    /// It was executed; this is the answer.
     Done(Bytes),
-    /// It was carried out, and nobody knows how it ended.
+    /// It was executed, and its answer is no longer known.
     Forgotten,
-    /// It is still being carried out.
+    /// It is still being executed.
     Busy,
-    /// Its number is that of another one, as no client does.
+    /// Another request has this number. No correct client sends that.
     Another,
 }
 
 impl Replay {
-    /// A request came. Waits a while for one that is being carried out.
+    /// Registers a request. Waits up to `patience` for one that is being executed.
     pub fn come(self: &Arc<Self>, request: u64, operation: u16, answered: u64, patience: Duration) -> Seen {
         let end = Instant::now() + patience;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +96,7 @@ impl Replay {
         }
     }
 
-    /// A new request was carried out. Without an answer it was not, and may come again.
+    /// Ends a new request. Without an answer it was not executed, and may be repeated.
     pub fn done(&self, request: u64, answer: Option<Bytes>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if answer.is_none() {
@@ -151,7 +153,8 @@ mod tests {
         assert_eq!(replay.come(1, OPERATION, 1, long), Seen::Done(Bytes::new()));
     }
 
-    /// However often a request comes again, few threads wait for it; that of the connection that its client has now is one of them.
+    /// However often a request is repeated, only few threads wait for it. The thread of the
+    /// client's current connection is among them.
     #[test]
     fn few_wait_for_the_same_request_and_these_are_the_last() {
         let replay = Arc::new(Replay::default());

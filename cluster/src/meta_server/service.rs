@@ -1,4 +1,4 @@
-//! The metadata server: answers what clients ask in their sessions.
+//! The metadata server: answers the requests of clients in their sessions.
 
 use super::grants::Signer;
 use super::replay::{Replay, Seen};
@@ -15,12 +15,13 @@ use volume::Control;
 use volume::counts::Operation;
 use wire::{Complaints, Peer, Reply, Request, Service};
 
-/// Commands that are carried out at a time.
+/// Maximum number of commands at a time.
 const COMMANDS: usize = 64;
-/// How long a request that came again waits for the first one.
+/// How long a repeated request waits for the first one to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Carries out a command, as bytes that only the command line understands, until it is cancelled. It also hears whether an operator gave it.
+/// Executes a command until it ends or is cancelled. The command is bytes that only the command
+/// line understands. The second argument says whether an operator sent it.
 pub type Commands = fn(&[u8], bool, &Arc<Control>) -> Vec<u8>;
 
 /// A metadata server: the sessions of a volume's clients.
@@ -31,14 +32,15 @@ pub struct MetaServer {
     signer: Option<Signer>,
     counts: Counts,
     complaints: Complaints,
-    /// Requests that may wait for clients: not as many as there are threads, which what these clients say needs, too.
+    /// Limits requests that may wait for clients. They take only a part of the threads: what these
+    /// clients send needs threads, too.
     pub(super) waiting: Shares,
-    /// Others that may wait for a disk, or for the same request that came before.
+    /// Limits other requests that may wait for a disk, or for an earlier copy of themselves.
     pub(super) working: Shares,
     pub(super) running: Shares,
 }
 
-/// What is counted of requests, by the number of the operation.
+/// Counters of requests, by the number of the operation.
 struct Counts(Vec<(u16, &'static str, Operation)>);
 
 impl Default for Counts {
@@ -57,7 +59,7 @@ impl Counts {
 }
 
 impl MetaServer {
-    /// Serves these sessions.
+    /// A server for these sessions.
     pub fn new(sessions: Arc<Sessions>, commands: Commands) -> Self {
         sessions.keep_ticking();
         Self {
@@ -73,7 +75,8 @@ impl MetaServer {
         }
     }
 
-    /// Gives clients capabilities, signed with this key, which the stores want to see.
+    /// Makes the server give clients capabilities signed with this key, which guarded stores
+    /// demand.
     ///
     /// # Errors
     /// When the volume's label is damaged.
@@ -82,19 +85,21 @@ impl MetaServer {
         Ok(Self { signer: Some(signer), ..self })
     }
 
-    /// What stores are told of the sessions that live; None without a key, and as long as sessions of before a restart may come back.
+    /// The fence message for the stores. None without a key, and as long as clients may still
+    /// reclaim sessions from before a restart.
     pub fn living_sessions(&self) -> Option<Vec<u8>> {
         let (next, live) = self.sessions.living()?;
         Some(self.signer.as_ref()?.fence(next, live, now_ms()))
     }
 
-    /// The volume that it serves.
+    /// The volume of this server.
     pub fn volume(&self) -> &Arc<FileSystem> {
         self.sessions.volume()
     }
 
-    /// Closes the volume when nothing is served any more; clients go on with the next server. Returns how many stores' targets cannot be reached, if that
-    /// keeps something on this machine until the next opening.
+    /// Closes the volume after the last request; clients continue with the next server. Returns how
+    /// many targets of stores cannot be reached, if that keeps something on this machine until the
+    /// next opening.
     ///
     /// # Errors
     /// When something could not be committed.
@@ -102,17 +107,17 @@ impl MetaServer {
         self.sessions.close()
     }
 
-    /// Clients with a session.
+    /// Number of clients with a session.
     pub fn clients(&self) -> usize {
         self.sessions.clients().len()
     }
 
-    /// What was counted of requests, by the names of the operations.
+    /// The counters of requests, by the names of the operations.
     pub fn operations(&self) -> impl Iterator<Item = (&'static str, &Operation)> {
         self.counts.0.iter().map(|(_, name, operation)| (*name, operation))
     }
 
-    /// What answers requests.
+    /// The service that answers requests.
     pub fn service(self: &Arc<Self>) -> Arc<impl Service + use<>> {
         Arc::new(Shared(self.clone()))
     }
@@ -120,22 +125,23 @@ impl MetaServer {
     fn replay(&self, session: u64) -> Arc<Replay> {
         let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
         if !replays.contains_key(&session) {
-            // A new session is a good time to forget old ones.
+            // A new session is a good time to discard the state of ended ones.
             let alive = self.sessions.clients();
             replays.retain(|session, _| alive.iter().any(|(number, _)| number == session));
         }
         replays.entry(session).or_default().clone()
     }
 
-    /// Whether an operation waits neither for a disk nor for another client. Commits do: the journal's own messages need the threads that serve.
+    /// Whether an operation waits neither for a disk nor for another client. Commits wait: the
+    /// journal's own messages need the threads that serve.
     fn is_quick(&self, operation: u16) -> bool {
         let recalls = matches!(operation, port::ATTRIBUTES | port::LOOKUP | port::LIST | port::LOOKUPS);
         port::only_reads(operation) && !(recalls && self.sessions.has_several())
     }
 
-    /// Carries out a request, on a thread that may wait.
+    /// Executes a request, on a thread that may block.
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
-        // First of all, as the answers that are kept for a session are its client's, too.
+        // Check the caller first: the answers kept for a session belong to its client, too.
         let Some(caller) = self.sessions.caller(ticket.session, &ticket.secret, peer.name.as_deref()) else {
             let who = peer.name.as_deref().unwrap_or("a client");
             self.complaints
@@ -164,7 +170,7 @@ impl MetaServer {
             (Answer::Done(answer), grants) => {
                 let answer = Bytes::from(answer);
                 replay.done(ticket.request, Some(answer.clone()));
-                // A client whose answer got lost hears of its capabilities with the next beat.
+                // A client whose answer got lost gets its capabilities with the next heartbeat.
                 Reply::ok(signed(ticket.session, &grants)).with_payload(answer)
             }
             (other, _) => {
@@ -183,24 +189,24 @@ fn reply(answer: Answer, tokens: Vec<u8>) -> Reply {
     }
 }
 
-/// Tells the client at the other end of a connection what others want to read.
+/// Sends the client at the other end of a connection the files that other clients want to read.
 fn recall(peer: &Arc<Peer>) -> Recall {
     let peer = Arc::downgrade(peer);
     Arc::new(move |questions: &[Question]| {
         let body = postcard::to_stdvec(questions).expect("numbers can be written down");
         if let Some(peer) = peer.upgrade() {
             crate::runtime().spawn(async move {
-                // A client that is gone is not waited for longer than its lease.
+                // If the client is gone, the server waits no longer than the client's lease.
                 let _ = peer.push(RECALL, &body, &[]).await;
             });
         }
     })
 }
 
-/// A service is shared by its requests, each of which outlives its future.
+/// Shared by all requests, each of which outlives its future.
 struct Shared(Arc<MetaServer>);
 
-/// Cancels a command whose client is gone.
+/// Cancels a command when its client is gone.
 struct Cancel(Arc<Control>);
 
 impl Drop for Cancel {
@@ -228,7 +234,7 @@ impl Shared {
             let operator = crate::identity::is_operator(&request.peer);
             let place = self.0.running.take(request.peer.name.as_deref()).await;
             let work = tokio::task::spawn_blocking(move || {
-                // Until it is done, though its client may be gone.
+                // Hold the place until the command is done, even when its client is gone.
                 let _place = place;
                 commands(&request.body, operator, &control)
             });

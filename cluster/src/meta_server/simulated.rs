@@ -1,10 +1,14 @@
-//! A metadata server and a client in a simulation. The server is the real one, on targets in memory, and carries requests out where they arrive; the client's
-//! requests go the way that those of a mount go, and are sent again in the same way. Several workers at the client each have a directory and know what must be in it.
+//! A simulation of a metadata server and a client. The server is the real one, on targets in
+//! memory, and executes requests where they arrive. The client's requests take the same path as
+//! those of a mount and are repeated in the same way. Each of several workers at the client has a
+//! directory and knows what it must contain.
 //!
-//! Whatever fails: no request fails, none is carried out twice, and none after one that came later; what was synced survives the death of the server; when nothing
-//! fails any more, everything goes on; and a server that is down is not asked without a pause.
+//! The simulation checks, whatever fails: no request fails, none is executed twice, and none after
+//! a later one. What was synced survives the death of the server. When nothing fails any more,
+//! everything continues. The client pauses between attempts to reach a server that is down.
 //!
-//! With every other seed the server's machine loses power: what was not synced is gone then. With the others only its process dies, and nothing is.
+//! With even seeds the server's machine loses power, and what was not synced is gone. With odd
+//! seeds only its process dies, and nothing is lost.
 
 use super::MetaServer;
 use super::link::{Link, State, Unanswered, Wish, way};
@@ -30,24 +34,25 @@ use wire::{Client, ClientOptions, Payload, Peer, Reply, Request, ServerOptions, 
 
 const TARGETS: usize = 3;
 const WORKERS: usize = 3;
-/// Names in a worker's directory.
+/// Number of names in a worker's directory.
 const NAMES: usize = 4;
-/// The number of the operation that makes what was done durable.
+/// The number of the operation that makes earlier changes durable.
 const SYNC: u16 = 25;
-/// That of the one that makes a file. The first in a server's life makes the numbers durable that it gives out.
+/// The number of the operation that makes a file. The first one in a server's life makes the lease
+/// of its file numbers durable.
 const MAKE: u16 = 11;
-/// Longer than a simulation takes: leases are by another clock.
+/// Longer than a simulation takes, because leases use another clock.
 const LEASE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Before what failed is tried again.
+/// Pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Faults until here,
+/// Faults happen until this time.
 const FAILS: Duration = Duration::from_secs(60);
-/// everything works again by then,
+/// Everything works again by this time.
 const WORKS: Duration = Duration::from_secs(95);
-/// and for so long.
+/// The simulation ends at this time.
 const END: Duration = Duration::from_secs(105);
-/// The client connects no more often than this in so long.
+/// The client connects at most this often within this time.
 const ATTEMPTS: (usize, Duration) = (100, Duration::from_secs(10));
 
 type Disks = Vec<Arc<Memory>>;
@@ -69,17 +74,17 @@ struct Lab {
     record: Record,
     network: Network,
     label: Label,
-    /// What the server has, and what of that was durable at the last sync that it answered.
+    /// The server's targets, and their durable content as of the last sync that it answered.
     disks: Mutex<Disks>,
     durable: Mutex<Disks>,
     open: Mutex<Option<Arc<FileSystem>>>,
-    /// The server's machine loses power when it dies.
+    /// The server's machine loses power when the server dies.
     loses: bool,
-    /// How often it died.
+    /// How often the server died.
     deaths: AtomicU64,
     done: AtomicUsize,
     after: AtomicUsize,
-    /// Workers that came to their end.
+    /// Number of workers that came to their end.
     through: AtomicUsize,
 }
 
@@ -109,13 +114,13 @@ impl Lab {
         })
     }
 
-    /// Starts the server, which serves until it dies.
+    /// Starts the server, which runs until it dies.
     async fn serve(self: Arc<Self>) -> turmoil::Result {
         let options = OpenOptions { serve: true, ..OpenOptions::default() };
         let places = places(&self.disks.lock().unwrap());
         let volume = FileSystem::open_on(self.label.clone(), places, Box::new(MemoryIndex::default()), options)?;
         *self.open.lock().unwrap() = Some(volume.clone());
-        // The opening is durable, and with it the key that knows the sessions.
+        // Opening the volume is durable, and with it the key that verifies the sessions.
         let durable = copy(&self.disks.lock().unwrap());
         *self.durable.lock().unwrap() = durable;
         let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE, 0), |_, _, _| Vec::new()));
@@ -124,7 +129,7 @@ impl Lab {
         serve(self.network.clone(), Arc::new(slow), ServerOptions::default()).await
     }
 
-    /// The server has died.
+    /// The server died.
     fn dies(&self) {
         let Some(volume) = self.open.lock().unwrap().take() else { return };
         self.deaths.fetch_add(1, Ordering::SeqCst);
@@ -135,7 +140,7 @@ impl Lab {
             volume.sync_all().unwrap();
             *disks = copy(&disks);
         }
-        // What its threads still do is done to disks that nobody looks at any more.
+        // Its threads may still write, but only to disks that nothing reads any more.
         std::thread::spawn(move || volume.abandon());
     }
 }
@@ -145,16 +150,17 @@ fn places(disks: &Disks) -> Vec<(TargetId, Arc<dyn Target>)> {
     disks.iter().enumerate().map(place).collect()
 }
 
-/// Keeps what was durable when a sync was answered.
+/// Copies the durable state when the server answers a sync.
 struct Keeps<S> {
     inner: Arc<S>,
     lab: Arc<Lab>,
-    /// Numbers of files were leased.
+    /// Whether the server has leased file numbers.
     numbers: AtomicBool,
 }
 
 impl<S: Service> Keeps<S> {
-    /// Now and then a request comes once more, and late: by a connection that its client gave up long ago.
+    /// Repeats a request from time to time, and late: over a connection that its client gave up
+    /// long ago.
     fn repeat(&self, request: &Request) {
         let late = self.lab.network.dice(|dice| (dice.u32(..10) == 0).then(|| dice.u64(..20_000)));
         let Some(late) = late.filter(|_| request.payload.is_empty()) else { return };
@@ -195,7 +201,7 @@ impl<S: Service> Service for Keeps<S> {
     }
 }
 
-/// Takes down what is asked, or says what was answered.
+/// Records the request, or returns the given answer.
 #[derive(Default)]
 struct Tape {
     asked: Mutex<(u16, Vec<u8>)>,
@@ -226,7 +232,7 @@ impl Mount {
         Arc::new(mount)
     }
 
-    /// Asks as the real client does, though no thread waits meanwhile.
+    /// Sends a request as the real client does, but without a thread that waits.
     async fn ask<T>(&self, what: impl Fn(&Remote<Tape>) -> meta::Result<T>) -> meta::Result<T> {
         let link = Link::new(&self.state);
         let tape = Remote(Tape::default());
@@ -249,7 +255,7 @@ impl Mount {
         what(&Remote(Tape { answer: Some(answer?), ..Tape::default() }))
     }
 
-    /// Has a server that was started again know the session.
+    /// Reclaims the session at a server that restarted.
     async fn reclaim(&self) -> meta::Result<()> {
         let _one_at_a_time = self.taking_up.lock().await;
         let session = self.state.session.load(Ordering::SeqCst);
@@ -262,7 +268,7 @@ impl Mount {
         Ok(())
     }
 
-    /// As `ask`, and gives up where the session is not known.
+    /// As `ask`, but gives up when the server does not know the session.
     async fn ask_once<T>(&self, what: impl Fn(&Remote<Tape>) -> meta::Result<T>) -> meta::Result<T> {
         let tape = Remote(Tape::default());
         let _ = what(&tape);
@@ -279,14 +285,15 @@ impl Mount {
     }
 }
 
-/// What is known of a file. Its content is None where it is in a stripe, which is not read here.
+/// The known state of a file. The content is None when it is in a stripe, which this simulation
+/// does not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct File {
     content: Option<Vec<u8>>,
     attributes: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What is in a directory: names with the numbers of their files, and these.
+/// The state of a directory: names with their file numbers, and the files.
 #[derive(Clone, Debug, Default)]
 struct Model {
     names: BTreeMap<Vec<u8>, u64>,
@@ -305,7 +312,7 @@ impl PartialEq for Model {
     }
 }
 
-/// What a worker does to its directory.
+/// An action of a worker in its directory.
 #[derive(Clone, Debug)]
 enum Action {
     Make(Vec<u8>),
@@ -319,7 +326,8 @@ enum Action {
 }
 
 impl Model {
-    /// What it is after an action, which made this file if it makes one; None where it cannot be done.
+    /// The state after an action; `made` is the file that the action made, if any. None when the
+    /// action is not possible.
     fn after(&self, action: &Action, made: Option<u64>) -> Option<Self> {
         let mut after = self.clone();
         match action {
@@ -350,7 +358,7 @@ impl Model {
         Some(after)
     }
 
-    /// Something that can be done.
+    /// Chooses an action that is possible.
     fn choose(&self, dice: &mut Rng, next: &mut u32) -> Action {
         *next += 1;
         let new = format!("name{next}").into_bytes();
@@ -380,16 +388,16 @@ impl Model {
     }
 }
 
-/// One of those who use the mount.
+/// One user of the mount.
 struct Worker {
     mount: Arc<Mount>,
     number: usize,
     dice: Rng,
     directory: u64,
     model: Model,
-    /// What the directory was since it was last durable for sure.
+    /// The states of the directory since the last one that is certainly durable.
     history: Vec<Model>,
-    /// Deaths of the server that it knows of.
+    /// The deaths of the server that this worker knows of.
     deaths: u64,
     next: u32,
     clock: u32,
@@ -408,7 +416,7 @@ impl Worker {
                 made => made.expect("a directory").0,
             };
             mount.ask(|port| Port::sync(port, Seq::MAX)).await.expect("it is durable");
-            // What is lost with a server is not missed by the next one when that is asked for a sync.
+            // A sync at the next server does not notice what the previous one lost.
             if deaths() == before || !mount.lab.loses {
                 break made.ino;
             }
@@ -445,7 +453,7 @@ impl Worker {
         lab.through.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Does something; returns the file that it made, if it did.
+    /// Performs an action; returns the file that it made, if any.
     async fn act(&mut self, action: &Action) -> meta::Result<Option<u64>> {
         self.clock += 1;
         let (mount, directory) = (&self.mount, self.directory);
@@ -484,7 +492,7 @@ impl Worker {
         }
     }
 
-    /// Takes notice of what became of an action.
+    /// Updates the model with the result of an action.
     async fn learn(&mut self, action: &Action, done: meta::Result<Option<u64>>) {
         let deaths = self.mount.lab.deaths.load(Ordering::SeqCst);
         let lost = self.mount.lab.loses && deaths != self.deaths;
@@ -499,7 +507,7 @@ impl Worker {
             }
             return self.history.push(self.model.clone());
         }
-        // Whatever was not durable may be gone, and what was done just now, too.
+        // Everything that was not durable may be gone, and the last action, too.
         let made = done.ok().flatten();
         let seen = self.seen().await;
         let with = self.history.iter().filter_map(|model| model.after(action, made.or_else(|| seen.file_of(action))));
@@ -513,7 +521,7 @@ impl Worker {
         self.history.push(self.model.clone());
     }
 
-    /// Compares what there is with what must be.
+    /// Compares the actual state with the expected one.
     async fn look(&mut self) {
         let seen = self.seen().await;
         let deaths = self.mount.lab.deaths.load(Ordering::SeqCst);
@@ -526,7 +534,7 @@ impl Worker {
         }
     }
 
-    /// What there is, by one server.
+    /// The actual state, all of it from one server.
     async fn seen(&self) -> Model {
         loop {
             let before = self.mount.lab.deaths.load(Ordering::SeqCst);
@@ -552,7 +560,8 @@ impl Worker {
             for extent in mount.ask(|port| port.extents(ino, 0..u64::MAX)).await? {
                 match (&extent.place, &mut file.content) {
                     (Place::Bytes(bytes), Some(content)) => {
-                        // Longer than the file if the server was another one when it was asked for that.
+                        // The content is longer than the size when another server returned the
+                        // size.
                         content.resize(content.len().max(extent.end() as usize), 0);
                         content[extent.offset as usize..extent.end() as usize].copy_from_slice(bytes);
                     }
@@ -574,14 +583,14 @@ impl Worker {
 }
 
 impl Model {
-    /// The file that an action made, if it did.
+    /// The file that an action made, if any.
     fn file_of(&self, action: &Action) -> Option<u64> {
         let Action::Make(name) = action else { return None };
         self.names.get(name).copied()
     }
 }
 
-/// A run; returns what it came to.
+/// Runs the simulation; returns the hash of its record.
 fn run(seed: u64) -> blake3::Hash {
     let lab = Lab::new(seed);
     let mut sim = world(seed);

@@ -1,5 +1,6 @@
-//! The endpoint: `/metrics`, `/health` and `/ready` over HTTP/1, on a thread of its own. It answers from numbers that are there and asks nobody, and whoever
-//! asks too much, too long or too slowly is cut off, so that no client of it can hold up anything else.
+//! The metrics endpoint: `/metrics`, `/health` and `/ready` over HTTP/1, on a thread of its own. It
+//! answers from numbers that the process already has and sends no requests. It cuts off clients
+//! that ask for too much, take too long or are too slow, so that no client delays anything else.
 
 use super::text::{CONTENT_TYPE, Page};
 use fs::Error;
@@ -18,34 +19,35 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// Connections at the same time; further ones are closed.
+/// Maximum number of connections; the endpoint closes further ones.
 const CONNECTIONS: usize = 32;
-/// All of a request's header.
+/// Maximum length of a request's header, in bytes.
 const HEADER_BYTES: usize = 8 << 10;
 const HEADERS: usize = 64;
-/// From the connection to the end of the header.
+/// Time limit from the connection to the end of the header.
 const HEADER_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
-/// From the connection to the end of the answer.
+/// Time limit from the connection to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// After a failed accept.
+/// Pause after a failed accept.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What an endpoint tells of.
+/// What an endpoint reports on.
 pub trait Subject: Send + Sync + 'static {
-    /// Writes the metrics. It waits for nothing.
+    /// Writes the metrics. This does not block.
     fn write(&self, page: &mut Page);
 
-    /// Whether it can be used; what is missing if not. It waits for nothing.
+    /// Whether the service can be used. This does not block.
     ///
     /// # Errors
-    /// What is missing, in a line.
+    /// What is missing, in one line.
     fn ready(&self) -> Result<(), String>;
 }
 
-/// Listens on an address and answers there as long as the process lives. Returns the address, with its port if that was 0.
+/// Listens on an address and answers there as long as the process lives. Returns the address, with
+/// the actual port if the given one was 0.
 ///
 /// # Errors
-/// When that cannot be listened on.
+/// When the address cannot be used.
 pub fn serve_metrics(address: SocketAddr, subject: Arc<dyn Subject>) -> fs::Result<SocketAddr> {
     let failed = |why: std::io::Error| Error::Invalid(format!("cannot listen for metrics on {address}: {why}"));
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
@@ -58,7 +60,7 @@ pub fn serve_metrics(address: SocketAddr, subject: Arc<dyn Subject>) -> fs::Resu
 }
 
 async fn accept(listener: std::net::TcpListener, subject: &Arc<dyn Subject>) {
-    // It was made non-blocking, which is all that can be wrong with it.
+    // The listener is non-blocking, the only condition under which this could fail.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -75,7 +77,7 @@ async fn accept(listener: std::net::TcpListener, subject: &Arc<dyn Subject>) {
     }
 }
 
-/// One request and its answer.
+/// Answers one request.
 async fn converse(stream: TcpStream, subject: Arc<dyn Subject>) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let answer = answer(request.method(), request.uri().path(), &*subject);
@@ -84,7 +86,7 @@ async fn converse(stream: TcpStream, subject: Arc<dyn Subject>) {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     server.max_buf_size(HEADER_BYTES).max_headers(HEADERS).keep_alive(false);
-    // Who sends garbage, or goes away, is no concern of anybody.
+    // A client that sends garbage or disconnects is not an error of this process.
     let _ = server.serve_connection(TokioIo::new(stream), answer).await;
 }
 
@@ -148,7 +150,8 @@ mod tests {
         stream
     }
 
-    /// What is answered, until the other side closes; what cannot be sent any more is no matter.
+    /// Sends a request and returns the answer up to the end of the connection. Errors while sending
+    /// do not matter.
     fn asked(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = connect(address);
         let _ = stream.write_all(request);
@@ -179,11 +182,12 @@ mod tests {
     #[test]
     fn who_asks_what_it_must_not_hurts_nobody() {
         let (address, _lamp) = lamp();
-        // Headers without an end, garbage, a body that never comes.
+        // Headers without an end, garbage, a body that never arrives.
         assert!(!asked(address, &[b"GET / HTTP/1.1\r\nx: ", &[b'y'; 1 << 20][..]].concat()).contains("200 OK"));
         assert!(!asked(address, &[0xFF; 4096]).contains("200 OK"));
         asked(address, b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
-        // More connections than there are places, which say nothing: those that are too many are closed, the others are in time.
+        // More silent connections than there are places: the endpoint closes the excess at once and
+        // the others after their time limit.
         let silent: Vec<_> = (0..2 * CONNECTIONS).map(|_| connect(address)).collect();
         let begun = Instant::now();
         while !get(address, "/health").starts_with("HTTP/1.1 200 ") {

@@ -1,4 +1,4 @@
-//! A metadata server's numbers: its own requests, its volume's, and what its stores tell of themselves.
+//! Metrics of a metadata server: its own requests, its volume, and the reports of its stores.
 
 use super::http::Subject;
 use super::text::Page;
@@ -7,11 +7,11 @@ use crate::meta_server::MetaServer;
 use crate::store::{Seen, Stores};
 use std::sync::Arc;
 
-/// Tells of a metadata server.
+/// The metrics of a metadata server.
 pub struct MetaMetrics {
-    /// The server.
+    /// The metadata server.
     pub meta: Arc<MetaServer>,
-    /// Its connections.
+    /// Returns the load of its connections.
     pub server: Box<dyn Fn() -> wire::ServerLoad + Send + Sync>,
     /// The stores of its volume.
     pub stores: Arc<Stores>,
@@ -44,7 +44,7 @@ impl Subject for MetaMetrics {
     }
 }
 
-/// What stores told of themselves; what one told before it became silent is left out.
+/// The latest reports of the stores. Reports of stores that are silent now are left out.
 fn stores(page: &mut Page, all: &[(String, Seen)]) {
     let mut up = page.gauge("weft_meta_store_up", "Whether a store answers.");
     all.iter().for_each(|(store, seen)| _ = up.count(&[("store", store)], seen.silent.is_none().into()));

@@ -1,4 +1,5 @@
-//! What an operator's monitoring asks of a server or a mount: numbers in the format of Prometheus, whether it lives, whether it can be used.
+//! Monitoring of a server or a mount: metrics in the format of Prometheus, and whether the process
+//! lives and can be used.
 
 mod http;
 mod meta;
@@ -23,7 +24,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// The names of all metrics that a store, a metadata server and a mount tell.
+    /// The names of all metrics that a store, a metadata server and a mount export.
     fn exported() -> BTreeSet<String> {
         let place = std::env::temp_dir().join(format!("weft-metrics-{}", std::process::id()));
         let targets = [0, 1, 2].map(|number| place.join(format!("d{number}")));
@@ -63,7 +64,7 @@ mod tests {
         names.collect()
     }
 
-    /// A panel or an alert over a metric that nobody tells would be silent for ever.
+    /// A panel or an alert for a metric that does not exist would stay silent for ever.
     #[test]
     fn dashboards_and_alerts_name_what_is_told() {
         let all = exported();

@@ -1,8 +1,9 @@
-//! What every process tells: its version, and what it takes of the machine. The names are those of the Prometheus client libraries.
+//! Metrics of every process: its version and its use of the machine. The names are those of the
+//! Prometheus client libraries.
 
 use super::text::Page;
 
-/// Ticks of a second in `/proc`; the system tells programs no other number.
+/// Ticks per second in `/proc`. The system always shows programs this value.
 const TICKS: f64 = 100.0;
 const PAGE_BYTES: u64 = 4096;
 
@@ -20,7 +21,8 @@ pub(super) fn write(page: &mut Page) {
     }
 }
 
-/// User and system time. The name of the program, in front, may have anything in it, but no `)` is behind it.
+/// User and system time in ticks. The name of the program comes first and may contain anything, but
+/// no `)` follows it.
 fn processor_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_ascii_whitespace().skip(11);

@@ -1,4 +1,4 @@
-//! A storage server's numbers.
+//! Metrics of a storage server.
 
 use super::http::Subject;
 use super::text::Page;
@@ -6,7 +6,7 @@ use super::{process, text::Label};
 use crate::store::Store;
 use std::sync::Arc;
 
-/// Tells of a store.
+/// The metrics of a store.
 pub struct StoreMetrics(pub Arc<Store>);
 
 impl Subject for StoreMetrics {
@@ -25,7 +25,7 @@ impl Subject for StoreMetrics {
         moving.for_each(|(name, o)| _ = bytes.count(&of(name), o.bytes()));
         let mut times = page.histogram("weft_store_request_seconds", "From the end of a request to its answer.");
         operations.iter().for_each(|(name, o)| _ = times.times(&of(name), &o.time.now()));
-        // Of the stripes that it coded as Master.
+        // For the stripes that this store coded as Master.
         super::volume::write_cost(page, &store.write_cost());
         server(page, store.server_load());
         let targets = store.report().targets;
@@ -49,7 +49,7 @@ impl Subject for StoreMetrics {
         }
     }
 
-    /// Served: at least one of the directories is a target that answers, or none is a target yet.
+    /// Ready means: at least one directory is a target that answers, or none is a target yet.
     fn ready(&self) -> Result<(), String> {
         let targets = self.0.report().targets;
         if targets.iter().any(|target| target.space.is_some()) || self.0.is_blank() {
@@ -59,7 +59,7 @@ impl Subject for StoreMetrics {
     }
 }
 
-/// What any server of messages has.
+/// The metrics of every message server.
 pub(super) fn server(page: &mut Page, load: wire::ServerLoad) {
     page.gauge("weft_server_connections", "Connections of clients.").count(&[], load.connections as u64);
     page.gauge("weft_server_request_bytes", "Bytes of requests in memory.").count(&[], load.bytes);

@@ -1,39 +1,40 @@
-//! The text format of Prometheus (0.0.4): families of samples with labels. Pure; a number is written as it was given.
+//! The text format of Prometheus (0.0.4): families of samples with labels. There are no side
+//! effects; numbers are written as given.
 
 use std::fmt::Write;
 use std::time::Duration;
 use volume::counts::{BOUNDS, Distribution};
 
-/// What scrapers are told that it is.
+/// The content type of the page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a label is called, and what it says.
+/// A label's name and value.
 pub type Label<'a> = (&'a str, &'a str);
 
-/// A page of metrics that is being written.
+/// A page of metrics under construction.
 #[derive(Debug, Default)]
 pub struct Page(String);
 
-/// The samples of one name.
+/// The samples of one metric.
 pub struct Family<'a> {
     page: &'a mut String,
     name: &'a str,
 }
 
 impl Page {
-    /// What only grows. The name ends in `_total`.
+    /// A metric that only grows. The name ends in `_total`.
     pub fn counter<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         debug_assert!(name.ends_with("_total"), "{name}");
         self.family(name, help, "counter")
     }
 
-    /// What goes up and down.
+    /// A metric that rises and falls.
     pub fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         debug_assert!(!name.ends_with("_total"), "{name}");
         self.family(name, help, "gauge")
     }
 
-    /// Times. The name ends in `_seconds`.
+    /// A distribution of times. The name ends in `_seconds`.
     pub fn histogram<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
         debug_assert!(name.ends_with("_seconds"), "{name}");
         self.family(name, help, "histogram")
@@ -44,29 +45,29 @@ impl Page {
         Family { page: &mut self.0, name }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.0
     }
 }
 
 impl Family<'_> {
-    /// One number.
+    /// Adds an integer sample.
     pub fn count(&mut self, labels: &[Label<'_>], value: u64) -> &mut Self {
         self.sample("", labels, None, value)
     }
 
-    /// One number that need not be whole.
+    /// Adds a sample that may be a fraction.
     pub fn value(&mut self, labels: &[Label<'_>], value: f64) -> &mut Self {
         self.sample("", labels, None, value)
     }
 
-    /// A time in seconds.
+    /// Adds a sample for a time, in seconds.
     pub fn seconds(&mut self, labels: &[Label<'_>], time: Duration) -> &mut Self {
         self.value(labels, time.as_secs_f64())
     }
 
-    /// Times, by how long they are.
+    /// Adds the buckets of a distribution of times.
     pub fn times(&mut self, labels: &[Label<'_>], times: &Distribution) -> &mut Self {
         let mut below = 0;
         for (bound, count) in BOUNDS.iter().zip(times.buckets) {

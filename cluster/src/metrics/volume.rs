@@ -1,4 +1,5 @@
-//! The numbers of a volume that is open in this process: a mount's, and most of a metadata server's.
+//! Metrics of a volume that is open in this process: all of a mount's, and most of a metadata
+//! server's.
 
 use super::http::Subject;
 use super::process;
@@ -10,11 +11,11 @@ use ::volume::{Health, TargetHealth};
 use fs::{FileSystem, Status};
 use std::sync::Arc;
 
-/// Tells of a mount.
+/// The metrics of a mount.
 pub struct MountMetrics(Arc<FileSystem>);
 
 impl MountMetrics {
-    /// Has the volume looked at from time to time, if its metadata is here.
+    /// Also starts the regular census of the volume if its metadata is in this process.
     pub fn new(volume: Arc<FileSystem>) -> Self {
         if !volume.is_client() {
             volume.watch_status();
@@ -36,7 +37,7 @@ impl Subject for MountMetrics {
         census(page, &self.0);
     }
 
-    /// The volume is open and its server, if it has one, was heard of not long ago.
+    /// Ready means: the volume is open, and its server, if it has one, answered recently.
     fn ready(&self) -> Result<(), String> {
         usable(&self.0)
     }
@@ -96,7 +97,8 @@ pub(super) fn reads(page: &mut Page, volume: &FileSystem) {
     page.counter("weft_blocks_refused_total", refused).count(&[], reads.refused());
 }
 
-/// What is on a volume, how it is, and what room it has, as it was found a while ago. A mount of a served volume has none of it.
+/// The content, state and space of a volume, as of the last census. A mount of a served volume has
+/// no census.
 pub(super) fn census(page: &mut Page, volume: &FileSystem) {
     let last = volume.last_status();
     let all = last.as_ref().map(|(_, status)| &**status);

@@ -1,4 +1,5 @@
-//! What goes wrong, and when it is over: a seed's choice. Links fail in one way at a time, and so do hosts; at the end everything works.
+//! The faults of a simulation, chosen by its seed. A link has at most one fault at a time, and so
+//! has a host. At the end everything works.
 
 use super::{LATENCY, Network, Record};
 use fastrand::Rng;
@@ -7,26 +8,26 @@ use std::fmt;
 use std::time::Duration;
 use turmoil::Sim;
 
-/// Who there is. Every client has a link to every server.
+/// The hosts of a simulation. Every client has a link to every server.
 #[derive(Clone)]
 pub struct Hosts {
     pub servers: Vec<String>,
     pub clients: Vec<String>,
-    /// Servers that are dead at the same time, at most.
+    /// Maximum number of servers that are dead at the same time.
     pub dead: usize,
     /// Whether clients die, too.
     pub clients_die: bool,
 }
 
-/// A fault, or the end of one.
+/// A fault, or its end.
 #[derive(Clone)]
 enum Fault {
     Dies(String),
     Starts(String),
-    /// A link loses everything, or what goes in one direction.
+    /// A link loses all messages, or those in one direction.
     Cut(String, String),
     CutOneWay(String, String),
-    /// A link keeps everything until it is freed: that is how a host that is stopped looks, too.
+    /// A link delays all messages until it is released. A stopped host looks like this, too.
     Holds(String, String),
     Frees(String, String),
     Slow(String, String, Duration),
@@ -52,14 +53,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// All of them, in order.
+/// All faults of a simulation, in order.
 pub struct Faults {
     hosts: Hosts,
     all: Vec<(Duration, Fault)>,
 }
 
 impl Faults {
-    /// Those of a seed, all over at the end of `length`.
+    /// The faults of a seed. All of them end within `length`.
     pub fn new(seed: u64, hosts: &Hosts, length: Duration) -> Self {
         let mut dice = Rng::with_seed(seed ^ 0x6661_756c);
         let mut all = Vec::new();
@@ -116,7 +117,7 @@ impl Faults {
                     all.extend([(now, Fault::Noisy(true)), (end, Fault::Noisy(false))]);
                 }
                 _ => {
-                    // A server is stopped: nobody hears of it.
+                    // A stopped server: no client receives anything from it.
                     for client in hosts.clients.iter().filter(|client| take(format!("{client}-{server}"))) {
                         all.push((now, Fault::Holds(client.clone(), server.clone())));
                         all.push((end, Fault::Frees(client.clone(), server.clone())));
@@ -129,7 +130,8 @@ impl Faults {
         Self { hosts: hosts.clone(), all }
     }
 
-    /// Lets time go on until `end`, or until something is wrong. `dies` is called when a host has died, before it starts again.
+    /// Runs the simulation until `end`, or until an error. It calls `dies` after a host has died
+    /// and before the host starts again.
     pub fn run(
         &self,
         sim: &mut Sim<'_>,
@@ -171,7 +173,8 @@ impl Faults {
 }
 
 impl Faults {
-    /// Ends a host at once: nobody hears of it. Connections would be closed in an order that is not the seed's alone.
+    /// Kills a host, and holds its links before: otherwise its connections would close in an order
+    /// that does not depend on the seed only.
     fn kill(&self, sim: &mut Sim<'_>, host: &str) {
         let others = || self.hosts.servers.iter().chain(&self.hosts.clients).filter(|other| *other != host);
         others().for_each(|other| sim.partition(host, other.as_str()));
@@ -180,7 +183,7 @@ impl Faults {
     }
 }
 
-/// Mostly short, now and then longer than a connection without a word is kept.
+/// Mostly short, sometimes longer than a silent connection is kept.
 fn lasts(dice: &mut Rng) -> Duration {
     Duration::from_millis(match dice.u32(..4) {
         0 => dice.u64(20..300),

@@ -1,14 +1,19 @@
-//! Servers and clients in a simulation: every one of them is a host of `turmoil`, which moves all by one thread, by a clock of its own and over a network of its
-//! own. Chance is one seed's: the same seed gives the same run.
+//! Simulations of servers and clients. Each of them is a host of `turmoil`, which runs all hosts on
+//! one thread, with a simulated clock and a simulated network. All chance comes from one seed: the
+//! same seed gives the same run.
 //!
-//! What runs is real: connections, calls and servers of `wire`, the storage server, the metadata server with its replay of requests, and how clients ask both
-//! again. What is simulated: the network, the time, how long disks take, when processes die and what of their disks survives. Disks are in memory.
+//! These parts are real: connections, calls and servers of `wire`, the storage server, the metadata
+//! server with its replay of requests, and the way clients repeat requests to both. These parts are
+//! simulated: the network, the time, how long disks take, when processes die and what of their
+//! disks survives. Disks are in memory.
 //!
-//! What is not here, since it waits on threads of its own and by the machine's clock: how a client waits for stores that are late (`volume::Targets`), the client of a
-//! file system with its buffers and commits, leases of sessions, and Masters. Real processes are stopped, killed and cut off for those (`cli/tests/cluster`).
+//! The simulations do not cover parts that wait on threads of their own by the machine's clock:
+//! waiting for late stores (`volume::Targets`), the client of a file system with its buffers and
+//! commits, leases of sessions, and Masters. Tests with real processes stop, kill and cut off
+//! processes for those (`cli/tests/cluster`).
 //!
-//! `WEFT_SIM_SEED` is the first seed and `WEFT_SIM_SEEDS` how many are tried from there on; with the first alone it is that one. With `WEFT_SIM_TRACE`
-//! all that happens is printed.
+//! `WEFT_SIM_SEED` sets the first seed, and `WEFT_SIM_SEEDS` the number of seeds to run from there
+//! on. Without the latter only the first seed runs. `WEFT_SIM_TRACE` prints all events.
 
 mod faults;
 mod network;
@@ -22,14 +27,14 @@ pub use slow::Slow;
 
 use std::time::Duration;
 
-/// Where every server listens.
+/// The port of every server.
 pub const PORT: u16 = 7000;
-/// Time goes on by this between two looks at the network.
+/// The step of the simulated clock.
 const TICK: Duration = Duration::from_millis(10);
-/// What a message takes, when nothing is wrong.
+/// Delay of a message without faults: minimum and maximum.
 const LATENCY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// Runs `simulate` for every seed that is asked for. It panics when something is wrong; then the seed is printed.
+/// Runs `simulate` for every requested seed. It panics on an error and prints the seed.
 pub fn for_seeds(default: u64, simulate: impl Fn(u64)) {
     struct Says(u64);
     impl Drop for Says {
@@ -48,9 +53,9 @@ pub fn for_seeds(default: u64, simulate: impl Fn(u64)) {
     }
 }
 
-/// A world without hosts. Everything in it that is left to chance is the seed's.
+/// A simulation without hosts. The seed decides everything that is left to chance.
 pub fn world<'a>(seed: u64) -> turmoil::Sim<'a> {
-    // What connections wait before they are made again, and the numbers of clients.
+    // For the pauses before connections are opened again, and for the numbers of clients.
     fastrand::seed(seed);
     turmoil::Builder::new()
         .rng_seed(seed)

@@ -1,4 +1,4 @@
-//! Connections and servers of `wire` over the simulated network, which flips bits where it is told to.
+//! Connections and servers of `wire` over the simulated network, which can flip bits.
 
 use super::{PORT, Record};
 use fastrand::Rng;
@@ -14,10 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use turmoil::net::{TcpListener, TcpStream};
 use wire::{Address, Connect, Connecting, Halves, Server, ServerOptions, Service};
 
-/// One of so many reads has a bit flipped while the network is noisy.
+/// One of this many reads has a flipped bit while the network is noisy.
 const NOISE: u32 = 20;
 
-/// The network that all hosts are in.
+/// The network of all hosts.
 #[derive(Clone)]
 pub struct Network(Arc<Inner>);
 
@@ -26,7 +26,7 @@ struct Inner {
     noisy: AtomicBool,
     calm: AtomicBool,
     dice: Mutex<Rng>,
-    /// When connections were begun, by who wanted them.
+    /// When connections were begun, by client.
     attempts: Mutex<BTreeMap<String, Vec<Duration>>>,
 }
 
@@ -41,12 +41,12 @@ impl Network {
         }))
     }
 
-    /// Whether bits are flipped from now on.
+    /// Sets whether bits are flipped from now on.
     pub fn set_noisy(&self, noisy: bool) {
         self.0.noisy.store(noisy, Ordering::Relaxed);
     }
 
-    /// Nothing is slow any more, either.
+    /// Ends all slowness, too.
     pub fn set_calm(&self) {
         self.0.calm.store(true, Ordering::Relaxed);
     }
@@ -56,12 +56,13 @@ impl Network {
         self.0.calm.load(Ordering::Relaxed)
     }
 
-    /// How a client called so makes its connections.
+    /// How the client with this name makes its connections.
     pub fn connect(&self, who: impl Into<String>) -> Arc<dyn Connect> {
         Arc::new(Way { network: self.clone(), who: who.into() })
     }
 
-    /// The most connections that anybody whose name has this in it began within so long, and who.
+    /// The largest number of connections that one client began within this time, and its name. This
+    /// considers clients whose name contains `name`.
     pub fn most_attempts(&self, name: &str, within: Duration) -> (usize, String) {
         let attempts = self.0.attempts.lock().unwrap();
         let most = |times: &Vec<Duration>| {
@@ -72,7 +73,7 @@ impl Network {
         named.map(|(who, times)| (most(times), who.clone())).max().unwrap_or_default()
     }
 
-    /// What is left to chance.
+    /// Rolls the dice of this network.
     pub fn dice<T>(&self, roll: impl FnOnce(&mut Rng) -> T) -> T {
         roll(&mut self.0.dice.lock().unwrap())
     }
@@ -89,7 +90,7 @@ impl Network {
     }
 }
 
-/// A client's way to its servers.
+/// A client's connections to its servers.
 struct Way {
     network: Network,
     who: String,
@@ -108,7 +109,7 @@ impl Connect for Way {
     }
 }
 
-/// Serves whoever connects to this host, until it dies.
+/// Serves every client that connects to this host, until the host dies.
 pub async fn serve<S: Service>(network: Network, service: Arc<S>, options: ServerOptions) -> turmoil::Result {
     let server = Server::new(service, options);
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
@@ -119,7 +120,7 @@ pub async fn serve<S: Service>(network: Network, service: Arc<S>, options: Serve
     }
 }
 
-/// A stream of which now and then a bit is not read as it was written.
+/// A stream that sometimes flips a bit of what is read.
 struct Noisy {
     stream: TcpStream,
     network: Network,

@@ -1,13 +1,14 @@
-//! What happens in a simulation, in order. Of two runs with one seed it is the same.
+//! The record of a simulation: all events in order. Two runs with the same seed have the same
+//! record.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Lines that are shown of a run that went wrong.
+/// Number of lines that are printed of a failed run.
 const SHOWN: usize = 60;
 
-/// What happened so far. Clones are the same one.
+/// The events so far. Clones share one record.
 #[derive(Clone, Default)]
 pub struct Record(Arc<Mutex<Inner>>);
 
@@ -23,7 +24,7 @@ impl Record {
         self.0.lock().unwrap()
     }
 
-    /// Something happened.
+    /// Records an event.
     pub fn note(&self, what: impl Display) {
         let when = turmoil::sim_elapsed().map_or(String::new(), |time| format!("{:9.3} ", time.as_secs_f64()));
         let line = format!("{when}{what}");
@@ -38,21 +39,21 @@ impl Record {
         inner.last.push_back(line);
     }
 
-    /// Something happened that must not.
+    /// Records an error.
     pub fn wrong(&self, what: impl Display) {
         self.note(format_args!("WRONG: {what}"));
         self.inner().wrong.get_or_insert(what.to_string());
     }
 
-    /// Whether it did.
+    /// Whether an error was recorded.
     pub fn is_wrong(&self) -> bool {
         self.inner().wrong.is_some()
     }
 
-    /// What all of it comes to.
+    /// The hash of the record.
     ///
     /// # Panics
-    /// When something happened that must not; what came before it is printed.
+    /// When an error was recorded; the events before it are printed.
     pub fn finish(&self) -> blake3::Hash {
         let inner = self.inner();
         if let Some(wrong) = &inner.wrong {

@@ -1,4 +1,4 @@
-//! A server that takes its time: before it does what it is asked, and before it says so.
+//! A slow server: it delays both the operation and the answer.
 
 use super::Network;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::time::sleep;
 use wire::{Peer, Reply, Request, Service};
 
-/// Another service, slower.
+/// Slows down another service.
 pub struct Slow<S> {
     pub inner: Arc<S>,
     pub network: Network,
-    /// An operation that is done at once all the same.
+    /// An operation that is not delayed.
     pub spared: Option<u16>,
 }
 
 impl<S> Slow<S> {
-    /// Mostly hardly anything, seldom longer than who asks waits.
+    /// Mostly almost nothing, rarely longer than the client waits.
     async fn pause(&self) {
         let pause = self.network.dice(|dice| match dice.u32(..100) {
             0..3 if !self.network.is_calm() => dice.u64(1000..30_000),

@@ -1,7 +1,9 @@
-//! What a client may do to chunks: append. What it has written stays as it is, whatever token it shows later, and no chunk gets longer than a chunk is.
+//! Append-only access for clients. Bytes that a client has written stay as they are, whichever
+//! token it shows later, and no chunk grows beyond the chunk size.
 //!
-//! The same bytes may come to the same place once more: an answer was lost, or a Master and its client both write a stripe. What was written since this process
-//! looks is known; of what was there before, zeroes count as a place where nothing was written yet.
+//! The same bytes may arrive twice for the same place: after a lost answer, or when a Master and
+//! its client both write a stripe. The store knows which ranges were written since this process
+//! first looked at a chunk. In what was there before, zeroes count as not written yet.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,17 +13,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use volume::target::{Space, Target, TargetFile, read_to_vec};
 
-/// Ranges that are remembered of all chunks of a target. With more, the chunks that were written to longest ago are forgotten.
+/// Maximum number of ranges remembered for all chunks of a target. Beyond that, the chunks that
+/// were written to longest ago are forgotten.
 const REMEMBERED: usize = 1 << 16;
-/// A chunk is written in no more pieces that do not touch. Writers leave gaps where a long block begins at a whole
-/// page, and those are at most half as many in the longest chunk.
+/// Maximum number of separate written ranges in a chunk. Writers leave gaps where a long block
+/// begins at a whole page; even the longest chunk has at most half this number of gaps.
 const RANGES: usize = 8192;
-/// What is there is compared in pieces.
+/// Existing content is compared in pieces of this size, in bytes.
 const PIECE: usize = 256 << 10;
-/// A client that tries whether a target works writes no more.
+/// A client that tests whether a target works writes at most this many bytes.
 const PROBE_BYTES: u64 = 4096;
 
-/// How large the chunks of a volume are, and how many a set has.
+/// The chunk size of a volume, and the number of chunks in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub chunk_bytes: u64,
@@ -29,7 +32,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The range that a write is to, if a client may write there.
+    /// The range of a write, if a client may write there.
     fn range(self, file: TargetFile, offset: u64, length: u64) -> io::Result<Range<u64>> {
         let most = match file {
             TargetFile::Chunk { set, position } if set != fs::PROBE_SET && position < self.blocks => self.chunk_bytes,
@@ -45,12 +48,12 @@ fn refused(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
-/// What is known of a chunk.
+/// What the store knows of a chunk.
 #[derive(Debug)]
 struct Chunk {
-    /// All that is in it was written since.
+    /// Whether `written` covers the whole content.
     whole: bool,
-    /// What was written, in order; none meets another.
+    /// The written ranges, in order; none overlaps another.
     written: Vec<Range<u64>>,
     pending: Vec<Range<u64>>,
     used: u64,
@@ -61,7 +64,7 @@ fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 impl Chunk {
-    /// Notes that a range was written. Returns by how many there are more than before.
+    /// Adds a written range. Returns by how much the number of ranges grows.
     fn note(&mut self, range: Range<u64>) -> isize {
         let before = self.written.len();
         let from = self.written.partition_point(|written| written.end < range.start);
@@ -73,13 +76,13 @@ impl Chunk {
         self.written.len() as isize - before as isize
     }
 
-    /// Whether a range touches nothing that was written, so that there is one more when it was, too.
+    /// Whether a range touches no written range, so that writing it adds one more.
     fn is_apart(&self, range: &Range<u64>) -> bool {
         let at = self.written.partition_point(|written| written.end < range.start);
         self.written.get(at).is_none_or(|written| written.start > range.end)
     }
 
-    /// The parts of a range that were written.
+    /// The parts of a range that were written before.
     fn known(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let from = self.written.partition_point(|written| written.end <= range.start);
         let met = self.written[from..].iter().take_while(|written| written.start < range.end);
@@ -87,9 +90,9 @@ impl Chunk {
     }
 }
 
-/// Whether a piece changes nothing of what is there: bytes that are known to be written stay, and so do those that
-/// are not zero. Each byte is looked at twice at most, however many ranges there are: clients say what they are. `at`
-/// is where the piece begins; `known` is in order.
+/// Whether a piece changes nothing that was written: bytes in known ranges stay, and so do bytes
+/// that are not zero. The function reads each byte at most twice, however many ranges there are,
+/// because clients choose the ranges. The piece begins at `at`; `known` is in order.
 fn keeps(old: &[u8], new: &[u8], at: u64, known: &[Range<u64>]) -> bool {
     let (old, new) = (&old[..old.len().min(new.len())], &new[..old.len().min(new.len())]);
     if old == new {
@@ -117,12 +120,12 @@ pub(super) struct Ledger {
     done: Condvar,
 }
 
-/// A write that goes on. Nobody else writes to its range meanwhile.
+/// A write in progress. No other write to its range runs meanwhile.
 struct Admitted<'a> {
     ledger: &'a Ledger,
     file: TargetFile,
     range: Range<u64>,
-    /// What of it was written before.
+    /// The parts of the range that were written before.
     known: Vec<Range<u64>>,
     whole: bool,
 }
@@ -132,7 +135,7 @@ impl Ledger {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A chunk is not what it was: a server changed it.
+    /// Forgets a chunk because a server changed it.
     fn forget(&self, file: TargetFile) {
         let mut chunks = self.chunks();
         if let Some(chunk) = chunks.of.remove(&file) {
@@ -141,14 +144,14 @@ impl Ledger {
         self.done.notify_all();
     }
 
-    /// Waits until nobody writes to a range, and has it.
+    /// Waits until no other write to a range is in progress, and reserves the range.
     ///
     /// # Errors
-    /// When the chunk was written in too many pieces.
+    /// When the chunk has too many separate written ranges.
     fn admit(&self, target: &dyn Target, file: TargetFile, range: Range<u64>) -> io::Result<Admitted<'_>> {
         let mut chunks = self.chunks();
         if !chunks.of.contains_key(&file) {
-            // Not with the lock: the disk may hang.
+            // Release the lock before reading: the disk may hang.
             drop(chunks);
             let whole = match target.read(file, 0, &mut [0]) {
                 Ok(found) => found == 0,
@@ -177,7 +180,7 @@ impl Ledger {
 }
 
 impl Admitted<'_> {
-    /// Refuses to change what is there.
+    /// Refuses to change existing content.
     fn check(&self, target: &dyn Target, parts: &[IoSlice<'_>]) -> io::Result<()> {
         if self.whole && self.known.is_empty() {
             return Ok(());
@@ -200,7 +203,7 @@ impl Admitted<'_> {
         Ok(())
     }
 
-    /// It was written.
+    /// Notes that the range was written.
     fn done(&self) {
         let mut chunks = self.ledger.chunks();
         let Some(chunk) = chunks.of.get_mut(&self.file) else { return };
@@ -226,7 +229,7 @@ impl Drop for Admitted<'_> {
     }
 }
 
-/// A target as clients have it, with limits, or as servers do, without.
+/// A target as clients see it, with limits, or as servers see it, without.
 pub(super) struct Appending {
     pub target: Arc<dyn Target>,
     pub ledger: Arc<Ledger>,
@@ -261,7 +264,8 @@ impl Appending {
         Ok(())
     }
 
-    /// What only servers do. What clients wrote to these is not known afterwards.
+    /// Runs an operation that only servers may do. Afterwards the store no longer knows what
+    /// clients wrote to these files.
     fn change<T>(&self, files: &[TargetFile], change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.limits.is_some() {
             return Err(refused("a client appends to chunks alone"));
@@ -362,7 +366,7 @@ mod tests {
         let target = client(&disk, &ledger);
         write(&target, 0, b"header").unwrap();
         write(&target, 6, b"first").unwrap();
-        // A later one overtakes another; zeroes are data, too.
+        // A later write arrives before an earlier one; zeroes are data, too.
         write(&target, 20, &[0; 5]).unwrap();
         write(&target, 12, b"second").unwrap();
         for (offset, bytes) in [(0, &b"x"[..]), (6, b"firsT"), (4, b"xr"), (20, &[1]), (11, b"xx"), (18, &[0, 0, 0, 1])]
@@ -370,10 +374,10 @@ mod tests {
             let refused = write(&target, offset, bytes).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{offset} {bytes:?}");
         }
-        // The same once more.
+        // The same bytes again.
         write(&target, 6, b"first").unwrap();
         write(&target, 0, b"headerfirst").unwrap();
-        // A process of later does not know what was written, and sees it.
+        // A new process does not know what was written, but sees the content.
         let later = client(&disk, &Arc::default());
         assert!(write(&later, 6, b"firsT").is_err() && write(&later, 0, b"x").is_err());
         write(&later, 6, b"first").unwrap();
@@ -430,8 +434,8 @@ mod tests {
         assert_eq!(chunks.ranges, chunks.of.values().map(|chunk| chunk.written.len()).sum::<usize>());
     }
 
-    /// Zeroes at every other place, and one write over all of them: a walk over all ranges for each byte would take
-    /// minutes.
+    /// Zeroes at every other place, and one write over all of them. A walk over all ranges for each
+    /// byte would take minutes.
     #[test]
     fn a_check_takes_no_longer_with_many_ranges_and_they_are_limited() {
         const LENGTH: usize = 8 << 20;
@@ -446,7 +450,7 @@ mod tests {
         assert_eq!(ranges(), RANGES);
         let refused = write(&target, 2 * RANGES as u64, b"x").unwrap_err();
         assert_eq!((refused.kind(), ranges()), (io::ErrorKind::PermissionDenied, RANGES));
-        // What is no further range is taken.
+        // A write that adds no range is accepted.
         write(&target, LENGTH as u64, b"x").unwrap();
         let begun = std::time::Instant::now();
         let mut bytes = vec![0; LENGTH];

@@ -1,4 +1,4 @@
-//! Targets behind a storage server.
+//! The storage server and its targets.
 
 mod append;
 mod master;

@@ -1,5 +1,5 @@
-//! What is asked of a storage server. The number of the operation is the method of the message, the operands are its body (postcard), data is its
-//! payload.
+//! The protocol of the storage server. A message's method is the number of the operation, its body
+//! has the operands (postcard), and its payload has the data.
 
 use crate::capability::Wanted;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use std::io;
 use std::time::Duration;
 use volume::target::{Presence, TargetFile};
 
-/// Operations: those of [`volume::target::Target`], making a target, and asking what all targets of the store fail together with and how the store is.
+/// Operations: those of [`volume::target::Target`], formatting a target, and requests for the
+/// store's failure domain and its report.
 pub mod method {
     pub const WRITE: u16 = 1;
     pub const READ: u16 = 2;
@@ -23,15 +24,16 @@ pub mod method {
     pub const FORMAT: u16 = 12;
     pub const DOMAIN: u16 = 13;
     pub const WRITE_DURABLY: u16 = 14;
-    /// How files are under their names; which ones, and the answer, are payloads.
+    /// The state of files under their names. The names and the answer are payloads.
     pub const LOOK: u16 = 15;
     pub const REPORT: u16 = 32;
-    /// A metadata server says which sessions live; see [`crate::capability::Fence`].
+    /// A metadata server tells the store which sessions live; see [`crate::capability::Fence`].
     pub const FENCE: u16 = 33;
 }
 
-/// What an operation takes. Clients append to the chunk sets that they were given, read, and try whether a target works (with files of a set that there
-/// is not); all else is the servers' business. What appending is, `append` says.
+/// The permission that an operation needs. Clients may append to chunk sets that were given to
+/// them, read, and test whether a target works (with files of a set that never exists). Everything
+/// else is for servers. The module `append` defines an append.
 pub fn wanted(method: u16, file: TargetFile) -> Wanted {
     match (method, file) {
         (method::SPACE | method::DOMAIN | method::REPORT, _) => Wanted::Nothing,
@@ -44,13 +46,13 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
     }
 }
 
-/// Whether an operation changes a file, so that a token for reading is of no use.
+/// Whether an operation changes a file, so that a read token does not permit it.
 pub fn changes(method: u16) -> bool {
     use method::{DOMAIN, LIST, LOOK, PREFETCH, READ, REPORT, SPACE};
     !matches!(method, READ | PREFETCH | LIST | LOOK | SPACE | DOMAIN | REPORT)
 }
 
-/// The name of a file over the wire.
+/// The name of a file in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum File {
     Label,
@@ -87,7 +89,7 @@ impl From<File> for TargetFile {
     }
 }
 
-/// How a file is, as one byte. What is not known means that it is not there.
+/// Encodes the state of a file as one byte.
 pub fn encode_presence(presence: Presence) -> u8 {
     match presence {
         Presence::Absent => 0,
@@ -96,7 +98,7 @@ pub fn encode_presence(presence: Presence) -> u8 {
     }
 }
 
-/// What such a byte says.
+/// Decodes the state of a file. An unknown value means that the file is absent.
 pub fn decode_presence(byte: u8) -> Presence {
     match byte {
         1 => Presence::There,
@@ -105,66 +107,70 @@ pub fn decode_presence(byte: u8) -> Presence {
     }
 }
 
-/// Operands of every operation: which are used depends on it.
+/// Operands of every operation. Each operation uses some of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operands<'a> {
-    /// What the store calls the target.
+    /// The name of the target at its store.
     pub target: &'a str,
     pub file: File,
     /// The new name, for `RENAME`.
     pub to: File,
-    /// Where to write, to read, to punch.
+    /// Offset for a write, read or punch, in bytes.
     pub offset: u64,
-    /// How much to read, to punch, to reserve.
+    /// Length for a read, punch or reservation, in bytes.
     pub length: u64,
-    /// For `READ`, where else to read, and how much: that comes first, and its length is the body of the answer.
+    /// For `READ`, offset and length of another range. Its data comes first in the answer, and the
+    /// answer's body is the length of that data.
     pub also: Option<(u64, u64)>,
-    /// The token that permits it; empty where none is needed.
+    /// The token that permits the operation; empty where none is needed.
     #[serde(borrow)]
     pub token: &'a [u8],
 }
 
 impl Operands<'_> {
-    /// How much is to be read in all.
+    /// Total number of bytes to read.
     pub fn wanted_bytes(&self) -> u64 {
         self.length.saturating_add(self.also.map_or(0, |(_, length)| length))
     }
 }
 
-/// The bytes of a message's body.
+/// Encodes the body of a message.
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("these types have no maps of unknown length, the only thing that fails")
 }
 
-/// The body of the answer to a write or a sync: the time that the store took itself, from the end of the request on, and the start of its machine, which is another
-/// number after each: what was written before one and not synced may be lost.
+/// The body of the answer to a write or a sync. It has the time that the store took from the end of
+/// the request on, and a number that changes with every boot of its machine: what was written
+/// before a boot and not synced may be lost.
 pub fn encode_done(took: Duration, start: u64) -> Vec<u8> {
     encode(&(took.as_nanos() as u64, start))
 }
 
-/// That time, none if the store did not say, and that number, 0 if it did not.
+/// Decodes that time, zero if the store did not send it, and that number, 0 if it did not.
 pub fn decode_done(body: &[u8]) -> (Duration, u64) {
     let (took, start) = postcard::take_from_bytes(body).unwrap_or((0, &[][..]));
     (Duration::from_nanos(took), postcard::from_bytes(start).unwrap_or(0))
 }
 
-/// The status of an answer that has an [`io::Error`].
+/// Status of an answer whose body is an [`io::Error`].
 pub const FAILED: u16 = 1;
 
-/// That of one that says in a text why the token does not permit what was asked. Another token may.
+/// Status of an answer whose body is a text: why the token does not permit the operation. Another
+/// token may.
 pub const REFUSED: u16 = 3;
 
-/// An error with its number of the operating system, which says most to whoever asked.
+/// An error with its number in the operating system, which is the most precise information for the
+/// caller.
 #[derive(Serialize, Deserialize)]
 struct Failure {
     number: Option<i32>,
     what: String,
 }
 
-/// An error as the body of an answer.
+/// Encodes an error as the body of an answer.
 pub fn encode_error(error: &io::Error) -> Vec<u8> {
     let kind = match error.kind() {
-        // Errors that are not the system's own, and mean something to callers.
+        // Errors without a number of their own that callers distinguish.
         io::ErrorKind::NotFound => Some(2),
         io::ErrorKind::StorageFull => Some(28),
         io::ErrorKind::AlreadyExists => Some(17),
@@ -173,7 +179,7 @@ pub fn encode_error(error: &io::Error) -> Vec<u8> {
     encode(&Failure { number: error.raw_os_error().or(kind), what: error.to_string() })
 }
 
-/// The error in the body of an answer.
+/// Decodes the error in the body of an answer.
 pub fn decode_error(body: &[u8]) -> io::Error {
     match postcard::from_bytes::<Failure>(body) {
         Ok(Failure { number: Some(number), .. }) => io::Error::from_raw_os_error(number),
@@ -197,7 +203,7 @@ mod tests {
         assert_eq!(decode_error(b"\xff\xff").kind(), io::ErrorKind::Other);
     }
 
-    /// What a client needs it may do; whatever else there is or will be takes a server.
+    /// A client may do what it needs; everything else, existing or future, is for servers.
     #[test]
     fn clients_append_and_read_and_do_nothing_else() {
         let chunk = TargetFile::Chunk { set: 4, position: 1 };
@@ -227,7 +233,7 @@ mod tests {
     fn times_arrive_and_garbage_is_none() {
         let took = Duration::from_nanos(123_456_789);
         assert_eq!(decode_done(&encode_done(took, u64::MAX)), (took, u64::MAX));
-        // A store that tells the time alone.
+        // A store that sends only the time.
         assert_eq!(decode_done(&encode(&(took.as_nanos() as u64))), (took, 0));
         assert_eq!(decode_done(&[]), (Duration::ZERO, 0));
         assert_eq!(decode_done(&[0xFF; 20]), (Duration::ZERO, 0));

@@ -1,4 +1,4 @@
-//! A target of a storage server, seen from elsewhere.
+//! A target of a storage server, as other processes see it.
 
 use super::protocol::{
     FAILED, File, Operands, REFUSED, changes, decode_done, decode_error, decode_presence, encode, method,
@@ -17,28 +17,28 @@ use volume::Master;
 use volume::target::{Presence, Space, Target, TargetFile, read_to_vec};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
-/// A little less than the time after which the volume gives an operation up.
+/// A little less than the time after which the volume gives up an operation.
 pub(super) const DEADLINE: Duration = Duration::from_secs(14);
-/// Connections to a store.
+/// Number of connections to a store.
 const CHANNELS: usize = 4;
-/// A write is cut into messages of at most so much data, a read too.
+/// Writes and reads are split into messages of at most this many bytes of data.
 const PIECE: usize = 8 << 20;
 
-/// The storage servers that this process talks to; the targets of one share its connections.
+/// The storage servers that this process uses. All targets of a store share its connections.
 pub struct Stores {
     clients: Mutex<HashMap<String, Client>>,
     tls: Option<ClientTls>,
     credentials: Option<Arc<dyn Credentials>>,
-    /// What they told of themselves.
+    /// The latest reports of the stores.
     pub reports: Arc<Reports>,
     fence: Mutex<Option<Arc<Living>>>,
 }
 
-/// Makes the message that says which sessions live; none as long as that is not known.
+/// Returns the fence message; None as long as the live sessions are not known.
 type Living = dyn Fn() -> Option<Vec<u8>> + Send + Sync;
 
 impl Default for Stores {
-    /// With the identity of this process, and the cluster's key if it has that.
+    /// Uses the identity of this process, and the cluster's key if the process has it.
     fn default() -> Self {
         let credentials = crate::identity::own_key().map(|key| key as Arc<dyn Credentials>);
         Self::new(crate::identity::client_tls(), credentials)
@@ -52,28 +52,29 @@ impl fmt::Debug for Stores {
 }
 
 impl Stores {
-    /// With a certificate, and what is shown with every operation.
+    /// Uses this certificate, and these credentials with every operation.
     pub fn new(tls: Option<ClientTls>, credentials: Option<Arc<dyn Credentials>>) -> Self {
         Self { clients: Mutex::default(), tls, credentials, reports: Arc::default(), fence: Mutex::default() }
     }
 
-    /// From now on all stores are told which sessions of a volume live, whenever they are asked for a report.
+    /// From now on, every request for a report also sends the store the live sessions of a volume.
     pub fn tell_of_sessions(&self, living: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) {
         *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(living));
     }
 
-    /// What the stores are told of sessions now.
+    /// The fence message to send now.
     pub(super) fn living_sessions(&self) -> Option<Vec<u8>> {
         let living = self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         living()
     }
 
-    /// A target. Nothing is asked of the store yet.
+    /// A target. This sends nothing to the store.
     pub fn target(&self, address: &StoreAddress) -> RemoteTarget {
         self.target_for(address, self.credentials.clone())
     }
 
-    /// A target to which other credentials are shown: a store that works for a client shows the client's [`Token`].
+    /// A target with other credentials: a store that works for a client shows the client's
+    /// [`Token`].
     pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
@@ -83,14 +84,15 @@ impl Stores {
         RemoteTarget { address: address.clone(), client: client.clone(), credentials, unsynced: Mutex::default() }
     }
 
-    /// All of them, by address.
+    /// All stores, by address.
     pub(super) fn clients(&self) -> Vec<(String, Client)> {
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.iter().map(|(server, client)| (server.clone(), client.clone())).collect()
     }
 }
 
-/// How stores are talked to. One that is down is an erasure, at once, and not something to wait for.
+/// Options of connections to stores. A store that is down counts as an erasure at once; operations
+/// do not wait for it.
 pub(super) fn way() -> ClientOptions {
     ClientOptions {
         channels: CHANNELS,
@@ -101,7 +103,8 @@ pub(super) fn way() -> ClientOptions {
     }
 }
 
-/// Files of a target of which it is known that something is not synced. With more, all are forgotten.
+/// Maximum number of files of a target that are remembered as not synced. Beyond that, all are
+/// forgotten.
 const UNSYNCED: usize = 1 << 16;
 
 /// A target behind a storage server.
@@ -109,7 +112,7 @@ pub struct RemoteTarget {
     address: StoreAddress,
     client: Client,
     credentials: Option<Arc<dyn Credentials>>,
-    /// Files with what was not synced, and the start of the store's machine when it took that.
+    /// Files with data that is not synced, and the store's boot number at the time of the write.
     unsynced: Mutex<HashMap<TargetFile, u64>>,
 }
 
@@ -120,40 +123,40 @@ impl fmt::Debug for RemoteTarget {
 }
 
 impl RemoteTarget {
-    /// A target that the caller has a way to.
+    /// A target over a connection that the caller has.
     #[cfg(test)]
     pub(super) fn over(address: StoreAddress, client: Client) -> Self {
         Self { address, client, credentials: None, unsynced: Mutex::default() }
     }
 
-    /// Makes it a target, which has no label yet.
+    /// Makes the directory a target without a label.
     ///
     /// # Errors
-    /// When it has one.
+    /// When the target already has a label.
     pub fn format(&self) -> io::Result<()> {
         self.call(method::FORMAT, &self.operands(TargetFile::Label), &[]).map(drop)
     }
 
-    /// What the store fails together with, if it knows.
+    /// The store's failure domain, if the store knows it.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the store does not answer.
     pub fn domain(&self) -> io::Result<Option<Domain>> {
         let answer = self.call(method::DOMAIN, &self.operands(TargetFile::Label), &[])?;
         postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))
     }
 
-    /// What the store is called.
+    /// The address of the store.
     pub(super) fn server(&self) -> &str {
         &self.address.server
     }
 
-    /// What it is shown.
+    /// The credentials for this target.
     pub(super) fn credentials(&self) -> Option<&Arc<dyn Credentials>> {
         self.credentials.as_ref()
     }
 
-    /// The way to the store.
+    /// The connection to the store.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
@@ -199,8 +202,9 @@ impl RemoteTarget {
         self.settle(method, operands.file.into(), answer)
     }
 
-    /// What an answer, or that there is none, means for the operation. A store whose machine was started again since it was written to may have lost what was not
-    /// synced: that is told once, by the next write or sync, though it knows nothing of it and did what it was asked.
+    /// Turns an answer, or the lack of one, into the result of an operation. When the store's
+    /// machine restarted after a write, data that was not synced may be lost. The next write or
+    /// sync reports that error once, although the store executed that operation.
     pub(super) fn settle(&self, method: u16, file: TargetFile, answer: Answer) -> io::Result<Response> {
         let answer = answer.map_err(meant)?;
         if !matches!(method, method::WRITE | method::WRITE_DURABLY | method::SYNC | method::REMOVE) {
@@ -220,7 +224,7 @@ impl RemoteTarget {
 }
 
 impl RemoteTarget {
-    /// Reads, and waits for each piece so long.
+    /// Reads, with this deadline for each piece.
     fn read_until(&self, deadline: Duration, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         for piece in into.chunks_mut(PIECE) {
@@ -241,7 +245,7 @@ impl RemoteTarget {
 
 type Answer = Result<Response, Error>;
 
-/// What it means for an operation on a target that there is no answer.
+/// The I/O error of an operation that has no successful answer.
 fn meant(error: Error) -> io::Error {
     match error {
         Error::Remote { status: FAILED, body } => decode_error(&body),
@@ -333,7 +337,7 @@ impl Target for RemoteTarget {
         let token = token.as_ref().map_or(&[][..], Token::as_bytes);
         let (client, body) = (self.client.clone(), encode(&Operands { token, ..operands }));
         crate::runtime().spawn(async move {
-            // It is only advice.
+            // A prefetch is only a hint; its failure does not matter.
             let _ = client.send(method::PREFETCH, &body, &[], DEADLINE).await;
         });
     }

@@ -1,5 +1,5 @@
-//! What a store counts, and what it tells of itself. Its targets are looked at on threads of their own, and what they said last is told: a disk that hangs
-//! keeps no report waiting.
+//! A store's counters and its report. Separate threads ask the targets for their space, and the
+//! report contains the latest answers: a disk that hangs delays no report.
 
 use super::master::{DISTRIBUTE, REBUILD};
 use super::protocol::method;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use volume::counts::Operation;
 use volume::target::Target;
 
-/// How often the targets are looked at.
+/// How often the targets are asked.
 const LOOK: Duration = Duration::from_secs(1);
-/// What a target said of its room is told for so long.
+/// How long the report uses a target's last answer about its space.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// The operations that are counted, by what they are called.
+/// The counted operations and their names.
 const OPERATIONS: [(u16, &str); 17] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
@@ -37,15 +37,16 @@ const OPERATIONS: [(u16, &str); 17] = [
     (REBUILD, "rebuild"),
 ];
 
-/// What a store counts of its requests.
+/// The counters of a store's requests.
 pub(super) struct Counts {
     begun: Instant,
     operations: [Operation; OPERATIONS.len()],
-    /// What is asked for and is none of these.
+    /// Requests with any other operation.
     others: Operation,
     received: AtomicU64,
     sent: AtomicU64,
-    /// Connections, and bytes of requests in memory: asked of the server, once there is one.
+    /// Returns the connections and the bytes of requests in memory. It is set once there is a
+    /// server.
     pub server: OnceLock<Box<dyn Fn() -> wire::ServerLoad + Send + Sync>>,
 }
 
@@ -63,7 +64,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn note(&self, method: u16, took: Duration, received: usize, sent: usize, well: bool) {
         let place = OPERATIONS.iter().position(|(number, _)| *number == method);
         let operation = place.map_or(&self.others, |place| &self.operations[place]);
@@ -73,7 +74,7 @@ impl Counts {
     }
 }
 
-/// What is known of a target's room, and how often it was read and written.
+/// A target's space, and how often it was read and written.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     space: Mutex<Option<(Instant, (u64, u64))>>,
@@ -82,14 +83,15 @@ pub(super) struct Looked {
 }
 
 impl Looked {
-    /// An operation on the target begins.
+    /// Counts an operation that begins on the target.
     pub fn access(&self, method: u16) {
         if matches!(method, method::READ | method::WRITE | method::WRITE_DURABLY) {
             self.accesses.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Asks the target for its room, unless that goes on already. For a thread that may wait.
+    /// Asks the target for its space, unless another thread is doing so. The calling thread must be
+    /// one that may block.
     fn look(&self, target: &dyn Target) {
         if self.looking.swap(true, Ordering::AcqRel) {
             return;
@@ -108,19 +110,19 @@ impl Looked {
 }
 
 impl Store {
-    /// Looks at the targets from time to time, as long as the store is there.
+    /// Asks the targets for their space from time to time, as long as the store exists.
     pub fn look_after(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
         crate::runtime().spawn(look(weak));
     }
 
-    /// Has reports tell of the server that this store is behind.
+    /// Makes reports include the load of the server in front of this store.
     pub fn behind<S: wire::Service>(&self, server: &wire::Server<S>) {
         let server = server.clone();
         let _ = self.counts.server.set(Box::new(move || server.load()));
     }
 
-    /// What it tells of itself. Waits for nothing.
+    /// The store's report. This call does not block.
     pub fn report(&self) -> Report {
         let load = self.counts.server.get().map(|load| load()).unwrap_or_default();
         let target = |(name, place): (&String, &Arc<super::service::Place>)| TargetReport {
@@ -140,18 +142,18 @@ impl Store {
         }
     }
 
-    /// The operations that were counted, by name.
+    /// The counters of the operations, by name.
     pub fn operations(&self) -> impl Iterator<Item = (&'static str, &Operation)> {
         let known = OPERATIONS.iter().map(|(_, name)| *name).zip(&self.counts.operations);
         known.chain([("other", &self.counts.others)])
     }
 
-    /// Where the time of the stripes went that it coded as Master.
+    /// How long the steps took of the stripes that this store coded as Master.
     pub fn write_cost(&self) -> volume::StepTotals {
         self.masters.steps()
     }
 
-    /// What its server has.
+    /// The load of the store's server.
     pub fn server_load(&self) -> wire::ServerLoad {
         self.counts.server.get().map(|load| load()).unwrap_or_default()
     }
@@ -164,7 +166,7 @@ async fn look(store: Weak<Store>) {
             for place in store.places.values() {
                 let Ok(target) = place.target() else { continue };
                 let looked = place.looked.clone();
-                // One that hangs has a thread that hangs, and no more than one.
+                // A target that hangs blocks one thread, never more.
                 if !looked.looking.load(Ordering::Acquire) {
                     tokio::task::spawn_blocking(move || looked.look(&*target));
                 }
@@ -174,12 +176,12 @@ async fn look(store: Weak<Store>) {
     }
 }
 
-/// What the processors of this machine did; nothing where the system does not tell.
+/// Processor time of this machine; zeroes where the system does not provide it.
 fn processor() -> Ticks {
     parse_processor(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// Reads the first line: user, nice, system, idle, waiting for I/O, interrupts (two) and stolen.
+/// Parses the first line: user, nice, system, idle, waiting for I/O, interrupts (two) and stolen.
 fn parse_processor(stat: &str) -> Ticks {
     let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).unwrap_or_default();
     let numbers: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|word| word.parse().ok()).collect();

@@ -1,5 +1,6 @@
-//! What the stores that this process talks to tell of themselves. It asks each of them every so often, over the connections that there are anyway: stores are
-//! passive, and whoever wants to know asks. One that does not answer keeps nobody waiting.
+//! Reports of the stores that this process uses. The process requests them at regular intervals
+//! over the existing connections: stores are passive, and every process that wants reports requests
+//! them. A store that does not answer delays nothing.
 
 use super::protocol::method;
 use super::remote::Stores;
@@ -9,25 +10,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use wire::Client;
 
-/// What is known of a store.
+/// The known state of a store.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// What it told last.
+    /// Its latest report.
     pub report: Report,
-    /// How busy it was between that and the report before.
+    /// Its load between that report and the one before.
     pub load: Option<Load>,
-    /// When it told.
+    /// When the latest report arrived.
     pub when: Instant,
-    /// Why it told nothing when it was asked last; None when it did.
+    /// Why the last request failed; None when it succeeded.
     pub silent: Option<String>,
 }
 
-/// What all of them told last.
+/// The latest reports of all stores.
 #[derive(Debug, Default)]
 pub struct Reports(Mutex<BTreeMap<String, Seen>>);
 
 impl Reports {
-    /// By the addresses of the servers. A store that never answered is not among them.
+    /// The reports by address of the server. A store that never answered is not among them.
     pub fn all(&self) -> BTreeMap<String, Seen> {
         self.seen().clone()
     }
@@ -52,7 +53,7 @@ impl Reports {
     }
 }
 
-/// Asks all stores every `pause`, as long as somebody has `stores`.
+/// Requests the reports of all stores every `pause`, as long as `stores` is in use.
 pub fn watch(stores: &Arc<Stores>, pause: Duration) {
     let stores = Arc::downgrade(stores);
     crate::runtime().spawn(ask_all(stores, pause));
@@ -68,7 +69,8 @@ async fn ask_all(stores: Weak<Stores>, pause: Duration) {
                 tokio::spawn(async move {
                     let tell = async {
                         if let Some(sessions) = sessions {
-                            // A store that does not hear of it now does the next time; an older one knows no such message.
+                            // A store that misses this message gets the next one. An older store
+                            // does not know this message.
                             let _ = client.call(method::FENCE, &sessions, &[], pause).await;
                         }
                     };
@@ -81,7 +83,7 @@ async fn ask_all(stores: Weak<Stores>, pause: Duration) {
     }
 }
 
-/// One that takes longer than the pause is asked anew.
+/// Requests one report. A store that takes longer than the pause gets a new request.
 async fn ask(client: &Client, patience: Duration) -> Result<Report, String> {
     let answer = client.call(method::REPORT, &[], &[], patience).await.map_err(|why| why.to_string())?;
     postcard::from_bytes(&answer.body).map_err(|_| "it told what cannot be read".into())

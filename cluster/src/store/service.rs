@@ -1,4 +1,5 @@
-//! The storage server: answers what is asked of its targets. Each has a few operations at a time, so that a disk that hangs keeps nobody from the others.
+//! The storage server: answers requests to its targets. Each target has a limited number of
+//! operations at a time, so that a disk that hangs does not block the others.
 
 use super::append::{Appending, Ledger, Limits};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
@@ -17,39 +18,41 @@ use tokio::sync::Semaphore;
 use volume::target::{Disk, Target, TargetFile};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
-/// Operations of a target at a time.
+/// Maximum number of operations of a target at a time.
 const DEPTH: usize = 8;
-/// Operations that a target does, and that wait for it.
+/// Maximum number of operations of a target that run or wait.
 const QUEUE: usize = 256;
-/// What is longer is done by another thread, so that its room can be given up while a disk hangs.
+/// Longer operations, in bytes, run on another thread, so that their memory can be released while a
+/// disk hangs.
 const LARGE: u64 = 2 << 20;
-/// No read is longer.
+/// Maximum length of a read, in bytes.
 const MAX_READ: u64 = 16 << 20;
 
-/// A directory that is, or can be, a target.
+/// A directory that is a target or can become one.
 pub(super) struct Place {
     path: PathBuf,
     target: Mutex<Option<Arc<dyn Target>>>,
-    /// The volume that its label names.
+    /// The volume that the target's label names.
     volume: Mutex<Option<Of>>,
-    /// What clients wrote to its chunks.
+    /// What clients wrote to the target's chunks.
     ledger: Arc<Ledger>,
     depth: Arc<Semaphore>,
-    /// Those that it does and what waits for them. More are refused, which is how a client hears that a disk hangs.
+    /// Limits the operations that run or wait. The store refuses more, which tells the client that
+    /// the disk hangs.
     queue: Shares,
     pub(super) looked: Arc<Looked>,
 }
 
-/// Of which volume a target is.
+/// The volume of a target.
 #[derive(Clone)]
 struct Of {
     id: [u8; 16],
-    /// As clients write it; None when it is not known here.
+    /// The volume's code as clients write it; None when this store does not know the code.
     code: Option<String>,
     limits: Limits,
 }
 
-/// A storage server: some directories.
+/// A storage server for some directories.
 pub struct Store {
     pub(super) places: BTreeMap<String, Arc<Place>>,
     pub(super) counts: Counts,
@@ -57,15 +60,16 @@ pub struct Store {
     guard: Option<Guard>,
     complaints: Complaints,
     domain: Option<Domain>,
-    /// The start of this machine.
+    /// The boot number of this machine.
     start: u64,
 }
 
 impl Store {
-    /// A server of these directories, each called by its last component. Those that are targets are locked for this process.
+    /// Opens these directories as a store. The last component of its path names each target. The
+    /// existing targets are locked for this process.
     ///
     /// # Errors
-    /// When two have the same name, or one is locked or cannot be used.
+    /// When two directories have the same name, or one is locked or cannot be used.
     pub fn open(directories: &[PathBuf]) -> fs::Result<Self> {
         let mut places = BTreeMap::new();
         for path in directories {
@@ -77,7 +81,7 @@ impl Store {
             if !path.is_dir() {
                 return Err(fs::Error::NotFound(format!("{} is no directory", path.display())));
             }
-            // One that is no target yet becomes one when a volume is made on it.
+            // A directory that is not a target yet becomes one when a volume is created on it.
             let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };
             if places.insert(name.clone(), Arc::new(Place::new(path, target))).is_some() {
                 return Err(fs::Error::Invalid(format!(
@@ -100,31 +104,32 @@ impl Store {
         }
     }
 
-    /// A server of a target that the caller has, on a machine with this start.
+    /// A store with a target that the caller has, on a machine with this boot number.
     #[cfg(test)]
     pub(super) fn on(name: &str, target: Arc<dyn Target>, start: u64) -> Self {
         let place = Place::new(PathBuf::new(), Some(target));
         Self { start, ..Self::of(BTreeMap::from([(name.into(), Arc::new(place))])) }
     }
 
-    /// Says that all of its targets fail together with what else is in this domain.
+    /// Sets the failure domain that all targets of this store share.
     #[must_use]
     pub fn in_domain(self, domain: Option<Domain>) -> Self {
         Self { domain, ..self }
     }
 
-    /// Does only what a token permits that is signed with this key, by a clock that differs from its own by so much at most.
+    /// Makes the store demand tokens signed with this key. The clock of the signer may differ from
+    /// its own by at most `clock_tolerance`.
     #[must_use]
     pub fn guarded_by(self, key: Arc<ClusterKey>, clock_tolerance: Duration) -> Self {
         Self { guard: Some(Guard::new(key, clock_tolerance)), ..self }
     }
 
-    /// Whether none of its directories is a target yet.
+    /// Whether none of the directories is a target yet.
     pub fn is_blank(&self) -> bool {
         self.places.values().all(|place| place.target().is_err())
     }
 
-    /// What all of its targets fail together with, if that is known.
+    /// The failure domain of all targets of this store, if known.
     pub fn domain(&self) -> Option<&Domain> {
         self.domain.as_ref()
     }
@@ -134,22 +139,22 @@ impl Store {
         Some(&self.places.get(target)?.path)
     }
 
-    /// What the targets are called.
+    /// The names of the targets.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.places.keys().map(String::as_str)
     }
 }
 
-/// Opens a target for this process alone.
+/// Opens a target and locks it for this process.
 fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
     use fs::Places;
     fs::Directories.open(path)
 }
 
-/// The volume that the label of a target names, if it has one.
+/// The volume that the label of a target names; None without a readable label.
 fn volume_of(target: &dyn Target) -> Option<Of> {
     let label = fs::label::Label::read(target, "it").ok()??;
-    // With a code that is not known here nothing can be appended.
+    // Nothing can be appended with a code that this store does not know.
     let code = ec::parse(&label.code).ok();
     let blocks = code.as_ref().map_or(0, |code| code.shape().blocks());
     let limits = Limits { chunk_bytes: label.chunk_bytes.into(), blocks: u16::try_from(blocks).unwrap_or(u16::MAX) };
@@ -173,14 +178,14 @@ impl Place {
         self.volume.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The target as clients have it, who append and do nothing else, or as servers do.
+    /// The target as clients see it, which may only append, or as servers see it.
     fn kept(&self, target: Arc<dyn Target>, for_client: bool) -> Arc<dyn Target> {
         let none = Limits { chunk_bytes: 0, blocks: 0 };
         let limits = for_client.then(|| self.volume().as_ref().map_or(none, |of| of.limits));
         Arc::new(Appending { target, ledger: self.ledger.clone(), limits })
     }
 
-    /// Operations that it does, and that wait for it.
+    /// Number of operations that run or wait.
     pub(super) fn queued(&self) -> usize {
         self.queue.taken()
     }
@@ -198,12 +203,12 @@ impl Place {
             return Ok(());
         }
         let made = target.as_ref().is_some_and(|target| target.read(TargetFile::Label, 0, &mut [0]).is_ok());
-        // One that was made and got no label was left by somebody who was interrupted.
+        // A formatted target without a label is left over from an interrupted attempt.
         if made { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(()) }
     }
 }
 
-/// The answer to a read, whose lengths were checked.
+/// Answers a read. The caller has checked the lengths.
 fn read(operands: &Operands<'_>, read: impl Fn(u64, &mut [u8]) -> io::Result<usize>) -> io::Result<Reply> {
     let read = |offset, length: u64| {
         let mut into = Payload::new(length as usize);
@@ -218,7 +223,7 @@ fn read(operands: &Operands<'_>, read: impl Fn(u64, &mut [u8]) -> io::Result<usi
     Ok(Reply { payload: vec![first.clone(), second], ..Reply::ok(encode(&(first.len() as u64))) })
 }
 
-/// An operation on a target, which may wait for its disk.
+/// Executes an operation on a target. It may block on the disk.
 fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &Payload) -> io::Result<Reply> {
     let (file, offset, length) = (TargetFile::from(operands.file), operands.offset, operands.length);
     let done = |()| Reply::default();
@@ -227,7 +232,7 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
         method::WRITE_DURABLY => target.write_durably(file, offset, &[IoSlice::new(payload)]).map(done),
         method::READ => {
             if operands.also.is_some() {
-                // Fetched while the other range is read.
+                // Prefetch this range while the other one is read.
                 target.prefetch(file, offset..offset.saturating_add(length));
             }
             read(operands, |offset, into| target.read(file, offset, into))
@@ -262,7 +267,7 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
 }
 
 impl Store {
-    /// The answer to a request that the token does not permit.
+    /// The answer to a request whose token does not permit it; None when the request is permitted.
     fn refuses(&self, request: &Request, token: &[u8], wanted: Wanted, volume: Option<[u8; 16]>) -> Option<Reply> {
         let why = self.guard.as_ref()?.check(token, wanted, volume, now_ms()).err()?;
         let who = request.peer.name.as_deref().unwrap_or("a client");
@@ -270,7 +275,8 @@ impl Store {
         Some(Reply::error(REFUSED, why.to_string().into_bytes()))
     }
 
-    /// A target of this store for work on a volume: with a key, only if it is of that one. A client may be good for no other.
+    /// A target of this store for work on a volume. With a key, the target must belong to that
+    /// volume, because a client may have rights on no other one.
     fn own(&self, target: &str, volume: [u8; 16], for_client: bool) -> Option<Arc<dyn Target>> {
         let place = self.places.get(target)?;
         if self.guard.is_none() {
@@ -280,8 +286,8 @@ impl Store {
         Some(place.kept(place.target().ok().filter(|_| is_of)?, for_client))
     }
 
-    /// Whether the chunk sets of a volume have this code, as far as is known. With a key only what a label here says
-    /// is believed.
+    /// Whether the chunk sets of a volume have this code, as far as this store knows. With a key it
+    /// accepts only what a label of its own targets says.
     fn is_code_of(&self, code: &str, volume: [u8; 16]) -> bool {
         let says = |place: &Arc<Place>| {
             let of = place.volume();
@@ -302,7 +308,7 @@ impl Store {
             if let Some(refused) = self.refuses(&request, &token, Wanted::Everything, Some(fence.volume)) {
                 return Ok(refused);
             }
-            // Without a key nothing is permitted to sessions, and nothing can be refused.
+            // Without a key sessions have no permissions, so there is nothing to revoke.
             if let Some(guard) = &self.guard {
                 guard.fence(fence);
             }
@@ -352,12 +358,12 @@ impl Store {
         }
         let mut target = place.target()?;
         if self.guard.is_some() && super::protocol::changes(request.method) {
-            // What it says was found to be true.
+            // The token was verified above.
             let rights = Token::from_bytes(operands.token).and_then(|token| token.says()).map(|says| says.rights);
             target = place.kept(target, rights != Some(Rights::Everything));
         }
         if request.method == method::READ {
-            // What needs no disk waits for none of those that do.
+            // A read from the cache does not wait for operations that need the disk.
             let cached = |offset, into: &mut [u8]| {
                 target.read_cached(operands.file.into(), offset, into).ok_or_else(|| io::ErrorKind::WouldBlock.into())
             };
@@ -365,7 +371,8 @@ impl Store {
                 return Ok(reply);
             }
         }
-        // Held by the operation, not by this future, which may be dropped while a disk hangs.
+        // The operation holds this permit, not this future, which may be dropped while a disk
+        // hangs.
         let depth = place.depth.clone().acquire_owned().await.map_err(io::Error::other)?;
         let is_large = operands.wanted_bytes().max(request.payload.len() as u64) > LARGE;
         let Request { method, body, payload, .. } = request;

@@ -1,8 +1,11 @@
-//! Storage servers and writers in a simulation. Stripes are those of the real writer, and what comes back is read by the real reader; both work on memory at
-//! the client, and what they wrote there, or are to find there, goes over the simulated network.
+//! A simulation of storage servers and writers. The real writer makes the stripes, and the real
+//! reader reads what comes back. Both work on memory at the client; the data between that memory
+//! and the stores crosses the simulated network.
 //!
-//! Whatever fails: nothing is read that was not written; what was synced stays, on every store that said so; no call takes longer than it may; when
-//! nothing fails any more, everything works again; and who is down is not asked without a pause.
+//! The simulation checks, whatever fails: no read returns data that was not written. What was
+//! synced stays, on every store that confirmed it. No call takes longer than its limit. When
+//! nothing fails any more, everything works again. Clients pause between attempts to reach a store
+//! that is down.
 
 use super::protocol::{Operands, encode, method};
 use super::remote::{DEADLINE, RemoteTarget, way};
@@ -28,33 +31,34 @@ use wire::{Client, ClientOptions, ServerOptions};
 const CODE: &str = "rs:4+2";
 const K: usize = 4;
 const STORES: usize = 6;
-/// A stripe counts as written when so many stores have it.
+/// A stripe counts as written when this many stores have it.
 const ENOUGH: usize = K + 1;
 const STRIPE: usize = 64 << 10;
 const CHUNK: u32 = 1 << 20;
 
-/// Faults until here,
+/// Faults happen until this time.
 const FAILS: Duration = Duration::from_secs(45);
-/// everything works again by then,
+/// Everything works again by this time.
 const WORKS: Duration = Duration::from_secs(65);
-/// and for so long.
+/// The simulation ends at this time.
 const END: Duration = Duration::from_secs(72);
 
-/// Who does nothing but ask whether a store is there asks so often,
+/// A probe asks a store this often whether it is there.
 const PROBES: Duration = Duration::from_millis(100);
-/// and connects no more often than this in so long, though it could with every question.
+/// A probe connects at most this often within this time, although every request could cause a new
+/// connection.
 const ATTEMPTS: (usize, Duration) = (40, Duration::from_secs(10));
 
 /// A stripe that was synced.
 struct Stripe {
     span: Span,
     data: Vec<u8>,
-    /// The positions whose stores said that they have it for good.
+    /// The positions whose stores confirmed the sync.
     synced: Vec<usize>,
 }
 
 impl Stripe {
-    /// What its position has of it.
+    /// The range of the stripe in its chunks.
     fn range(&self) -> Range<u64> {
         record_range(self.span.record, self.span.block)
     }
@@ -66,18 +70,18 @@ struct Lab {
     code: Arc<dyn Code>,
     pool: Arc<BufferPool>,
     disks: Vec<Arc<Crash>>,
-    /// How often their machines were started.
+    /// How often the stores' machines were started.
     starts: Vec<AtomicU64>,
     sets: AtomicU64,
     lives: AtomicU64,
     stripes: Mutex<Vec<Arc<Stripe>>>,
     seed: u64,
-    /// Stripes that were synced and read, and those of them when everything worked again.
+    /// How many synced stripes were read back, and how many of them after everything worked again.
     read: AtomicUsize,
     after: AtomicUsize,
 }
 
-/// Which store has a position of a set.
+/// The store of a position of a set.
 fn store_of(set: u64, position: usize) -> usize {
     (set as usize + position) % STORES
 }
@@ -90,7 +94,7 @@ fn now() -> Duration {
     turmoil::sim_elapsed().unwrap_or_default()
 }
 
-/// A writer and reader while it lives.
+/// A writer and reader, until it dies.
 struct Life {
     lab: Arc<Lab>,
     who: String,
@@ -133,7 +137,8 @@ impl Lab {
         SetLayout { volume: VolumeId([7; 16]), set, code: self.code.clone(), places }
     }
 
-    /// What the real reader makes of these pieces of chunks, each from where it begins.
+    /// Decodes these pieces of chunks with the real reader. Each piece begins where the stripe
+    /// begins in its chunk.
     fn decode(&self, stripe: &Stripe, pieces: &[(usize, Vec<u8>)]) -> volume::Result<Vec<u8>> {
         let targets = Targets::new();
         for position in 0..STORES {
@@ -174,7 +179,8 @@ impl Life {
         }
     }
 
-    /// Asks the stores of some positions of a set at the same time; returns what they answered, by position.
+    /// Sends requests to the stores of some positions of a set at the same time; returns their
+    /// answers by position.
     async fn ask_all(
         &self,
         method: u16,
@@ -239,7 +245,7 @@ impl Life {
         }
     }
 
-    /// Syncs a set; false when too few stores did.
+    /// Syncs a set; returns false when too few stores confirmed it.
     async fn sync(&self, set: u64, failed: &mut BTreeSet<usize>, written: &mut Vec<(Span, Vec<u8>)>) -> bool {
         let there =
             (0..STORES).filter(|position| !failed.contains(position)).map(|position| (position, Bytes::Read(0)));
@@ -255,7 +261,7 @@ impl Life {
         true
     }
 
-    /// Reads a stripe that somebody synced, of all stores that it should be on.
+    /// Reads a stripe that some client synced, from all stores that must have it.
     async fn read_one(&mut self) {
         let lab = self.lab.clone();
         let stripe = self.dice.choice(&*lab.stripes.lock().unwrap()).cloned();
@@ -279,7 +285,8 @@ impl Life {
         }
     }
 
-    /// Something else happens: as with real clients, which look at their targets, connections may be made again before anything is synced.
+    /// Lets time pass. Real clients check their targets, so connections may be opened again before
+    /// anything is synced; this does the same.
     async fn pause(&mut self, set: u64) {
         let pause = if self.dice.u32(..3) == 0 { self.dice.u64(..6000) } else { self.dice.u64(..200) };
         sleep(Duration::from_millis(pause)).await;
@@ -293,13 +300,13 @@ impl Life {
     }
 }
 
-/// What is to be written, or how much to be read.
+/// The bytes to write, or the number of bytes to read.
 enum Bytes {
     Write(Vec<u8>),
     Read(u64),
 }
 
-/// Asks a store once, as a target does.
+/// Sends one request to a store, as a target does.
 async fn ask(
     lab: &Lab,
     who: &str,
@@ -332,7 +339,7 @@ async fn ask(
     answer
 }
 
-/// A run; returns what it came to.
+/// Runs the simulation; returns the hash of its record.
 fn run(seed: u64) -> blake3::Hash {
     let lab = Lab::new(seed);
     let mut sim = world(seed);
@@ -374,7 +381,7 @@ fn run(seed: u64) -> blake3::Hash {
 }
 
 impl Lab {
-    /// What must be true in the end.
+    /// Checks what must be true in the end.
     fn check(&self, dice: &mut Rng) {
         let stripes = std::mem::take(&mut *self.stripes.lock().unwrap());
         for stripe in &stripes {
@@ -390,7 +397,8 @@ impl Lab {
                     (position, bytes)
                 })
                 .collect();
-            // Any k of those that said that they have it: so each of them has.
+            // Any k of the stores that confirmed the sync suffice, so each of them must have its
+            // block.
             dice.shuffle(&mut pieces);
             for some in pieces.windows(K) {
                 match self.decode(stripe, some) {

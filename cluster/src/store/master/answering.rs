@@ -1,5 +1,5 @@
-//! The store's half: codes stripes of clients and sends their blocks on, within limits that hold the clients back. It decides nothing: what it is told to write is
-//! what the client would have written.
+//! The store's side: a Master codes stripes for clients and sends their blocks to other stores. Its
+//! limits hold the clients back. It decides nothing: it writes what the client would have written.
 
 use super::peers::{For, Meeting, Peers, bad, lock};
 use super::{BUSY, Done, ROOM_COMES, Stripe};
@@ -18,26 +18,29 @@ use volume::target::Target;
 use volume::{BufferPool, Error, Order, SetLayout, Step, StepTotals};
 use wire::{Reply, Request};
 
-/// Stripes that are being coded and sent on, in KiB of all their blocks. One that is longer is alone.
+/// Limit for the stripes that are being coded and sent, in KiB of all their blocks. A stripe beyond
+/// this size runs alone.
 const ROOM: usize = 48 << 10;
-/// Stripes that wait for that, in KiB of their data. Those behind them are refused, and coded by their clients. With
-/// those that are coded less than what the server reads of all requests, so that there is room for the blocks of
-/// other Masters: otherwise two of them could wait for each other.
+/// Limit for the stripes that wait for that space, in KiB of their data. The Master refuses stripes
+/// beyond it, and their clients code them. Waiting and coded stripes together take less memory than
+/// the server's limit for all requests, so that space remains for the blocks of other Masters.
+/// Otherwise two Masters could wait for each other.
 const WAITING: usize = 32 << 10;
-/// No more stripes than this are coded at a time, or wait, however short they are: each has a thread.
+/// Maximum number of stripes that are coded or wait at a time, however short they are: each has a
+/// thread.
 const STRIPES: usize = 64;
-/// Codes that are kept ready.
+/// Maximum number of codes kept ready.
 const CODES: usize = 16;
-/// Buffers that are kept for the stripes of a code.
+/// Number of buffers kept for the stripes of a code.
 const BUFFERS: usize = 8;
 
-/// A code with buffers for its stripes.
+/// A code, and buffers for its stripes.
 type Ready = (Arc<dyn Code>, Arc<BufferPool>);
 
-/// What makes a store a Master.
+/// The state of a store as Master.
 pub(in crate::store) struct Masters {
     clients: Meeting,
-    /// For whoever repairs.
+    /// Peers for repairs by servers.
     pub(super) servers: Meeting,
     codes: Mutex<HashMap<String, Ready>>,
     room: Arc<Semaphore>,
@@ -45,14 +48,14 @@ pub(in crate::store) struct Masters {
     pub(super) rebuilds: Arc<Semaphore>,
 }
 
-/// An order that has everything it takes.
+/// An order that has all its resources.
 struct Task {
     peers: Arc<Peers>,
     ready: Ready,
     places: Vec<Option<TargetId>>,
     request: Request,
     begun: Instant,
-    /// While it is there, others are shown what permits this.
+    /// While this exists, the Master shows other stores tokens for this order.
     _order: Option<crate::capability::Order>,
     _room: OwnedSemaphorePermit,
 }
@@ -70,16 +73,16 @@ impl Default for Masters {
     }
 }
 
-/// What a client wants a Master to do.
+/// An order of a client to a Master.
 pub(in crate::store) struct Asked<'a> {
-    /// The token that it shows.
+    /// The token that the client shows.
     pub token: &'a [u8],
     pub volume: [u8; 16],
     pub set: u64,
     pub code: &'a str,
 }
 
-/// What a client wants a Master to do.
+/// Reads a client's order to a Master.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -88,7 +91,7 @@ pub(in crate::store) fn asked(body: &[u8]) -> io::Result<Asked<'_>> {
     Ok(Asked { token: stripe.token, volume: stripe.volume, set: stripe.set, code: stripe.code })
 }
 
-/// What a stripe takes of the room of those that are coded: all of its blocks are in memory.
+/// The space that a coded stripe takes, in KiB: all of its blocks are in memory.
 fn coded_kib(length: usize, shape: ec::Shape) -> usize {
     let block = length.div_ceil(shape.k.max(1));
     block.saturating_mul(shape.blocks()).div_ceil(1024).clamp(ROOM / STRIPES, ROOM)
@@ -99,7 +102,7 @@ fn read(body: &[u8]) -> io::Result<Stripe<'_>> {
 }
 
 impl Masters {
-    /// Answers a client that wants a stripe coded and written. `local` finds a target of this store.
+    /// Codes and writes a stripe for a client. `local` finds a target of this store.
     pub async fn answer(
         &self,
         request: Request,
@@ -121,13 +124,13 @@ impl Masters {
         let places = peers.numbers(stripe.volume, &stripe.places, stripe.server, local)?;
         let shown = Token::from_bytes(stripe.token);
         let order = shown.and_then(|token| peers.orders.begin(stripe.volume, stripe.set, &token));
-        // It goes on when the client does not wait any more: half a stripe is of no use.
+        // The task continues when the client stops waiting: half a stripe is of no use.
         let task = Task { peers, ready, places, request, begun, _order: order, _room: room };
         let done = tokio::task::spawn_blocking(move || task.run()).await.map_err(io::Error::other)??;
         Ok(Reply::ok(encode(&done)))
     }
 
-    /// Where the time of the stripes goes.
+    /// How long the steps of the stripes took.
     pub fn steps(&self) -> StepTotals {
         self.clients.peers().targets.steps().totals()
     }
@@ -151,7 +154,8 @@ impl Masters {
 impl Task {
     fn run(self) -> io::Result<Done> {
         let (stripe, (code, pool), targets) = (read(&self.request.body)?, &self.ready, &self.peers.targets);
-        // One that still has not answered something else would only be waited for.
+        // Skip a target that has not answered an earlier request; the stripe would only wait for
+        // it.
         let answers = |id: &Option<TargetId>| id.filter(|&id| !targets.hangs(id));
         let layout = SetLayout {
             volume: VolumeId(stripe.volume),
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!(kib(4 << 20, "rs:4+2"), 6 << 10);
         assert_eq!(kib(8 << 20, "rs:8+2"), 10 << 10);
         assert_eq!(kib(100 << 10, "rs:1+9"), 1000);
-        // No more than there is, or it would never begin; no less than its thread is worth.
+        // No more than the limit, or the stripe would never begin; no less than its thread costs.
         assert_eq!(kib(1 << 20, "rs:1+255"), ROOM);
         assert_eq!((kib(0, "rs:4+2"), kib(1, "rs:4+2")), (ROOM / STRIPES, ROOM / STRIPES));
     }

@@ -1,4 +1,4 @@
-//! The half of who asks: a stripe goes to its Master in one message; what is to be made again is said in one.
+//! The requesting side: one message sends a stripe to its Master, one message orders a rebuild.
 
 use super::{BUSY, DISTRIBUTE, Done, LIVES, Lost, REBUILD, REBUILDER_LIVES, REBUILDS, Stripe, UNASKED};
 use crate::capability::Token;
@@ -10,8 +10,10 @@ use volume::target::TargetFile;
 use volume::{Cost, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport};
 use wire::{Client, Error, Response};
 
-/// Has a Master do something. It may take as long as `patience` says while it lives: it waits for stores that are late. One that is stopped or cut off is not
-/// waited for that long: after a part of it the Master is asked for something that costs it nothing.
+/// Sends a request to a Master. A live Master may take as long as `patience`, because it waits for
+/// late stores. A Master that is stopped or cut off does not get that long: after each `1 /
+/// UNASKED` of that time this asks it for a report, which costs it nothing, and gives up when no
+/// answer comes within `says_so`.
 async fn ask(
     client: &Client,
     method: u16,
@@ -34,7 +36,7 @@ async fn ask(
     }
 }
 
-/// What it means for whoever asked a Master that it did not do it.
+/// Turns a Master's failure into what it means for the requesting side.
 fn no_master(error: Error) -> NoMaster {
     match error {
         Error::Remote { status: BUSY, .. } => NoMaster::Unwilling("it has as many stripes as it takes".into()),
@@ -46,7 +48,8 @@ fn no_master(error: Error) -> NoMaster {
 }
 
 impl RemoteTarget {
-    /// Asks a Master, and once more if it refuses what is shown and there is something else to show. `body` is that of the message with a token.
+    /// Sends a request to a Master, and once more with another token if the Master refuses the
+    /// first one. `body` encodes the message with a token.
     fn ask_master(
         &self,
         method: u16,

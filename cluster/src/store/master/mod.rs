@@ -1,5 +1,7 @@
-//! Stripes that a store codes for clients (its chunk set's Master), and those that it makes again for whoever repairs: `asking` is the half of who asks,
-//! `answering` and `rebuilding` are the store's. With each of them everything is said that the bytes of a stripe depend on, so that a Master remembers nothing.
+//! Stripes that a store codes for clients (as the Master of their chunk set), and blocks that it
+//! rebuilds for repairs. `asking` is the requesting side, `answering` and `rebuilding` are the
+//! store's side. Each message contains everything that the bytes of a stripe depend on, so a Master
+//! keeps no state between them.
 
 mod answering;
 mod asking;
@@ -12,77 +14,80 @@ pub(super) use rebuilding::lost;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The operations, beside those on targets.
+/// The operations, in addition to those on targets.
 pub(super) const DISTRIBUTE: u16 = 64;
 pub(super) const REBUILD: u16 = 65;
-/// The status of an answer of a Master that has as many stripes as it takes.
+/// Status of an answer: the Master has as many stripes as it takes.
 const BUSY: u16 = 2;
 
-/// After so long a Master reports a store that does not answer as failed, if too few others did to know that it is late: before its client takes it for silent
-/// itself.
+/// When too few stores have answered to tell which are late, a Master reports a store without an
+/// answer as failed after this time. That is before its client considers the Master itself silent.
 const SLAVE_ANSWERS: Duration = Duration::from_secs(8);
-/// A Master is asked whether it lives after this part of the time that it may take: half a second when it is usually quick.
+/// A client asks a Master whether it lives after this part of the time that the Master may take.
+/// For a Master that is usually quick this is half a second.
 const UNASKED: u32 = 6;
-/// It says so within this time. As much as a store that is late costs is over then.
+/// A live Master answers within this time. By then the delay is as long as one that a late store
+/// causes.
 const LIVES: Duration = Duration::from_millis(600);
-/// A stripe waits so long for room at a Master.
+/// How long a stripe waits for space at a Master.
 const ROOM_COMES: Duration = Duration::from_secs(1);
 
-/// What is ordered at a time is made again within this time, or left. Nobody waits for it who could not wait, so that who makes it may be slow to say that it lives.
+/// An order to rebuild ends within this time, done or not. Only work that can wait depends on it,
+/// so a rebuilding store may be slow to answer that it lives.
 const REBUILDS: Duration = Duration::from_secs(60);
 const REBUILDER_LIVES: Duration = Duration::from_secs(5);
 
-/// A stripe, as a client sends it. Its data is the payload.
+/// A stripe as a client sends it. Its data is the payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stripe<'a> {
     volume: [u8; 16],
     set: u64,
     code: &'a str,
-    /// When the set was begun: seconds and nanoseconds.
+    /// When the set was created: seconds and nanoseconds.
     created: (i64, u32),
     record: u32,
     sequence: u64,
     manifest_bytes: u32,
-    /// Blocks that are waited for, beyond k.
+    /// How many blocks beyond k the Master waits for.
     spare: u16,
     /// CRC-64/NVME of the payload.
     checksum: u64,
-    /// What permits it; empty where nothing is needed.
+    /// The token that permits it; empty where none is needed.
     #[serde(borrow)]
     token: &'a [u8],
-    /// What the client calls this store.
+    /// The address of this store as the client writes it.
     server: &'a str,
-    /// Where the blocks go, by position; nowhere if it is empty.
+    /// The targets of the blocks, by position. An empty address means no target.
     #[serde(borrow)]
     places: Vec<&'a str>,
 }
 
-/// Stripes of which blocks are to be made again.
+/// An order to rebuild blocks of some stripes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Lost<'a> {
     volume: [u8; 16],
     set: u64,
     code: &'a str,
-    /// By record and block length.
+    /// The stripes, as record and block length.
     stripes: Vec<(u32, u32)>,
-    /// What permits it; empty where nothing is needed.
+    /// The token that permits it; empty where none is needed.
     #[serde(borrow)]
     token: &'a [u8],
-    /// What whoever asks calls this store.
+    /// The address of this store as the requesting server writes it.
     server: &'a str,
-    /// Where the blocks are, by position; nowhere if it is empty.
+    /// The targets that have the blocks, by position. An empty address means no target.
     #[serde(borrow)]
     places: Vec<&'a str>,
-    /// What is to be made, and where its new chunk is.
+    /// The positions to rebuild, and the targets of their new chunks.
     #[serde(borrow)]
     wanted: Vec<(u16, &'a str)>,
 }
 
-/// What became of it.
+/// The result of a stripe.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Done {
     /// Positions that failed, each with its error.
     failed: Vec<(u16, Vec<u8>)>,
-    /// Nanoseconds of MP, PC, DD and SP.
+    /// Times of the steps MP, PC, DD and SP, in nanoseconds.
     cost: [u64; 4],
 }

@@ -1,4 +1,4 @@
-//! The other stores that a store sends blocks to and has them from.
+//! The other stores that a store sends blocks to and reads blocks from.
 
 use super::SLAVE_ANSWERS;
 use crate::address::StoreAddress;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use volume::Targets;
 use volume::target::Target;
 
-/// No stripe has more blocks.
+/// Maximum number of blocks of a stripe.
 const MOST: usize = 256;
-/// Targets that are known. With more, all are forgotten and met again.
+/// Maximum number of known targets. Beyond that, a new empty list replaces the old one.
 const KNOWN: usize = 1024;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,27 +24,28 @@ pub(super) fn bad(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what.into())
 }
 
-/// For whom something is done.
+/// On whose behalf the store works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
-    /// A client: others are shown what permits to append to chunk sets of its volume, and no more.
+    /// A client: other stores see only tokens that permit appends to chunk sets of its volume.
     Client,
-    /// A server, which may do everything.
+    /// A server, which has all rights.
     Server,
 }
 
-/// Targets, by numbers that only this process knows. They are never given to another one.
+/// Targets by number. The numbers are valid only in this process and never identify another target.
 pub(super) struct Peers {
     whom: For,
     stores: Stores,
     pub targets: Arc<Targets>,
     numbers: Mutex<HashMap<Place, TargetId>>,
-    /// For which clients it is done.
+    /// The orders of clients that are running.
     pub orders: Arc<Orders>,
 }
 
-/// A target in a volume, by its address: what is shown to its store is good for that volume only. Whether it is one
-/// of this store is what the client says, so that a wrong claim leads nobody else's blocks to another target.
+/// A target of a volume, by its address. The tokens shown to its store are good for that volume
+/// only. Whether the target is one of this store depends on what the client says. That is part of
+/// the key, so that a wrong claim never leads another client's blocks to a wrong target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     volume: [u8; 16],
@@ -58,8 +59,8 @@ impl Peers {
         Arc::new(Self { whom, stores: Stores::default(), targets, numbers: Mutex::default(), orders: Arc::default() })
     }
 
-    /// The numbers of targets of a volume: of those that this process has, where `local` finds them, if their addresses begin with what `server` is, or of
-    /// others. None for an empty address.
+    /// The numbers of targets of a volume. An address that begins with `server` is a target of this
+    /// process if `local` finds it; all others are remote. None for an empty address.
     pub fn numbers(
         &self,
         volume: [u8; 16],
@@ -77,8 +78,8 @@ impl Peers {
         addresses.iter().map(number).collect()
     }
 
-    /// The number of a target of a volume: of one that this process has, where its address says so and `local` finds
-    /// it, or of one that another process has.
+    /// The number of one target of a volume: of a local one if its address says so and `local`
+    /// finds it, or of a remote one.
     fn number(
         &self,
         volume: [u8; 16],
@@ -123,7 +124,7 @@ impl Peers {
     }
 }
 
-/// The list of them that is in use; a new one when the old one is full, which those who use it go on with.
+/// The current list of peers. A new list replaces a full one; tasks that use the old list keep it.
 pub(super) struct Meeting(Mutex<Arc<Peers>>);
 
 impl Meeting {
@@ -156,7 +157,8 @@ mod tests {
         };
         let true_first = Peers::new(For::Client);
         assert_eq!(claim(&true_first, "own:7000"), [true, false]);
-        // The blocks of others would go to this store's disk, and those for it would go round.
+        // Otherwise blocks for another store would go to this store's disk, and blocks for this
+        // store would take a detour over the network.
         for server in ["other:7000", "", "own:7000"] {
             let peers = Peers::new(For::Client);
             claim(&peers, server);

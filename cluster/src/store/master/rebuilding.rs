@@ -1,4 +1,5 @@
-//! The store's half of a repair: makes blocks of others, which other stores have, and writes them to new chunks here and there. Only servers are obeyed.
+//! The store's side of a repair: it rebuilds blocks from those of other stores and writes them to
+//! new chunks, its own and those of other stores. It accepts orders only from servers.
 
 use super::answering::Masters;
 use super::peers::{Peers, bad};
@@ -14,14 +15,15 @@ use volume::target::Target;
 use volume::{Error, RebuildOrder, SetLayout};
 use wire::{Reply, Request};
 
-/// Stripes that are made again at a time, in KiB of all their blocks. Clients' stripes have room of their own.
+/// Limit for the stripes that are rebuilt at a time, in KiB of all their blocks. Clients' stripes
+/// have a limit of their own.
 pub(super) const ROOM: usize = 16 << 10;
-/// The shortest ones count for so many: each has a thread.
+/// The minimum charge for a short stripe, in KiB: each has a thread.
 const LEAST: usize = ROOM / 16;
-/// An order waits so long for that.
+/// How long an order waits for space.
 const ROOM_COMES: Duration = Duration::from_secs(10);
 
-/// What a server wants made again: the token that it shows, and the volume.
+/// The token and the volume of a server's order to rebuild.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -35,14 +37,14 @@ fn read(body: &[u8]) -> io::Result<Lost<'_>> {
 }
 
 impl Masters {
-    /// Answers a server that wants blocks made again. `local` finds a target of this store.
+    /// Rebuilds blocks for a server. `local` finds a target of this store.
     pub async fn rebuild(
         &self,
         request: Request,
         local: impl Fn(&str) -> Option<Arc<dyn Target>> + Send,
     ) -> io::Result<Reply> {
         let lost = read(&request.body)?;
-        // One stripe at a time is in memory, with all of its blocks at most.
+        // At most one stripe with all of its blocks is in memory at a time.
         let longest = lost.stripes.iter().map(|&(_, block)| block as usize).max().unwrap_or(0);
         let bytes = longest.saturating_mul(lost.places.len());
         if bytes.div_ceil(1024) > ROOM {
@@ -78,7 +80,8 @@ fn carry_out(
         positions.zip(destinations).map(|(position, id)| Some((position, (*id)?))).collect();
     let wanted = wanted.ok_or_else(|| bad("a block that is wanted nowhere"))?;
     for id in sources.iter().chain(destinations).flatten() {
-        // Whoever asks knows better what works now. What hangs would only be waited for.
+        // The requesting server knows better which targets work now. A target that hangs would only
+        // cause a wait.
         if !targets.hangs(*id) {
             targets.forgive(*id);
         }
@@ -90,7 +93,7 @@ fn carry_out(
         places: sources.into_iter().map(|id| id.filter(|&id| !targets.hangs(id))).collect(),
     };
     let order = RebuildOrder { layout: &layout, stripes: &lost.stripes, wanted: &wanted };
-    // Whoever asked makes the rest, then.
+    // The requesting server then rebuilds the rest.
     let go_on = || if Instant::now() < deadline { Ok(()) } else { Err(Error::Interrupted) };
     let done = order.carry_out(targets, go_on).map_err(|why| io::Error::other(why.to_string()))?;
     Ok(encode(&(done.bytes, done.witnessed, done.unwitnessed)))
