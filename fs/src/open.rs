@@ -261,8 +261,8 @@ impl FileSystem {
     }
 
     /// As `close_volume`, for a process that is about to be started again. With `give_back` false,
-    /// the next opening gives back the reserved space, so that closing does not wait for a target
-    /// that hangs.
+    /// dead space and orphan chunks are left to the next opening, so that closing does not wait for
+    /// a target that hangs.
     pub(crate) fn shut(&self, give_back: bool) -> Result<()> {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());

@@ -1,7 +1,8 @@
-//! What a file has in memory that its metadata does not know yet.
+//! The content of a file that is in memory and not yet in the metadata.
 //!
-//! Three layers over the committed extents, the newest on top: the tail, to which the next sequential write is appended; dirty data, in no
-//! stripe yet; and pending data, which is on its way into stripes, or in stripes that no transaction names yet.
+//! Three layers lie over the committed extents, the newest on top: the tail, to which the next
+//! sequential write is appended; dirty data, which is in no stripe yet; and pending data, which is
+//! on its way into stripes, or in stripes that no transaction names yet.
 
 use bytes::Bytes;
 use meta::Time;
@@ -9,12 +10,12 @@ use plan::extent::{Piece, pieces};
 use plan::{Extent, ExtentMap, Place, Span};
 use std::ops::Range;
 
-/// What a tail grows to. It is one allocation, and one piece of a stripe.
+/// The size to which a tail grows, in bytes. A tail is one allocation and one piece of a stripe.
 const TAIL_BYTES: usize = 1 << 20;
 
-/// The data of a file that is no longer than this stays in its dinode.
+/// The data of a file that is no longer than this stays in its inode.
 pub(crate) const TINY_BYTES: u64 = 2048;
-/// What the metadata takes for an extent beside its data, at most.
+/// The most bytes that an extent takes in the metadata, not counting its data.
 const EXTENT_BYTES: u64 = 256;
 
 /// The uncommitted content of one file.
@@ -24,16 +25,16 @@ pub(crate) struct Buffer {
     dirty: ExtentMap,
     dirty_bytes: u64,
     pending: ExtentMap,
-    /// Pieces on their way into stripes, and their bytes.
+    /// The number of pieces on their way into stripes, and their bytes.
     in_flight: usize,
     in_flight_bytes: u64,
-    /// The size as far as it is known here, with everything that was written; None: as committed.
+    /// The size with all writes that this process knows; None: as committed.
     pub size: Option<u64>,
-    /// When it was written last; None: not since the last commit.
+    /// The time of the last write; None: not written since the last commit.
     pub modified: Option<Time>,
 }
 
-/// Data of a file that goes into a stripe.
+/// Data of a file that was taken to be written into a stripe.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub offset: u64,
@@ -41,7 +42,7 @@ pub(crate) struct Taken {
 }
 
 impl Buffer {
-    /// Whether nothing is here that a commit would write.
+    /// Whether there is nothing to commit.
     pub fn is_clean(&self) -> bool {
         self.tail.is_none()
             && self.dirty.is_empty()
@@ -55,39 +56,39 @@ impl Buffer {
         self.dirty_bytes + self.tail.as_ref().map_or(0, |(_, tail)| tail.len() as u64)
     }
 
-    /// Whether nothing is in stripes, or on its way, that no transaction names.
+    /// Whether nothing is on its way into stripes or in stripes that no transaction names.
     pub fn nothing_pending(&self) -> bool {
         self.pending.is_empty() && self.in_flight == 0
     }
 
-    /// Pieces on their way into stripes.
+    /// The number of pieces on their way into stripes.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Where what is here ends; 0 for nothing.
+    /// The end of the last byte in this buffer; 0 for an empty one.
     pub fn end(&self) -> u64 {
         let tail = self.tail.as_ref().map_or(0, |(from, tail)| from + tail.len() as u64);
         let ends = [&self.dirty, &self.pending].map(|map| map.iter().next_back().map_or(0, Extent::end));
         tail.max(ends[0]).max(ends[1])
     }
 
-    /// Bytes in memory.
+    /// The bytes of memory that the buffer holds.
     pub fn held_bytes(&self) -> u64 {
         self.dirty_bytes() + self.in_flight_bytes
     }
 
-    /// Bytes that no transaction names yet, wherever they are.
+    /// Bytes that no transaction names yet, in memory and in stripes.
     pub fn uncommitted_bytes(&self) -> u64 {
         self.held_bytes() + self.stored().map(|extent| extent.length).sum::<u64>()
     }
 
-    /// Whether all of its data stays in the dinode.
+    /// Whether all data of the file stays in its inode.
     pub fn is_tiny(&self) -> bool {
         self.size.is_some_and(|size| size <= TINY_BYTES)
     }
 
-    /// What the metadata will take for what is here.
+    /// The bytes that the metadata will need for the content of this buffer.
     pub fn inline_bytes(&self) -> u64 {
         match self.held_bytes() {
             held if held > 0 && self.is_tiny() => held + EXTENT_BYTES,
@@ -95,12 +96,13 @@ impl Buffer {
         }
     }
 
-    /// Takes what was written.
+    /// Adds written data.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let follows = |(from, tail): &(u64, Vec<u8>)| from + tail.len() as u64 == offset && tail.len() < TAIL_BYTES;
         if !self.tail.as_ref().is_some_and(follows) {
             self.freeze();
-            // A first small write gets little room, one that is followed by others soon has enough.
+            // A first small write allocates only its length. A sequence of writes soon gets the
+            // full capacity.
             self.tail = Some((offset, Vec::with_capacity(data.len())));
         }
         if let Some((_, tail)) = &mut self.tail {
@@ -114,7 +116,7 @@ impl Buffer {
         }
     }
 
-    /// Makes the tail dirty data like any other.
+    /// Moves the tail into the dirty data.
     fn freeze(&mut self) {
         if let Some((offset, tail)) = self.tail.take() {
             self.insert_dirty(Extent { offset, length: tail.len() as u64, place: Place::Bytes(tail.into()) });
@@ -127,8 +129,8 @@ impl Buffer {
         self.dirty_bytes -= replaced;
     }
 
-    /// Takes dirty data, in order, for stripes of `stripe` bytes: whole stripes' worth, or, when `all` is wanted, everything. It is pending until
-    /// `written` is called for it.
+    /// Takes dirty data, in order, for stripes of `stripe` bytes: whole stripes, or everything if
+    /// `all` is set. The data is pending until `written` is called for it.
     pub fn take(&mut self, stripe: u64, all: bool) -> Vec<Taken> {
         if all {
             self.freeze();
@@ -162,20 +164,20 @@ impl Buffer {
         taken
     }
 
-    /// A piece that was taken is now two.
+    /// A taken piece was split in two.
     pub fn split(&mut self) {
         self.in_flight += 1;
     }
 
-    /// Pieces that were taken are in the metadata now.
+    /// The taken pieces are in the metadata now.
     pub fn inlined(&mut self, taken: &[Taken], extents: &[Extent]) {
         self.in_flight -= taken.len();
         self.in_flight_bytes -= taken.iter().map(|taken| taken.bytes.len() as u64).sum::<u64>();
         self.committed(extents);
     }
 
-    /// Records where data that was taken is now; with none, it could not be written and is dirty again. What was overwritten or cut off
-    /// meanwhile is left out.
+    /// Records where taken data was written. None means that the write failed: the data is dirty
+    /// again. Parts that were overwritten or cut off meanwhile are left out.
     pub fn written(&mut self, taken: &Taken, span: Option<Span>) {
         self.in_flight -= 1;
         self.in_flight_bytes -= taken.bytes.len() as u64;
@@ -183,7 +185,7 @@ impl Buffer {
         for extent in self.pending.within(&range) {
             let Place::Bytes(bytes) = &extent.place else { continue };
             let skipped = extent.offset - taken.offset;
-            // The same bytes in memory, not just equal ones: `taken` keeps them there.
+            // Compare addresses, not content: `taken` keeps the memory from being reused.
             if bytes.as_ptr() != taken.bytes[skipped as usize..].as_ptr() {
                 continue;
             }
@@ -205,7 +207,7 @@ impl Buffer {
         }
     }
 
-    /// What of a range is here; the other pieces have no place.
+    /// The pieces of a range that are in this buffer. The other pieces have no place.
     pub fn read(&self, range: Range<u64>) -> Vec<Piece> {
         let mut map = ExtentMap::default();
         for extent in self.pending.within(&range).into_iter().chain(self.dirty.within(&range)) {
@@ -221,7 +223,7 @@ impl Buffer {
         pieces(&map.within(&range), range)
     }
 
-    /// Forgets a range: it was cut off or punched.
+    /// Drops a range that was truncated or punched.
     pub fn forget(&mut self, range: Range<u64>) {
         self.freeze();
         let forgotten: u64 = self.dirty.replace(range.clone(), &[]).iter().map(|old| old.length).sum();
@@ -229,7 +231,7 @@ impl Buffer {
         self.pending.replace(range, &[]);
     }
 
-    /// The ranges that are here, in any layer.
+    /// The ranges that are in this buffer, in any layer.
     pub fn covered(&mut self) -> Vec<Range<u64>> {
         self.freeze();
         let mut map = ExtentMap::default();
@@ -244,7 +246,7 @@ impl Buffer {
         self.pending.iter().filter(|extent| matches!(extent.place, Place::Stripe(_)))
     }
 
-    /// Forgets pending extents that are in stripes of some sets. Returns whether there were any.
+    /// Drops the pending extents in stripes of some sets. Returns whether there were any.
     pub fn forget_stored(&mut self, gone: impl Fn(u64) -> bool) -> bool {
         let is_gone = |extent: &&Extent| matches!(extent.place, Place::Stripe(span) if gone(span.set));
         let gone: Vec<_> = self.stored().filter(is_gone).map(Extent::range).collect();
@@ -259,7 +261,7 @@ impl Buffer {
         self.pending.iter().filter_map(|extent| if let Place::Stripe(span) = extent.place { Some(span) } else { None })
     }
 
-    /// Forgets pending extents that a transaction names now, as far as they are still the same.
+    /// Drops pending extents that a transaction names now, unless they have changed since.
     pub fn committed(&mut self, extents: &[Extent]) {
         for extent in extents {
             for part in self.pending.within(&extent.range()) {
@@ -271,7 +273,7 @@ impl Buffer {
     }
 }
 
-/// Whether two places are the same; bytes, in memory.
+/// Whether two places are the same. Bytes are the same only if they are the same memory.
 fn is_same(a: &Place, b: &Place) -> bool {
     match (a, b) {
         (Place::Bytes(a), Place::Bytes(b)) => a.as_ptr() == b.as_ptr(),

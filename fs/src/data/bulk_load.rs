@@ -1,7 +1,9 @@
-//! Whole files, many at a time: their data goes straight into stripes, and one transaction makes them with all their attributes. For who
-//! brings files and does not change them, like the archive encoder; nothing is buffered, nothing is seen before it is complete.
+//! The bulk load: files that are created whole, many in one transaction. Their data goes straight
+//! into stripes, and one transaction creates them with all their attributes. It is for programs
+//! that write files once, like the archive encoder. Nothing is buffered, and no file is visible
+//! before it is complete.
 //!
-//! What is committed together is there together or not at all.
+//! A transaction creates all of its files or none.
 
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
@@ -14,25 +16,25 @@ use std::ops::Range;
 use std::sync::Arc;
 use volume::StripeBuffer;
 
-/// What a piece takes in a manifest beside the path of its file.
+/// The bytes that a piece takes in a manifest, not counting the path of its file.
 const PIECE_BYTES: usize = 80;
-/// Files that one transaction makes.
+/// The most files that one transaction creates.
 const FILES_PER_TRANSACTION: usize = 1024;
 
-/// Files that are on their way into the volume. What is not committed when it is dropped does not exist.
+/// A bulk load in progress. What is not committed when it is dropped does not exist.
 pub struct BulkLoad<'a> {
     fs: &'a FileSystem,
     buffer: Option<StripeBuffer>,
-    /// What is in the buffer, and whose it is: an index into `files`.
+    /// The pieces in the buffer, each with its file as an index into `files`.
     pieces: Vec<(usize, Piece)>,
     manifest_bytes: usize,
     files: Vec<Loading>,
-    /// The stripes, kept until a transaction names them, or nobody will.
+    /// The stripes, pinned until a transaction names them or they are given up.
     stripes: Vec<(Stored, Pin<'a>)>,
     stored_bytes: u64,
 }
 
-/// A file that is on its way.
+/// A file that is being loaded.
 struct Loading {
     ino: u64,
     about: manifest::File,
@@ -40,29 +42,30 @@ struct Loading {
     kind: LoadState,
 }
 
-/// What becomes of a file at the commit.
+/// What the commit does with a file.
 enum LoadState {
-    /// It is being read.
+    /// The file is not finished.
     Open,
-    /// It is made.
+    /// Create the file.
     Made(Box<Whole>),
-    /// It is there, and gets this part of its content.
+    /// Replace this range of an existing file.
     Part(Range<u64>),
-    /// It was given up.
+    /// Nothing: the file was given up.
     Dropped,
 }
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Clone, Debug, Default)]
 pub struct BulkLoaded {
-    /// Files whose name something else has, by the order in which they were finished.
+    /// Files that were not created because their name exists, in the order in which they were
+    /// finished.
     pub refused: Vec<(u64, Vec<u8>)>,
     /// Bytes of user data in stripes.
     pub stored_bytes: u64,
 }
 
 impl FileSystem {
-    /// Begins to bring files.
+    /// Begins a bulk load.
     ///
     /// # Errors
     /// When the volume is open for reading only.
@@ -79,7 +82,7 @@ impl FileSystem {
         })
     }
 
-    /// Numbers for files that are about to be brought: the first of `count`, one behind the other.
+    /// Allocates `count` consecutive inode numbers for new files and returns the first.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -88,7 +91,8 @@ impl FileSystem {
         Ok(self.meta.new_inos(count)?)
     }
 
-    /// Makes files without data, in one transaction that is not waited for; returns the indices of those whose name something has already.
+    /// Creates files without data in one transaction, without waiting until it is durable. Returns
+    /// the indices of the files whose name exists.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -98,7 +102,8 @@ impl FileSystem {
         Ok(self.meta.put_files(files)?.refused)
     }
 
-    /// The attributes of the files of many names, each in its directory; None where there is none. What is uncommitted of them is not in these.
+    /// Looks up many names, each in its directory, and returns the attributes; None where there is
+    /// no such name. Uncommitted changes are not included.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -106,15 +111,16 @@ impl FileSystem {
         Ok(self.meta.lookups(names)?)
     }
 
-    /// User data of a full stripe, about.
+    /// The approximate bytes of user data in a full stripe.
     pub fn stripe_bytes(&self) -> usize {
         self.store.stripe_bytes()
     }
 }
 
 impl BulkLoad<'_> {
-    /// Begins a file, whose number is one of [`FileSystem::new_inos`], or a part of one that is there. `about` is for finding it when
-    /// all metadata is lost. Data that is written next is its.
+    /// Begins a file with a number from [`FileSystem::new_inos`], or a part of an existing file.
+    /// Data that is added next belongs to it. `about` is stored in the manifest, so that the file
+    /// can be found when all metadata is lost.
     pub fn begin(&mut self, ino: u64, about: manifest::File) {
         self.files.push(Loading { ino, about, extents: Vec::new(), kind: LoadState::Open });
     }
@@ -123,11 +129,12 @@ impl BulkLoad<'_> {
         self.files.last_mut().expect("a file was begun")
     }
 
-    /// Adds data of the file that was begun last. `read` puts it into place, at most as many bytes as it is given, and says how many there were; `most` is
-    /// how many are wanted. Returns the data, none when there was none.
+    /// Adds data to the file that was begun last. `read` fills the buffer that it is given and
+    /// returns how many bytes it wrote; `most` is the number of bytes wanted. Returns the data,
+    /// which is empty when `read` returned none.
     ///
     /// # Errors
-    /// Those of `read`, and when a stripe that got full cannot be written.
+    /// The errors of `read`, and when a full stripe cannot be written.
     pub fn add<E: From<Error>>(
         &mut self,
         offset: u64,
@@ -142,7 +149,7 @@ impl BulkLoad<'_> {
             self.store_stripe()?;
         }
         let room = self.room(entry);
-        // A cut at a page keeps pages whole.
+        // Cut at a page boundary, so that pages stay whole.
         let length = if most <= room { most } else { (room & !4095).max(room.min(1)) };
         if self.buffer.is_none() {
             self.fs.room_for(self.fs.store.stripe_bytes() as u64)?;
@@ -164,28 +171,29 @@ impl BulkLoad<'_> {
         Ok(data)
     }
 
-    /// What still fits into the stripe beside the entry of a piece.
+    /// The bytes that still fit into the stripe, not counting the manifest entry of the next piece.
     fn room(&self, entry: usize) -> usize {
         let space = self.buffer.as_ref().map_or(self.fs.store.stripe_bytes() + 4096, StripeBuffer::space);
         let room = space.saturating_sub(self.manifest_bytes + entry + 16);
         if self.pieces.is_empty() { room.min(self.fs.store.stripe_bytes()) } else { room }
     }
 
-    /// The file that was begun last is complete: it is made at the commit. Its extents are filled in.
+    /// Finishes the file that was begun last: the commit creates it. Its extents are filled in.
     pub fn finish(&mut self, whole: Whole) {
         self.last().kind = LoadState::Made(Box::new(whole));
     }
 
-    /// The part of a file that was begun last is complete: the content of this range is replaced by it at the commit, and what was not written of it is a hole.
+    /// Finishes the part of a file that was begun last. The commit replaces the content of this
+    /// range; what was not written of it becomes a hole.
     pub fn finish_part(&mut self, range: Range<u64>) {
         self.last().kind = LoadState::Part(range);
     }
 
-    /// The file that was begun last is given up. Its data in stripes is, too.
+    /// Gives up the file that was begun last, and its data in stripes.
     pub fn drop_last(&mut self) {
         let file = self.files.len() - 1;
         self.last().kind = LoadState::Dropped;
-        // What is at the end of the buffer need not be written.
+        // Do not write the data that is at the end of the buffer.
         while let Some((_, piece)) = self.pieces.pop_if(|(last, _)| *last == file) {
             if let Some(buffer) = &mut self.buffer {
                 buffer.truncate(buffer.len() - piece.length as usize);
@@ -193,7 +201,7 @@ impl BulkLoad<'_> {
         }
     }
 
-    /// Files that were begun and not committed.
+    /// The number of files that were begun and not committed.
     pub fn len(&self) -> usize {
         self.files.len()
     }
@@ -231,13 +239,13 @@ impl BulkLoad<'_> {
         Ok(())
     }
 
-    /// Makes everything that was finished, and returns when it is durable.
+    /// Creates everything that was finished, and returns when it is durable.
     ///
     /// # Errors
-    /// When that is not sure; what of it was made is whole.
+    /// When it may not be durable. Each file that exists afterwards is whole.
     pub fn commit(&mut self) -> Result<BulkLoaded> {
         self.store_stripe()?;
-        // From here on a transaction may name them, whatever comes back.
+        // From here on a transaction may name the stripes, even if it returns an error.
         let stripes = std::mem::take(&mut self.stripes);
         if !stripes.is_empty() {
             self.fs.store.sync()?;
@@ -275,7 +283,8 @@ impl BulkLoad<'_> {
         if seq > 0 {
             self.fs.meta.sync(seq)?;
         }
-        // What one machine took and another one synced may not be there.
+        // The server restarted on a new machine start between the write and the sync: the data may
+        // be lost.
         if machine() == before { Ok(done) } else { Err(lost()) }
     }
 }
@@ -289,7 +298,7 @@ fn stripe_of(extent: &Extent) -> Option<(u64, u32)> {
 }
 
 impl FileSystem {
-    /// Gives back the room of stripes that no transaction names, nor will.
+    /// Frees the space of stripes that no transaction names or will name.
     fn give_up_stripes<'a>(&self, stripes: impl Iterator<Item = &'a Stored>, named: &HashSet<(u64, u32)>) {
         for stripe in stripes.filter(|stripe| !named.contains(&(stripe.set, stripe.record))) {
             if let Ok(layout) = self.store.layout(stripe.set) {
@@ -375,7 +384,7 @@ mod tests {
             ingest.begin(ino, about(&name, size as u64));
             add(&mut ingest, 0, &noise[..size]);
             ingest.finish(whole(ino, &name, size as u64));
-            // Each second one is begun again and given up.
+            // Every second file is begun again and given up.
             ingest.begin(first + (sizes.len() + n) as u64, about("given-up", 5));
             add(&mut ingest, 0, &noise[..size.min(1000)]);
             ingest.drop_last();
@@ -398,7 +407,7 @@ mod tests {
             assert!(read(&fs, found.ino, size) == noise[..size], "file {n}");
             assert_eq!(fs.attribute(found.ino, b"user.a").unwrap(), b"b");
         }
-        // Compaction and verification know them like any other file.
+        // Compaction and verification treat them like any other file.
         let control = volume::Control::default();
         assert!(fs.verify(&control).unwrap().is_sound());
         fs.close_volume().unwrap();
@@ -420,7 +429,7 @@ mod tests {
         assert_eq!(ingest.commit().unwrap().refused, [(ROOT, b"b".to_vec())]);
         assert_eq!(fs.lookup(ROOT, b"b").unwrap().ino, there);
         assert_eq!(read(&fs, first + 2, 3), b"new");
-        // Once more, as after an answer that was lost: those that are the same are no news.
+        // Repeat the request, as after a lost answer: a file that is already there is not refused.
         let again = [whole(first, "a", 3), whole(first + 9, "c", 3)];
         assert_eq!(fs.put_files(&again).unwrap(), [1]);
         let names: Vec<(u64, Vec<u8>)> = ["a", "x", "c"].iter().map(|name| (ROOT, name.as_bytes().to_vec())).collect();

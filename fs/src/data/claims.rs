@@ -1,34 +1,35 @@
-//! Who moves or removes the chunks of a set: one at a time, so that what one makes is no stray to another.
+//! Claims on chunk sets: only one thread at a time moves or removes the chunks of a set. Otherwise
+//! one thread could treat the new chunks of another as orphan chunks.
 
 use crate::mutex::lock;
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// The sets that somebody has.
+/// The sets that are claimed.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     taken: Mutex<HashSet<u64>>,
     given_back: Condvar,
 }
 
-/// Keeps the chunks of a set from others.
+/// An exclusive claim on the chunks of a set, until it is dropped.
 pub(crate) struct Claim<'a> {
     claims: &'a Claims,
     set: u64,
 }
 
 impl Claims {
-    /// Waits until nobody has the set.
+    /// Waits until the set is free and claims it.
     pub fn take(&self, set: u64) -> Claim<'_> {
         let taken = self.given_back.wait_while(lock(&self.taken), |taken| taken.contains(&set));
         taken.unwrap_or_else(PoisonError::into_inner).insert(set);
         Claim { claims: self, set }
     }
 
-    /// None when somebody has the set.
+    /// Claims the set; None when another thread has it.
     pub fn try_take(&self, set: u64) -> Option<Claim<'_>> {
         let free = lock(&self.taken).insert(set);
-        // Made only if it is free: giving up a claim frees the set.
+        // Create the claim only if the set is free: dropping a claim frees the set.
         free.then(|| Claim { claims: self, set })
     }
 }

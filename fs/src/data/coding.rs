@@ -1,4 +1,5 @@
-//! Who codes the stripes of this process: itself, or their Masters. What was asked for, and the measurements that `auto` decides by.
+//! Who codes the stripes of this process: the process itself or the Masters. It follows the setting
+//! of the user, and for `auto` its own measurements.
 
 use crate::mutex::lock;
 use ec::Shape;
@@ -8,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::Cost;
 
-/// How often it is looked how busy the processors are.
+/// How often the load of the processors is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Decides for each stripe.
+/// Chooses the coder of each stripe.
 pub(crate) struct Coders {
     coding: Coding,
     shape: Shape,
     begun: Instant,
-    /// User data of stripes that are being written.
+    /// Bytes of user data in stripes that are being written.
     queued: AtomicU64,
-    /// Stripes that were coded here, and by Masters.
+    /// The number of stripes that were coded here, and by Masters.
     coded: [AtomicU64; 2],
     state: Mutex<State>,
 }
@@ -27,14 +28,14 @@ pub(crate) struct Coders {
 struct State {
     auto: Auto,
     looked: Option<Instant>,
-    /// Processor time of the machine until then: idle, and all of it.
+    /// Processor time of the machine at the last measurement: idle, and in total.
     spent: (u64, u64),
 }
 
 /// A stripe that is being written.
 pub(crate) struct Turn<'a> {
     coders: &'a Coders,
-    /// Who is to code it.
+    /// Who should code it.
     pub by: Coder,
     stripe: Stripe,
     begun: Instant,
@@ -52,7 +53,7 @@ impl Coders {
         }
     }
 
-    /// A stripe of so many bytes is about to be written.
+    /// Chooses who codes a stripe of this many bytes, which is about to be written.
     pub fn turn(&self, bytes: usize) -> Turn<'_> {
         let stripe = Stripe { bytes, k: self.shape.k, m: self.shape.m };
         let queued = self.queued.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -64,7 +65,7 @@ impl Coders {
         Turn { coders: self, by, stripe, begun: Instant::now() }
     }
 
-    /// Stripes that were coded here so far, and those that Masters coded.
+    /// The number of stripes that were coded here so far, and by Masters.
     pub fn coded(&self) -> (u64, u64) {
         let [here, masters] = &self.coded;
         (here.load(Ordering::Relaxed), masters.load(Ordering::Relaxed))
@@ -85,7 +86,7 @@ impl Coders {
 }
 
 impl Turn<'_> {
-    /// It was written, and coded by that one.
+    /// The stripe was written; `by` coded it.
     pub fn done(&self, by: Coder, cost: &Cost) {
         self.coders.coded[usize::from(by == Coder::Master)].fetch_add(1, Ordering::Relaxed);
         if self.coders.coding != Coding::Auto {
@@ -110,15 +111,15 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The processor time of this machine since it was started, in the system's units: idle, and all of it.
+/// The processor time of this machine since boot, in the system's units: idle, and in total.
 fn processor_time() -> Option<(u64, u64)> {
     times_of(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// The same in the text of `/proc/stat`. Waiting for a disk is being idle.
+/// Parses the text of `/proc/stat`. Waiting for a disk counts as idle.
 fn times_of(stat: &str) -> Option<(u64, u64)> {
     let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().map(|word| word.parse().ok());
-    // What guests used is in that of users.
+    // The time of guests is already in the time of users.
     let numbers: Vec<u64> = numbers.take(8).collect::<Option<_>>()?;
     let idle = numbers.get(3)? + numbers.get(4).unwrap_or(&0);
     Some((idle, numbers.iter().sum()))

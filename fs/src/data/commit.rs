@@ -1,7 +1,8 @@
-//! From buffers to stripes to metadata.
+//! Commits: from buffers to stripes to metadata.
 //!
-//! Data of many files is packed into stripes together; a transaction then names the stripes. Chunks are synced before a transaction that names them is
-//! written, so that whatever survives a crash refers only to what survives it too.
+//! Data of many files is packed into common stripes. Then a transaction names the stripes. Chunks
+//! are synced before that transaction is written: what survives a crash refers only to data that
+//! survives it, too.
 
 use crate::data::buffer::Taken;
 use crate::data::file::{File, State};
@@ -15,15 +16,16 @@ use std::sync::Arc;
 use std::time::Instant;
 use volume::{Step, StripeBuffer};
 
-/// A sync of no more dirty data than this writes it into the metadata, which is durable with one write per mirror; it is moved into stripes
-/// later.
+/// A sync of at most this much dirty data writes the data into the metadata, which makes it durable
+/// with one write per mirror. Later it is moved into stripes.
 const INLINE_BYTES: u64 = 32 << 10;
-/// Files whose changes one transaction takes.
+/// The most files that one transaction changes.
 const FILES_PER_COMMIT: usize = 512;
-/// Extents that one transaction names, of all its files: with more there are several.
+/// The most extents that one transaction names, over all its files. More extents take several
+/// transactions.
 const EXTENTS_PER_COMMIT: usize = 16 << 10;
 
-/// Puts data of files into stripes.
+/// Packs data of files into stripes.
 pub(crate) struct Packer<'a> {
     fs: &'a FileSystem,
     buffer: Option<StripeBuffer>,
@@ -38,7 +40,7 @@ impl<'a> Packer<'a> {
         Self { fs, buffer: None, inside: Vec::new(), pieces: Vec::new(), manifest_bytes: 0, paths: HashMap::new() }
     }
 
-    /// Adds a piece, cut where a stripe is full. What could not be written is dirty again.
+    /// Adds a piece; cuts it where a stripe is full. Data that could not be written is dirty again.
     pub fn add(&mut self, file: &Arc<File>, mut taken: Taken) -> Result<()> {
         loop {
             if self.buffer.is_none() {
@@ -54,7 +56,7 @@ impl<'a> Packer<'a> {
                 self.finish().inspect_err(|_| self.fs.landed(file, &taken, None))?;
                 continue;
             }
-            // A cut at a page keeps pages whole.
+            // Cut at a page boundary, so that pages stay whole.
             let length = match taken.bytes.len() {
                 all if all <= room => all,
                 _ => (room & !4095).max(room.min(1)),
@@ -76,7 +78,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Writes the stripe that is not full, if it is worth it; what is not written is dirty again.
+    /// Writes the last, partial stripe if it is long enough. Otherwise its data is dirty again.
     pub fn finish_if_long(&mut self) -> Result<()> {
         if self.buffer.as_ref().is_some_and(|buffer| buffer.len() >= self.fs.store.stripe_bytes() / 2) {
             self.finish()?;
@@ -84,7 +86,7 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    /// Writes the stripe that is not full.
+    /// Writes the last, partial stripe.
     pub fn finish(&mut self) -> Result<()> {
         let Some(buffer) = self.buffer.take() else { return Ok(()) };
         let written = self.fs.append_stripe(buffer, &manifest::encode(&self.pieces));
@@ -101,34 +103,34 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// Who waits for a commit.
+/// What the caller of a commit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// Nobody.
+    /// Nothing.
     No,
-    /// Somebody who wants to read it.
+    /// Another client wants to read the data.
     Somebody,
-    /// Somebody for it, and nothing else, to be durable.
+    /// The caller waits until only this file is durable.
     ForThis,
-    /// Somebody for it and more to be durable.
+    /// The caller waits until this file and others are durable.
     ForMore,
 }
 
-/// What became of a commit.
+/// The result of a commit.
 struct Committed {
-    /// The transaction, 0 for none.
+    /// The sequence number of the transaction; 0 for none.
     seq: Seq,
-    /// What kept some of it from being committed.
+    /// The error that kept some data from being committed.
     failed: Option<Error>,
-    /// It is durable, and what was done before.
+    /// The transaction and everything before it is durable.
     durable: bool,
-    /// Extents in stripes for which the transaction had no room.
+    /// Extents in stripes that did not fit into the transaction.
     left: usize,
 }
 
 impl Drop for Packer<'_> {
     fn drop(&mut self) {
-        // After an error, what waited for the same stripe is dirty again.
+        // After an error, the data that waited for this stripe is dirty again.
         for (file, taken) in self.inside.drain(..) {
             self.fs.landed(&file, &taken, None);
         }
@@ -136,9 +138,11 @@ impl Drop for Packer<'_> {
 }
 
 impl FileSystem {
-    /// What a file is, for the manifest of a stripe.
+    /// The description of a file for the manifest of a stripe.
     pub(crate) fn describe(&self, ino: u64) -> Option<manifest::File> {
-        // As it is committed: a client that was asked to commit it must not wait for others, who may wait for this.
+        // Use the committed state: this client may be committing the file because another client
+        // waits for it. Asking the server for the current state could then wait for that client,
+        // which waits for this commit.
         let (attributes, path) = self.store.targets.steps().timed(Step::Metadata, || self.meta.describe(ino)).ok()?;
         let state = self.table.find(ino);
         let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
@@ -146,7 +150,7 @@ impl FileSystem {
         Some(manifest::File { path: path.unwrap_or_default(), size, mode, uid, gid, modified })
     }
 
-    /// Writes a stripe, and accounts for its room.
+    /// Writes a stripe and accounts for its space.
     pub(crate) fn append_stripe(&self, buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
         let (stored, pin) = self.store.append(buffer, manifest)?;
         let range = volume::record_range(stored.record, stored.block);
@@ -154,13 +158,13 @@ impl FileSystem {
         Ok((stored, pin))
     }
 
-    /// A piece arrived in a stripe, or did not.
+    /// A piece was written into a stripe, or the write failed.
     pub(crate) fn landed(&self, file: &File, taken: &Taken, span: Option<Span>) {
         self.change_buffer(&mut file.state(), |buffer| buffer.written(taken, span));
         file.arrived();
     }
 
-    /// Puts all data of some files into stripes, without a transaction.
+    /// Writes all data of some files into stripes, without a transaction.
     pub(crate) fn flush(&self, files: &[Arc<File>]) -> Result<()> {
         let mut packer = Packer::new(self);
         for file in files {
@@ -176,8 +180,9 @@ impl FileSystem {
         packer.finish()
     }
 
-    /// Commits everything that was written to some files before. `durable` also waits until that survives a crash. What fails for some files keeps the others
-    /// from nothing; the first error is returned.
+    /// Commits everything that was written to some files so far. With `durable`, also waits until
+    /// it survives a crash. An error of some files does not keep the others from being committed;
+    /// the first error is returned.
     pub(crate) fn commit(&self, files: &[Arc<File>], durable: bool) -> Result<Seq> {
         let mut files = files.to_vec();
         files.sort_by_key(|file| file.ino);
@@ -193,7 +198,7 @@ impl FileSystem {
         for group in files.chunks(FILES_PER_COMMIT) {
             let Committed { seq, failed: error, durable, .. } = self.commit_group(group, wait, store);
             (last, done) = (seq.max(last), durable);
-            // Targets that fail would be waited for with every group.
+            // Do not wait for failing targets again with every group.
             store &= error.as_ref().is_none_or(Error::is_no_space);
             failed = failed.or(error);
         }
@@ -206,22 +211,25 @@ impl FileSystem {
         Ok(last)
     }
 
-    /// Commits a file that another client wants to read, without waiting for it to be durable: a little data goes into the metadata itself.
+    /// Commits a file that another client wants to read, without waiting until it is durable. A
+    /// small amount of data goes into the metadata itself.
     pub(crate) fn hand_over(&self, file: &Arc<File>) -> Result<()> {
         self.commit_group(std::slice::from_ref(file), Wait::Somebody, true).failed.map_or(Ok(()), Err)
     }
 
-    /// Commits files in one transaction: what of them is in stripes and, with `store`, what can be put there.
+    /// Commits files in one transaction: their data in stripes and, with `store`, the data that can
+    /// be put into stripes now.
     fn commit_group(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
-        // What is taken from buffers now must not be named when it is somebody else's turn.
+        // Data that is taken from buffers now must not be named in a later session.
         self.in_this_session(|| {
             let mut done = self.commit_held(files, wait, store);
             if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
-                // Sets were given up just now; what was not in these can be committed.
+                // Some sets were given up just now. Data outside of them can still be committed.
                 done = self.commit_held(files, wait, store);
             }
-            // What is written meanwhile is somebody else's turn.
+            // Commit only what did not fit. Data that is written meanwhile is left to a later
+            // commit.
             let mut left = done.left;
             while left > 0 && done.failed.is_none() {
                 let next = self.commit_held(files, wait, false);
@@ -232,7 +240,7 @@ impl FileSystem {
         })
     }
 
-    /// As `commit_group`, of files whose content the caller holds.
+    /// As `commit_group`; the caller holds the content lock of the files.
     fn commit_held(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
         let mut parts = Vec::with_capacity(files.len());
         let mut rest = Vec::with_capacity(files.len());
@@ -247,7 +255,8 @@ impl FileSystem {
             return Committed { seq: 0, failed, durable: false, left: 0 };
         }
         let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
-        // A server is asked for both at once. What is here is what it was if that fails, and can be committed once more; not so stripes.
+        // One request to the server commits and syncs. If it fails, inline data is still in the
+        // buffer and can be committed again. That is not true of stripes.
         let durable = wait == Wait::ForThis && rest.is_empty() && self.is_shared();
         let done = self.store.targets.steps().timed(Step::Metadata, || match durable {
             true => self.meta.change_contents_durably(&edits),
@@ -263,12 +272,12 @@ impl FileSystem {
         }
     }
 
-    /// Takes a little data of a file for the metadata itself: what is small enough to stay in the dinode, and what somebody waits for. None when there is more,
-    /// or nothing.
+    /// Takes a small amount of data of a file for the metadata itself: data small enough to stay in
+    /// the inode, or data that a caller waits for. None when there is more, or nothing.
     fn take_inline(&self, file: &Arc<File>, synced: bool) -> Option<Part> {
         let mut state = file.state();
         let dirty = state.buffer.dirty_bytes();
-        // What is tiny was promised room in the metadata when it was written.
+        // A tiny file reserved its space in the metadata when it was written.
         let little = state.buffer.is_tiny() || synced && dirty <= INLINE_BYTES && self.room_for_metadata().is_ok();
         if state.gone || dirty == 0 || !little || !state.buffer.nothing_pending() {
             return None;
@@ -284,8 +293,9 @@ impl FileSystem {
         Some(Part { file: file.clone(), edit, taken })
     }
 
-    /// Puts data of files into stripes, with `store`, and makes all stripes durable that they have. Returns how many extents are left for another transaction,
-    /// and what went wrong: then some data is still dirty.
+    /// Writes data of files into stripes, if `store` is set, and makes all their stripes durable.
+    /// Returns the number of extents left for another transaction, and the error if some data is
+    /// still dirty.
     fn put_in_stripes(&self, files: &[Arc<File>], store: bool, parts: &mut Vec<Part>) -> (usize, Option<Error>) {
         files.iter().for_each(|file| file.state().failed = None);
         let mut failed = if store { self.flush(files).err() } else { None };
@@ -303,7 +313,8 @@ impl FileSystem {
             if stored.is_empty() && more > 0 {
                 continue;
             }
-            // No longer than what is stored: what is still dirty, or was written since, would be a hole to others, and may never get a place.
+            // Set no larger size than what is in stripes. Data that is still dirty, or was written
+            // since, would look like a hole to other clients, and may never be committed.
             let resize = match stored.iter().map(Extent::end).max() {
                 Some(end) => Resize::AtLeast(end),
                 None if state.buffer.dirty_bytes() > 0 => continue,
@@ -318,15 +329,15 @@ impl FileSystem {
             parts.push(Part { file: file.clone(), edit, taken: Vec::new() });
         }
         if stored_any && let Err(error) = self.store.sync() {
-            // Nothing is named that is not durable.
+            // Name only stripes that are durable.
             parts.truncate(inline);
             return (left, failed.or(Some(error)));
         }
         (left, failed)
     }
 
-    /// Forgets what is in sets that were given up with the session of this client. Returns whether there was something: whoever syncs or closes the file
-    /// next hears of it.
+    /// Drops pending data in sets that were given up with the session of this client. Returns
+    /// whether there was any: the next sync or close of the file reports it.
     pub(crate) fn forget_lost(&self, state: &mut State) -> bool {
         let lost = self.change_buffer(state, |buffer| buffer.forget_stored(|set| !self.store.is_ours(set)));
         if lost {
@@ -335,7 +346,7 @@ impl FileSystem {
         lost
     }
 
-    /// Brings the buffer of a file in line with what became of its part in a commit.
+    /// Updates the buffer of a file after its part of a commit succeeded or failed.
     fn settle(&self, part: &Part, committed: bool) {
         let Part { file, edit, taken } = part;
         let mut state = file.state();
@@ -344,9 +355,11 @@ impl FileSystem {
             let bytes: u64 = taken.iter().map(|piece| piece.bytes.len() as u64).sum();
             state.changed();
             self.change_buffer(&mut state, |buffer| buffer.inlined(taken, &extents));
-            // Not before: until now nobody else knew of it. A later write has another time.
+            // Clear the time only now: until the commit, only this process knew it. A later write
+            // has another time.
             if state.buffer.modified == edit.modified {
-                // What is dirty still is another change, by which others see that there is something new.
+                // The data that is still dirty is a later change. Its new time shows others that
+                // there is something new.
                 state.buffer.modified = (state.buffer.dirty_bytes() > 0).then(|| self.stamp_of_write());
             }
             if bytes > 0 {
@@ -361,7 +374,7 @@ impl FileSystem {
     }
 }
 
-/// What one file has in a commit.
+/// The part of one file in a commit.
 struct Part {
     file: Arc<File>,
     edit: ContentEdit,
@@ -369,7 +382,8 @@ struct Part {
     taken: Vec<Taken>,
 }
 
-/// What a commit does to the size of a file. That it was longer says nothing: another client may have cut it off.
+/// The size that a commit sets. It never restores an older, larger size: another client may have
+/// truncated the file.
 fn size_of(state: &State) -> Resize {
     Resize::AtLeast(state.buffer.end())
 }
@@ -378,7 +392,7 @@ fn size_of(state: &State) -> Resize {
 mod tests {
     use crate::testing::{Lab, make};
 
-    /// A transaction has a limit of 32 MiB.
+    /// Tests the limit of a transaction, which is 32 MiB.
     #[test]
     fn more_extents_than_a_transaction_takes_are_committed() {
         const COUNT: u64 = 560_000;

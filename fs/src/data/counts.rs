@@ -1,4 +1,4 @@
-//! What is counted of a volume that is open, beside what [`volume::Targets`] counts of its targets.
+//! Counters of an open volume, in addition to those that [`volume::Targets`] keeps for its targets.
 
 use crate::mutex::lock;
 use crate::{FileSystem, Status};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use volume::counts::{Operation, ReadCounts};
 use volume::{Control, Limit, Progress, RebuildReport, StepTotals, TargetHealth};
 
-/// Operations on files, and repairs.
+/// Counters for operations on files and for repairs.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Reads of files.
@@ -20,20 +20,20 @@ pub struct Counts {
     pub syncs: Operation,
     /// Repairs.
     pub repairs: Repairs,
-    /// What the last look at the volume found, and when.
+    /// The last status of the volume, with its time.
     pub(crate) census: Mutex<Option<(i64, Arc<Status>)>>,
-    /// Panics in what goes on beside the callers.
+    /// The number of panics in background work.
     pub(crate) defects: AtomicU64,
 }
 
 impl Counts {
-    /// How often something panicked that goes on beside the callers. It went on the next time.
+    /// The number of panics in background work. That work continued with its next run.
     pub fn defects(&self) -> u64 {
         self.defects.load(Ordering::Relaxed)
     }
 }
 
-/// The repairs of a volume: what they have done, and those that go on.
+/// The repairs of a volume: totals, and those in progress.
 #[derive(Debug, Default)]
 pub struct Repairs {
     sets: AtomicU64,
@@ -45,7 +45,7 @@ pub struct Repairs {
     limit: Mutex<Option<Arc<Limit>>>,
 }
 
-/// A repair that goes on.
+/// A repair in progress.
 #[derive(Debug)]
 pub(crate) struct Running {
     begun: Instant,
@@ -53,46 +53,46 @@ pub(crate) struct Running {
     sets: usize,
     done: AtomicUsize,
     failed: AtomicUsize,
-    /// The chunk set that was begun last.
+    /// The last chunk set that was begun.
     now: AtomicU64,
 }
 
-/// How far a repair is.
+/// The progress of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairProgress {
-    /// The chunk set that was begun last; some are made whole at a time.
+    /// The last chunk set that was begun; several are repaired at the same time.
     pub set: u64,
-    /// Chunk sets that it began with.
+    /// The number of chunk sets at the start.
     pub sets: usize,
-    /// Those that are done, or failed.
+    /// Chunk sets that are done or failed.
     pub sets_done: usize,
-    /// Those that failed.
+    /// Chunk sets that failed.
     pub sets_failed: usize,
-    /// Bytes of blocks that are to be made, about.
+    /// Bytes of blocks to rebuild; approximate.
     pub bytes: u64,
-    /// Those that are made.
+    /// Bytes of blocks that are rebuilt.
     pub bytes_done: u64,
-    /// Since when it goes on.
+    /// The time since the start of the repair.
     pub elapsed: Duration,
-    /// How long it will still take, at the rate of until now.
+    /// The estimated time to the end, at the average rate so far.
     pub left: Option<Duration>,
 }
 
 impl RepairProgress {
-    /// Bytes of blocks that were made in a second.
+    /// Bytes of blocks that are rebuilt per second.
     pub fn bytes_per_second(&self) -> u64 {
         (self.bytes_done as f64 / self.elapsed.as_secs_f64().max(1e-3)) as u64
     }
 }
 
-/// Ends what is shown of a repair with it.
+/// Removes a repair from the list of running ones when it is dropped.
 pub(crate) struct Shown<'a> {
     repairs: &'a Repairs,
     running: Arc<Running>,
 }
 
 impl Repairs {
-    /// A repair of so many sets begins.
+    /// Begins a repair of `sets` chunk sets.
     pub(crate) fn begin(&self, sets: usize, control: &Control) -> Shown<'_> {
         let running = Arc::new(Running {
             begun: Instant::now(),
@@ -109,42 +109,43 @@ impl Repairs {
         Shown { repairs: self, running }
     }
 
-    /// Those that go on.
+    /// The repairs in progress.
     pub fn running(&self) -> Vec<RepairProgress> {
         lock(&self.running).iter().map(|running| running.look()).collect()
     }
 
-    /// Chunk sets that were made whole.
+    /// The number of repaired chunk sets.
     pub fn sets(&self) -> u64 {
         self.sets.load(Ordering::Relaxed)
     }
 
-    /// Stripes of them.
+    /// The number of stripes in repaired chunk sets.
     pub fn stripes(&self) -> u64 {
         self.stripes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of blocks that were made again.
+    /// Bytes of blocks that were rebuilt.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Those that stores made themselves.
+    /// Bytes of blocks that stores rebuilt themselves.
     pub fn by_stores(&self) -> u64 {
         self.by_stores.load(Ordering::Relaxed)
     }
 
-    /// Chunk sets that could not be made whole.
+    /// The number of chunk sets that could not be repaired.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Bytes of blocks that repairs together may make in a second; None for as many as they can.
+    /// The limit of all repairs together, in bytes of rebuilt blocks per second; None for no limit.
     pub fn limit(&self) -> Option<u64> {
         lock(&self.limit).as_ref().map(|limit| limit.bytes_per_second())
     }
 
-    /// Holds the repairs that begin from now on, together, to so many bytes of blocks made in a second.
+    /// Limits all repairs that begin from now on, together, to this many bytes of rebuilt blocks
+    /// per second.
     pub fn set_limit(&self, bytes_per_second: Option<u64>) {
         *lock(&self.limit) = bytes_per_second.map(|rate| Arc::new(Limit::new(rate)));
     }
@@ -157,12 +158,12 @@ impl Repairs {
 }
 
 impl Shown<'_> {
-    /// A set is begun.
+    /// A chunk set is begun.
     pub fn next(&self, set: u64) {
         self.running.now.store(set, Ordering::Relaxed);
     }
 
-    /// It is done.
+    /// A chunk set is done; `well` tells success from failure.
     pub fn done(&self, well: bool) {
         self.running.done.fetch_add(1, Ordering::Relaxed);
         if well {
@@ -198,37 +199,37 @@ impl Running {
 }
 
 impl FileSystem {
-    /// What was counted since it was opened.
+    /// The counters since the volume was opened.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Stripes that were coded here so far, and those that Masters coded.
+    /// The number of stripes that were coded here so far, and by Masters.
     pub fn coded_stripes(&self) -> (u64, u64) {
         self.store.coders.coded()
     }
 
-    /// Where the time of writes went since it was opened.
+    /// The time that the steps of writes took since the volume was opened.
     pub fn write_cost(&self) -> StepTotals {
         self.store.targets.steps().totals()
     }
 
-    /// Reads that were not as simple as they should be, since it was opened.
+    /// Counters of reads that needed more than the plain path, since the volume was opened.
     pub fn read_counts(&self) -> &ReadCounts {
         self.store.targets.reads()
     }
 
-    /// Bytes that were written and are not yet where they belong.
+    /// Bytes of written data that are still in memory.
     pub fn dirty_bytes(&self) -> u64 {
         self.memory.used()
     }
 
-    /// What is known of the targets without asking them.
+    /// The last known health of the targets; asks none of them.
     pub fn known_health(&self) -> Vec<TargetHealth> {
         self.store.targets.known_health()
     }
 
-    /// The targets that stripes need at least.
+    /// The number of targets that a stripe needs at least: k.
     pub fn needed_targets(&self) -> usize {
         self.store.options.code.shape().k
     }
@@ -260,7 +261,7 @@ mod tests {
             }
         }
         assert!(!fs.verify(&Control::default()).unwrap().is_sound());
-        // Half of the data is on that target: half a second.
+        // Half of the data is on that target: the repair takes half a second.
         counts.repairs.set_limit(Some(data.len() as u64));
         let begun = Instant::now();
         let (done, seen) = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Files that are open or have uncommitted content.
+//! The table of files that are open or have uncommitted content, and the locks of a file.
 
 use crate::data::buffer::Buffer;
 use crate::mutex::lock;
@@ -8,56 +8,59 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Files are found by their number in one of so many tables, each with its own lock.
+/// The table is split by inode number into this many shards, each with its own lock.
 const SHARDS: usize = 16;
 
-/// A locked state, for a moment.
+/// The locked state of a file. Hold it only for a moment.
 pub(crate) type Locked<'a> = Guard<'a, State, 2>;
 
 /// A file that is open or has uncommitted content.
 #[derive(Debug)]
 pub(crate) struct File {
     pub ino: u64,
-    /// The turn of whoever changes the committed content: one at a time. Taken before `state`, and before those of files with higher numbers. Readers do not wait
-    /// for it: it may be held while a server is asked, which `state` must not.
+    /// Held while the committed content is changed. Lock it before `state`, and before the same
+    /// lock of files with higher numbers. Readers do not take it. A thread may hold it during a
+    /// request to the server, which is forbidden for `state`.
     content: Mutex<()>,
-    /// The turn of whoever gives the file a name or takes one away, and, where the metadata is here, opens or closes it. Taken before `state`.
+    /// Held while the file gets or loses a name and, where the metadata is in this process, while
+    /// it is opened or closed. Lock it before `state`.
     naming: Mutex<()>,
     state: Ranked<State, 2>,
-    /// Signalled when a piece on its way has arrived.
+    /// Signalled when a piece was written into a stripe, or failed.
     arrived: Condvar,
 }
 
-/// What is known of it.
+/// The state of a file in this process.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub buffer: Buffer,
     pub openers: u32,
-    /// How often its committed content was changed here.
+    /// How often this process changed the committed content.
     pub changes: u64,
-    /// Its committed content is being changed here, and what is known of it may be what was before.
+    /// This process is changing the committed content: what it knows may be the old state.
     pub changing: bool,
-    /// When the oldest uncommitted write came.
+    /// The time of the oldest uncommitted write.
     pub dirty_since: Option<std::time::Instant>,
-    /// It has no name any more: it goes when nobody has it open and the kernel has forgotten it.
+    /// The file has no name any more. It is removed when it is not open and the kernel has
+    /// forgotten it.
     pub orphan: bool,
-    /// It is gone.
+    /// The file is removed.
     pub gone: bool,
-    /// What a write in the background failed with; the next sync reports it.
+    /// The error of a background write; the next sync reports it.
     pub failed: Option<crate::Error>,
-    /// Something that was written is lost; the next sync or close reports it, once.
+    /// Written data was lost; the next sync or close reports it, once.
     pub lost: bool,
-    /// How often something was lost.
+    /// How often data was lost.
     pub losses: u64,
 }
 
 impl State {
-    /// Changes when its committed content is changed here.
+    /// A value that changes whenever this process changes the committed content.
     pub fn seen(&self) -> (u64, bool) {
         (self.changes, self.changing)
     }
 
-    /// A change of its committed content is over.
+    /// Ends a change of the committed content.
     pub fn changed(&mut self) {
         self.changes += 1;
         self.changing = false;
@@ -77,7 +80,7 @@ impl File {
         lock(&self.naming)
     }
 
-    /// Says that a piece arrived.
+    /// Signals that a piece was written into a stripe, or failed.
     pub fn arrived(&self) {
         self.arrived.notify_all();
     }
@@ -88,19 +91,19 @@ impl File {
     }
 }
 
-/// All such files.
+/// All files that are open or have uncommitted content.
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: [Ranked<HashMap<u64, Arc<File>>, 1>; SHARDS],
-    /// Files that were taken out.
+    /// How many files were removed from the table.
     departures: AtomicU64,
 }
 
-/// A file of the table in hand. The table forgets it when the last one lets go of it, unless it is open, kept without a name, or has uncommitted
-/// content.
+/// A reference to a file of the table. When the last one is dropped, the table removes the file,
+/// unless it is open, kept without a name, or has uncommitted content.
 pub(crate) struct Held<'a> {
     table: &'a Table,
-    /// Always there but in `drop`.
+    /// Always present except in `drop`.
     file: Option<Arc<File>>,
 }
 
@@ -129,12 +132,12 @@ impl Table {
         self.shards[ino as usize % SHARDS].lock()
     }
 
-    /// Takes a file in hand that is on its own.
+    /// Wraps a file into a reference.
     pub fn hold(&self, file: Arc<File>) -> Held<'_> {
         Held { table: self, file: Some(file) }
     }
 
-    /// The file of a number, made if it is not there.
+    /// The file with this number; adds it if it is not in the table.
     pub fn enter(&self, ino: u64) -> Held<'_> {
         let new = || {
             let (content, naming, state, arrived) = Default::default();
@@ -144,20 +147,21 @@ impl Table {
         self.hold(file)
     }
 
-    /// The file of a number, if it is there.
+    /// The file with this number, if it is in the table.
     pub fn find(&self, ino: u64) -> Option<Held<'_>> {
         let file = self.shard(ino).get(&ino).cloned();
         file.map(|file| self.hold(file))
     }
 
-    /// How many files left the table so far. What was uncommitted of them is committed.
+    /// How many files left the table so far. Their content is committed.
     pub fn departures(&self) -> u64 {
         self.departures.load(Ordering::Relaxed)
     }
 
     fn leave(&self, file: Arc<File>) {
         let mut shard = self.shard(file.ino);
-        // This one and the table's: nobody can get another while the shard is locked.
+        // One reference is this one, the other the table's. While the shard is locked, no other
+        // thread can get a new one.
         let last = Arc::strong_count(&file) <= 2;
         let idle = last && {
             let state = file.state();
@@ -168,15 +172,17 @@ impl Table {
             shard.remove(&file.ino);
             self.departures.fetch_add(1, Ordering::Relaxed);
         }
-        // Before the shard is unlocked, so that of two who leave the second one sees that it is the last.
+        // Drop it while the shard is locked: if two references are dropped at the same time, the
+        // second sees that it is the last.
         drop(file);
     }
 
-    /// The stripes that buffers refer to and no transaction names yet: set and record, each with the length of its blocks.
+    /// The stripes to which buffers refer and which no transaction names yet: set and record, with
+    /// the length of the blocks.
     pub fn uncommitted(&self) -> BTreeMap<(u64, u32), u32> {
         let mut found = BTreeMap::new();
         for shard in &self.shards {
-            // Without handles of their own on the files, so that none is kept from leaving.
+            // Take no references: they could keep a file from leaving the table.
             for file in shard.lock().values() {
                 found.extend(file.state().buffer.stripes().map(|span| (span.stripe(), span.block)));
             }
@@ -184,13 +190,13 @@ impl Table {
         found
     }
 
-    /// Those of one set.
+    /// The uncommitted stripes of one set.
     pub fn uncommitted_in(&self, set: u64) -> BTreeMap<u32, u32> {
         let all = self.uncommitted().into_iter();
         all.filter(|((of, _), _)| *of == set).map(|((_, record), block)| (record, block)).collect()
     }
 
-    /// All files, in the order of their numbers.
+    /// All files, ordered by number.
     pub fn all(&self) -> Vec<Held<'_>> {
         let mut all: Vec<Held<'_>> = Vec::new();
         for shard in &self.shards {
@@ -213,7 +219,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    /// Whatever is done with files, the table forgets them when it is over.
+    /// The table removes a file after every kind of operation.
     #[test]
     fn no_file_stays_in_the_table() {
         let lab = Lab::new("rs:2+1", 3);
@@ -257,7 +263,7 @@ mod tests {
             looking.join().unwrap();
         });
         fs.sync_all().unwrap();
-        // What other threads have in hand for a moment is none of ours.
+        // Background threads may hold references for a moment.
         for _ in 0..50 {
             if fs.table.len() > 0 {
                 std::thread::sleep(Duration::from_millis(20));
@@ -270,13 +276,14 @@ mod tests {
         crate::New { kind: crate::Kind::File, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() }
     }
 
-    /// A stream of writes and commits: whoever looks never sees less than was there before.
+    /// With a stream of writes and commits, no reader sees a smaller size or an older time than
+    /// before.
     #[test]
     fn sizes_and_times_do_not_go_back() {
         let lab = Lab::new("rs:2+1", 3);
         let fs = lab.open();
         let ino = make(&fs, "file");
-        // A failure ends the commits, too.
+        // A failed assertion ends the commits, too.
         struct Going<'a>(&'a AtomicBool);
         impl Drop for Going<'_> {
             fn drop(&mut self) {
@@ -294,7 +301,8 @@ mod tests {
             let begun = std::time::Instant::now();
             let mut last = fs.attributes(ino).unwrap();
             for round in 1u64.. {
-                // The kernel's clock, which stamps this one, runs ahead of the coarse one; several writes have the time of it.
+                // The kernel's clock, with which this change is stamped, runs ahead of the coarse
+                // one; several writes get the same time.
                 if round % 32 == 0 {
                     let touched = SetAttributes { modified: Some(SetTime::Now), ..Default::default() };
                     fs.set_attributes(ROOT, touched).unwrap();

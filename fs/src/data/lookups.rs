@@ -1,28 +1,29 @@
-//! The files that the kernel of a mount knows: those that it looked up and did not forget. As with a local file system, such a file can be opened though its name is gone by then.
+//! The files that the kernel of a mount knows: it looked them up and did not forget them. As with a
+//! local file system, such a file can still be opened after it lost its last name.
 
 use crate::FileSystem;
 use crate::mutex::lock;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
-/// Files are counted in one of so many tables, each with its own lock.
+/// The counters are split by inode number into this many shards, each with its own lock.
 const SHARDS: usize = 16;
 
-/// What the kernel knows.
+/// The files that the kernel knows.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     counts: [Mutex<HashMap<u64, u64>>; SHARDS],
     asking: Mutex<Asking>,
 }
 
-/// Questions whose answers the kernel does not know yet.
+/// Lookups whose answers have not reached the kernel yet.
 #[derive(Debug, Default)]
 struct Asking {
     next: u64,
     open: BTreeSet<u64>,
 }
 
-/// The kernel is about to get to know files.
+/// A lookup in progress: the kernel is about to learn of files.
 #[derive(Debug)]
 pub struct Lookup<'a> {
     lookups: &'a Lookups,
@@ -40,7 +41,7 @@ impl Lookups {
         lock(&self.counts[ino as usize % SHARDS])
     }
 
-    /// Begins a question. Until its end it is not sure what the kernel knows.
+    /// Begins a lookup. Until it ends, it is not certain which files the kernel knows.
     pub fn begin(&self) -> Lookup<'_> {
         let mut asking = lock(&self.asking);
         asking.next += 1;
@@ -49,22 +50,22 @@ impl Lookups {
         Lookup { lookups: self, number }
     }
 
-    /// The number of the last question that began.
+    /// The number of the lookup that began last.
     pub fn last(&self) -> u64 {
         lock(&self.asking).next
     }
 
-    /// Whether all questions up to this one ended.
+    /// Whether all lookups up to this one have ended.
     pub fn have_ended(&self, last: u64) -> bool {
         lock(&self.asking).open.first().is_none_or(|first| *first > last)
     }
 
-    /// The kernel is told of a file once more.
+    /// Counts one more answer that names the file.
     pub fn add(&self, ino: u64) {
         *self.shard(ino).entry(ino).or_default() += 1;
     }
 
-    /// The kernel forgets what it was told so often. Returns whether it does not know the file any more.
+    /// The kernel forgets `count` answers. Returns whether it no longer knows the file.
     pub fn forget(&self, ino: u64, count: u64) -> bool {
         let mut shard = self.shard(ino);
         let Some(known) = shard.get_mut(&ino) else { return false };
@@ -81,24 +82,27 @@ impl Lookups {
         self.shard(ino).contains_key(&ino)
     }
 
-    /// The kernel is gone, with all that it knew.
+    /// The kernel unmounted and forgot everything.
     pub fn clear(&self) {
         self.counts.iter().for_each(|shard| lock(shard).clear());
     }
 }
 
 impl FileSystem {
-    /// Begins to ask for files that the kernel of a mount gets to know by the answer. None where nobody else could remove them meanwhile.
+    /// Begins a lookup through which the kernel of a mount learns of files. None where no other
+    /// client could remove them meanwhile.
     pub fn looking_up(&self) -> Option<Lookup<'_>> {
         self.is_shared().then(|| self.lookups.begin())
     }
 
-    /// The kernel is told of a file: the file stays, with or without a name, until the kernel forgets it. Called before [`Lookup`] ends.
+    /// The kernel learns of a file: the file stays, with or without a name, until the kernel
+    /// forgets it. Call this before the [`Lookup`] ends.
     pub fn looked_up(&self, ino: u64) {
         self.lookups.add(ino);
     }
 
-    /// The kernel forgets a file of which it was told so often. One without a name goes, if it is not open.
+    /// The kernel forgets `count` answers that named a file. A file without a name is removed,
+    /// unless it is open.
     pub fn forget(&self, ino: u64, count: u64) {
         if self.lookups.forget(ino, count)
             && let Some(file) = self.table.find(ino)
@@ -107,7 +111,7 @@ impl FileSystem {
         }
     }
 
-    /// The kernel is gone, with all that it knew.
+    /// The kernel unmounted and forgot everything.
     pub(crate) fn forget_all(&self) {
         self.lookups.clear();
         self.table.all().iter().for_each(|file| self.let_go(file.ino, &mut file.state()));
@@ -125,7 +129,7 @@ mod tests {
         assert!(lookups.knows(5) && lookups.knows(21) && !lookups.knows(6));
         assert!(!lookups.forget(5, 1) && lookups.knows(5));
         assert!(lookups.forget(5, 1) && !lookups.knows(5));
-        // More than it was told, or a file that it was not told of, is nothing.
+        // Forgetting too often, or an unknown file, has no effect.
         assert!(lookups.forget(21, 9) && !lookups.forget(21, 1) && !lookups.forget(7, 1));
     }
 

@@ -1,30 +1,33 @@
-//! What a stripe says about the files in it, so that the metadata can be made again from chunks alone.
+//! The manifest of a stripe: a description of the files in it, so that the metadata can be rebuilt
+//! from chunks alone.
 //!
-//! The manifest stands behind the data of the stripe and is coded with it, so that any k blocks give it back. It is the last thing to be
-//! needed: a name that was changed, or removed, after the stripe was written is still in it.
+//! The manifest follows the data of the stripe and is coded with it, so that any k blocks restore
+//! it. It is the last resort: it still has a name that was changed or removed after the stripe was
+//! written.
 
 use meta::Time;
 use serde::{Deserialize, Serialize};
 
-/// A piece of a file in a stripe. The pieces stand in the stripe in this order, one behind the other.
+/// A piece of a file in a stripe. The pieces lie in the stripe in this order, without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The file.
+    /// The inode number of the file.
     pub ino: u64,
-    /// Where in the file it begins.
+    /// Its offset in the file, in bytes.
     pub offset: u64,
-    /// Its bytes.
+    /// Its length, in bytes.
     pub length: u64,
-    /// What the file was when it was written; the same as that of the piece before if None.
+    /// The file at the time of the write; None: the same as for the piece before.
     pub file: Option<File>,
 }
 
-/// What a file was when some of it was written.
+/// A file, as it was when some of it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Its path from the root of the volume, without a slash in front; one of its paths, if there are several.
+    /// Its path from the root of the volume, without a leading slash. If there are several paths,
+    /// one of them.
     pub path: Vec<u8>,
-    /// Its size then.
+    /// Its size at that time, in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
@@ -32,16 +35,16 @@ pub struct File {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Last change of its content.
+    /// The time of the last change of its content.
     pub modified: Time,
 }
 
-/// The bytes of a manifest.
+/// Encodes a manifest.
 pub(crate) fn encode(pieces: &[Piece]) -> Vec<u8> {
     postcard::to_stdvec(pieces).expect("a list of numbers and bytes")
 }
 
-/// The pieces in some bytes; None when they are no manifest.
+/// Decodes a manifest; None when the bytes are not one.
 pub fn decode(bytes: &[u8]) -> Option<Vec<Piece>> {
     postcard::from_bytes(bytes).ok()
 }

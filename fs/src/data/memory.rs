@@ -1,20 +1,21 @@
-//! Memory for data that is in no stripe yet.
+//! The limit for data in memory that is in no stripe yet.
 
 use crate::mutex::lock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Memory for data on its way to the targets.
+/// Accounts for memory of data on its way to the targets.
 #[derive(Debug)]
 pub(crate) struct Memory {
     limit: u64,
     used: AtomicU64,
-    /// What of it will be in the metadata. May be a little off while several change the same file.
+    /// The part that will go into the metadata. It may be slightly off while several threads change
+    /// the same file.
     inline: AtomicI64,
     waiting: Mutex<u32>,
     less: Condvar,
-    /// Why nothing can be written at the moment; whether that is for lack of room.
+    /// Why nothing can be written at the moment, and whether the reason is lack of space.
     stuck: Mutex<Option<(bool, String)>>,
 }
 
@@ -39,12 +40,12 @@ impl Memory {
         u64::try_from(self.inline.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// What is on its way into the metadata was so much, and is now so much.
+    /// The bytes on their way into the metadata changed from `before` to `after`.
     pub fn changed_inline(&self, before: u64, after: u64) {
         self.inline.fetch_add(after.cast_signed() - before.cast_signed(), Ordering::Relaxed);
     }
 
-    /// Whether so much is used that it should be written soon.
+    /// Whether more than half of the limit is in use: data should be written soon.
     pub fn is_half_full(&self) -> bool {
         self.used() > self.limit / 2
     }
@@ -61,18 +62,18 @@ impl Memory {
         }
     }
 
-    /// Adds what a buffer grew by, or subtracts what it shrank by.
+    /// The size of a buffer changed from `before` to `after`.
     pub fn changed(&self, before: u64, after: u64) {
         if after >= before { self.add(after - before) } else { self.subtract(before - after) }
     }
 
-    /// Notes whether dirty data could be written.
+    /// Records whether dirty data could be written.
     pub fn note(&self, done: &crate::Result<()>) {
         let why = done.as_ref().err().map(|error| (error.is_no_space(), error.to_string()));
         *lock(&self.stuck) = why;
     }
 
-    /// Waits while the limit is exceeded; `hurry` is called now and then to have something written.
+    /// Waits while the limit is exceeded; calls `hurry` now and then to have data written.
     ///
     /// # Errors
     /// When nothing can be written.

@@ -1,7 +1,8 @@
-//! Files, their names and their content: what an open volume does for programs.
+//! Files, their names and their content: what an open volume offers to programs.
 //!
-//! A write goes through [`mod@write`] into a [`buffer`]; a commit ([`commit`]) packs buffers into stripes ([`store`]) and names
-//! these in one transaction. Others who share the volume are behind the trait [`sharing::Sharing`].
+//! A write goes through [`write`] into a [`buffer`]. A commit ([`commit`]) packs buffers into
+//! stripes ([`store`]) and names them in one transaction. Other users of the volume are behind the
+//! trait [`sharing::Sharing`].
 
 pub mod buffer;
 pub mod bulk_load;

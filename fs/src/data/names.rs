@@ -1,13 +1,14 @@
-//! Names and attributes: the metadata, with what buffers know better.
+//! Operations on names and attributes: the metadata, combined with the newer state in buffers.
 
 use crate::data::file::{File, State};
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
 
-/// How often attributes are asked for that are overtaken by commits, before the file is held.
+/// How often attributes are read again because a commit changed the file meanwhile, before the
+/// content lock is taken.
 const ATTEMPTS: usize = 3;
 
-/// Attributes to set; None stays.
+/// Attributes to set; None leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttributes {
     /// Permission bits.
@@ -16,20 +17,20 @@ pub struct SetAttributes {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Bytes of content.
+    /// Size of the content, in bytes.
     pub size: Option<u64>,
-    /// Last access.
+    /// Time of the last access.
     pub accessed: Option<SetTime>,
-    /// Last change of content.
+    /// Time of the last change of content.
     pub modified: Option<SetTime>,
-    /// Last change of anything; the time of the operation if None.
+    /// Time of the last change of anything; None: the time of the operation.
     pub changed: Option<Time>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Option<Time>,
 }
 
 impl FileSystem {
-    /// Attributes of a file with what is not committed of it yet.
+    /// The attributes of a file, with its uncommitted changes.
     pub(crate) fn attributes_of(&self, file: &File) -> Result<Attributes> {
         let with = |state: &mut State, mut attributes: Attributes| {
             if attributes.kind == Kind::File {
@@ -43,26 +44,29 @@ impl FileSystem {
         };
         for _ in 0..ATTEMPTS {
             let changes = file.state().changes;
-            // Not under the lock: a server has other clients commit first, which may wait for what is written here.
+            // Ask without the lock: the server makes other clients commit first, and they may wait
+            // for data in this buffer.
             let attributes = self.meta.attributes(file.ino)?;
             let mut state = file.state();
             if state.changes == changes {
                 return Ok(with(&mut state, attributes));
             }
-            // Something left the buffer, and may have come into the metadata too late to be seen.
+            // Something left the buffer, and may have reached the metadata too late to be in this
+            // answer.
         }
-        // In turn with what could overtake it.
+        // Take the lock that commits take.
         let _one_at_a_time = file.content();
         let attributes = self.meta.describe(file.ino)?.0;
         Ok(with(&mut file.state(), attributes))
     }
 
-    /// The size of a file of which the metadata says that it is so long, and nothing was changed here since it was asked.
+    /// The size of a file, given the committed size. The caller has checked that this process
+    /// changed nothing since it asked.
     pub(crate) fn learn_size(&self, state: &mut State, committed: u64) -> u64 {
         if !self.is_shared() {
             return state.buffer.size.unwrap_or(committed);
         }
-        // Others make it longer, too, and cut it off.
+        // Other clients may have extended or truncated it, too.
         let size = committed.max(state.buffer.end());
         if !state.changing {
             state.buffer.size = Some(size);
@@ -70,13 +74,14 @@ impl FileSystem {
         size
     }
 
-    /// Attributes that were found with a name, as they are now. The table had `departures` before they were read: what left it since may have committed
-    /// what they do not show.
+    /// Updates attributes that a lookup or listing found. `departures` is the table's counter
+    /// before they were read: a file that left the table since may have committed changes that they
+    /// do not show.
     fn with_buffer(&self, found: Attributes, departures: u64) -> Attributes {
         if found.kind != Kind::File {
             return found;
         }
-        // Of a file that was removed meanwhile, it is shown how it was.
+        // For a file that was removed meanwhile, show the attributes that were found.
         match self.table.find(found.ino) {
             Some(file) => self.attributes_of(&file).unwrap_or(found),
             None if self.table.departures() == departures => found,
@@ -84,7 +89,7 @@ impl FileSystem {
         }
     }
 
-    /// The attributes of the file of that name. `.` and `..` are names here.
+    /// The attributes of the file with this name. `.` and `..` are names here.
     ///
     /// # Errors
     /// Those of [`meta::Meta::lookup`].
@@ -96,19 +101,19 @@ impl FileSystem {
     /// The attributes of a file.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn attributes(&self, ino: u64) -> Result<Attributes> {
         match self.table.find(ino) {
             Some(file) => self.attributes_of(&file),
-            // What was written before is committed.
+            // All earlier writes are committed.
             None => Ok(self.meta.attributes(ino)?),
         }
     }
 
-    /// Sets attributes; returns all.
+    /// Sets attributes and returns all of them.
     ///
     /// # Errors
-    /// When the file is not there, or has no size to set.
+    /// When the file does not exist, or has no size to set.
     pub fn set_attributes(&self, ino: u64, change: SetAttributes) -> Result<Attributes> {
         self.writable()?;
         if let Some(size) = change.size {
@@ -122,12 +127,13 @@ impl FileSystem {
         let departures = self.table.departures();
         let (attributes, _) = {
             let file = modified.and_then(|_| self.table.find(ino));
-            // A time that is set holds against that of writes before, those included that are being committed.
+            // A time that the caller sets replaces the time of earlier writes, including those that
+            // are being committed.
             let _one_at_a_time = file.as_ref().map(|file| file.content());
             if let Some(file) = &file {
                 file.state().buffer.modified = None;
             }
-            // The kernel says both times itself when it writes back those of writes.
+            // When the kernel writes back the times of its writes, it sends both times itself.
             let says_when = !matches!(accessed, Some(SetTime::Now)) && !matches!(modified, Some(SetTime::Now));
             let now = changed.filter(|_| says_when).unwrap_or_else(|| self.stamp());
             let set = self.meta.set_attributes(ino, change, now)?;
@@ -139,11 +145,12 @@ impl FileSystem {
         Ok(self.with_buffer(attributes, departures))
     }
 
-    /// Takes away the rights that a file gives to who executes it: set-user-ID, set-group-ID and capabilities. To be called before somebody changes its content who may
-    /// not have such. Returns whether there were any.
+    /// Removes the privileges that a file gives to its executors: set-user-ID, set-group-ID and
+    /// capabilities. Call this before a user without such privileges changes the content. Returns
+    /// whether there were any.
     ///
     /// # Errors
-    /// When the file is not there, or they cannot be taken away.
+    /// When the file does not exist, or they cannot be removed.
     pub fn take_privileges(&self, ino: u64) -> Result<bool> {
         if !self.meta.has_privileges(ino)? {
             return Ok(false);
@@ -160,7 +167,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes a file of any kind.
+    /// Creates a file of any kind.
     ///
     /// # Errors
     /// Those of [`meta::Meta::make`].
@@ -170,7 +177,7 @@ impl FileSystem {
         Ok(self.meta.make(parent, name, new, self.stamp())?.0)
     }
 
-    /// Gives a file one more name.
+    /// Adds a name to a file.
     ///
     /// # Errors
     /// Those of [`meta::Meta::link`].
@@ -190,15 +197,15 @@ impl FileSystem {
         self.attributes_of(&file)
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the file is not a symbolic link.
     pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
         Ok(self.meta.read_link(ino)?)
     }
 
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     ///
     /// # Errors
     /// Those of [`meta::Meta::unlink`].
@@ -211,7 +218,7 @@ impl FileSystem {
             let _turn = file.naming();
             let keep = self.is_needed(ino, &file.state());
             match self.meta.unlink(parent, name, ino, keep, self.stamp()) {
-                // The name has another file by now.
+                // The name belongs to another file by now.
                 Err(meta::Error::NotFound) => {}
                 removed => return Ok(removed.map(|removed| self.after_removal(&mut file.state(), removed))?),
             }
@@ -235,19 +242,19 @@ impl FileSystem {
                 removed.map(|removed| self.after_removal(&mut file.state(), removed))
             };
             match removed {
-                // The name has another directory by now.
+                // The name belongs to another directory by now.
                 Err(meta::Error::NotFound) => {}
                 removed => return Ok(removed?),
             }
         }
     }
 
-    /// Whether a file stays when it has no name any more: it is open, or the kernel knows it.
+    /// Whether a file is kept after it lost its last name: it is open, or the kernel knows it.
     fn is_needed(&self, ino: u64, state: &State) -> bool {
         state.openers > 0 || self.lookups.knows(ino)
     }
 
-    /// What a file is after it lost a name.
+    /// Updates the state of a file after it lost a name.
     fn after_removal(&self, state: &mut State, removed: Removed) {
         if removed.last {
             state.orphan = removed.orphan;
@@ -260,27 +267,27 @@ impl FileSystem {
         self.collector.add(removed.dead, removed.seq);
     }
 
-    /// Gives up a file without a name that nobody needs any more.
+    /// Releases a file without a name that is no longer needed.
     pub(crate) fn let_go(&self, ino: u64, state: &mut State) {
         if !state.orphan || self.is_needed(ino, state) {
             return;
         }
         state.orphan = false;
         self.forget_content(state);
-        // A server knows itself.
+        // The server does this itself.
         if !self.is_shared() {
             self.collector.add_orphan(ino);
         }
     }
 
-    /// Drops what is uncommitted of a file that is gone.
+    /// Drops the uncommitted content of a removed file.
     fn forget_content(&self, state: &mut State) {
         state.gone = true;
         state.buffer.modified = None;
         self.change_buffer(state, |buffer| buffer.forget(0..u64::MAX));
     }
 
-    /// Gives a file another name.
+    /// Renames a file.
     ///
     /// # Errors
     /// Those of [`meta::Meta::rename`].
@@ -312,8 +319,9 @@ impl FileSystem {
         }
     }
 
-    /// Programs replace a file by writing a new one and renaming it, often without a sync. So that a crash does not leave an empty file where
-    /// there was a full one, the new one's content is committed first.
+    /// Programs often replace a file by writing a new one and renaming it, without a sync. Commit
+    /// the content of the new file first, so that a crash does not leave an empty file in place of
+    /// a full one.
     fn commit_before_replacing(&self, from: (u64, &[u8]), replaced: Option<u64>, mode: RenameMode) -> Result<()> {
         if replaced.is_none() || mode != RenameMode::Replace {
             return Ok(());
@@ -325,7 +333,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The next entries of a directory behind a cookie, 0 for the beginning; none only at the end.
+    /// The next entries of a directory after a cookie; 0 is the beginning. An empty list means the
+    /// end.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -336,18 +345,18 @@ impl FileSystem {
         Ok(listed)
     }
 
-    /// The directory that a directory is in; the root is in itself.
+    /// The parent directory of a directory; the root is its own parent.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn parent(&self, ino: u64) -> Result<u64> {
         Ok(self.meta.parent(ino)?)
     }
 
-    /// An extended attribute.
+    /// The value of an extended attribute.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
         Ok(self.meta.attribute(ino, name)?)
     }
@@ -360,7 +369,8 @@ impl FileSystem {
         Ok(self.meta.attribute_names(ino)?)
     }
 
-    /// Sets an extended attribute; `must_exist` says whether it must be there, or must not.
+    /// Sets an extended attribute. `must_exist` says whether it must exist or must not; None allows
+    /// both.
     ///
     /// # Errors
     /// Those of [`meta::Meta::set_attribute`].
@@ -374,23 +384,23 @@ impl FileSystem {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()> {
         self.writable()?;
         self.meta.remove_attribute(ino, name, self.stamp())?;
         Ok(())
     }
 
-    /// Counts one more opener of a file or directory. Every `open` has a `close`. `write` says that it may be written to.
-    /// What others wrote before is seen from then on.
+    /// Counts one more opener of a file or directory. Every `open` needs a `close`. `write` says
+    /// that the opener may write. After `open`, the caller sees what other clients wrote before.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn open(&self, ino: u64, write: bool) -> Result<()> {
         let stale = |error: meta::Error| if error == meta::Error::NotFound { Error::Stale } else { error.into() };
         let file = self.table.enter(ino);
         if !self.is_shared() {
-            // In turn: a removal that comes later sees that it is open.
+            // Take the naming lock, so that a later removal sees that the file is open.
             let _turn = file.naming();
             let gone = file.state().gone;
             let there = if gone { Err(meta::Error::NotFound) } else { self.meta.attributes(ino).map(drop) };
@@ -407,13 +417,14 @@ impl FileSystem {
         }
         drop(state);
         if is_overtaken {
-            // It is open; what cannot be learned now is when it is asked for.
+            // The file is open. If its attributes cannot be read now, they are read when they are
+            // needed.
             let _ = self.attributes_of(&file);
         }
         Ok(())
     }
 
-    /// One opener less. The last one takes a file without a name with it.
+    /// Counts one opener less. The last one releases a file without a name.
     pub fn close(&self, ino: u64) {
         let Some(file) = self.table.find(ino) else { return };
         let turn = (!self.is_shared()).then(|| file.naming());

@@ -1,4 +1,4 @@
-//! Reading, and looking for data and holes.
+//! Reads files, and finds data and holes in them.
 
 use crate::data::file::File;
 use crate::{Error, FileSystem, Result};
@@ -8,9 +8,9 @@ use plan::{Extent, ExtentMap, Place};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How often a read begins anew when the stripes that it was to read were given up under it.
+/// How often a read is retried when the stripes that it needs are freed meanwhile.
 const ATTEMPTS: usize = 5;
-/// What fails after so long had targets that do not answer.
+/// A read that takes this long and fails had targets that do not answer.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// What `lseek` looks for.
@@ -18,15 +18,16 @@ const SLOW: Duration = Duration::from_secs(1);
 pub enum Seek {
     /// Data.
     Data,
-    /// A hole; the end of the file is one.
+    /// A hole; the end of a file counts as one.
     Hole,
 }
 
 impl FileSystem {
-    /// Reads from a file; returns how many bytes there were: fewer only at its end.
+    /// Reads from a file. Returns the number of bytes read: fewer than requested only at the end of
+    /// the file.
     ///
     /// # Errors
-    /// When the file is gone, is no regular one, or too much of its data is lost.
+    /// When the file is removed, is not a regular file, or too much of its data is lost.
     pub fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
         self.counts.reads.counted(|read| *read, || self.read_at(ino, offset, into))
     }
@@ -43,11 +44,12 @@ impl FileSystem {
             if attempt > 1 {
                 self.sharing().forget_extents(ino);
             }
-            // The buffer was looked at first: what a commit moves meanwhile is in both.
+            // The buffer was read first: data that a commit moves meanwhile is in both.
             let mut found = self.find_pieces(ino, over.clone())?;
             let mut length = length;
             if found.iter().any(|piece| piece.place.is_none()) {
-                // A hole, or what was cut off since the size was learnt: here, or by another client.
+                // This is a hole, or the file was truncated since its size was read: by this
+                // process or by another client.
                 if file.state().seen() != seen && attempt < ATTEMPTS {
                     continue;
                 }
@@ -60,8 +62,8 @@ impl FileSystem {
             let begun = Instant::now();
             match self.fill_pieces(offset, &found, into) {
                 Ok(()) => return Ok(into.len()),
-                // What was read may have been overwritten and given up meanwhile; the second look shows where it is now. Targets that did not answer
-                // are not waited for again.
+                // The data may have been overwritten and its stripes freed meanwhile. A second look
+                // shows where it is now. Do not wait again for targets that did not answer.
                 Err(error) if attempt == ATTEMPTS => return Err(error),
                 Err(error) if begun.elapsed() > SLOW && !self.has_moved(ino, &found)? => return Err(error),
                 Err(_) => {}
@@ -70,7 +72,7 @@ impl FileSystem {
         unreachable!("the loop returns")
     }
 
-    /// Where these bytes of a file are: what is in its buffer, and behind that what is committed.
+    /// The places of a range of a file: in its buffer and, for the rest, in the committed extents.
     fn find_pieces(&self, ino: u64, over: Vec<Piece>) -> Result<Vec<Piece>> {
         let mut found = Vec::with_capacity(over.len());
         for piece in over {
@@ -88,7 +90,8 @@ impl FileSystem {
         Ok(found)
     }
 
-    /// As `find_pieces`, as far as the file goes at the moment when the server looks. Returns where it ends then.
+    /// As `find_pieces`, but only up to the size at the moment when the server reads the extents.
+    /// Returns that size.
     fn find_pieces_of_one_moment(&self, file: &File, over: Vec<Piece>, found: &mut Vec<Piece>) -> Result<u64> {
         let (Some(first), Some(last)) = (over.first(), over.last()) else { return Ok(0) };
         let changes = file.state().seen();
@@ -121,14 +124,15 @@ impl FileSystem {
         Ok(end)
     }
 
-    /// The first extents of a range, in order, and the part of it that they are all of.
+    /// The first extents of a range, in order, and the part of the range that this list covers
+    /// completely.
     pub(crate) fn next_extents(&self, ino: u64, range: Range<u64>) -> Result<(Vec<Extent>, Range<u64>)> {
         let extents = self.meta.extents(ino, range.clone())?;
         let end = covered(&extents, &range);
         Ok((extents, range.start..end))
     }
 
-    /// Whether bytes of a file are elsewhere than they were.
+    /// Whether a range of a file is stored elsewhere than before.
     fn has_moved(&self, ino: u64, found: &[Piece]) -> Result<bool> {
         let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(false) };
         let over = self.table.enter(ino).state().buffer.read(first.range.start..last.range.end);
@@ -155,7 +159,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The offset of the next data or hole at or behind `offset`.
+    /// The offset of the next data or hole at or after `offset`.
     ///
     /// # Errors
     /// `NoData` when there is none.
@@ -191,7 +195,8 @@ impl FileSystem {
         if what == Seek::Data { Err(Error::NoData) } else { Ok(size) }
     }
 
-    /// The first ranges of a file that have data, in order, and the part of `range` that they are all of. Room that was only set aside counts as a hole.
+    /// The first ranges of a file that have data, in order, and the part of `range` that this list
+    /// covers completely. Space that is only allocated counts as a hole.
     fn data(&self, ino: u64, range: Range<u64>) -> Result<(Vec<Range<u64>>, Range<u64>)> {
         let file = self.table.find(ino);
         let covered = file.map(|file| self.change_buffer(&mut file.state(), |buffer| buffer.covered()));
@@ -211,7 +216,7 @@ impl FileSystem {
     }
 }
 
-/// Up to where these extents are all of a range that was asked for.
+/// The end of the part of the range that these extents cover completely.
 fn covered(extents: &[Extent], range: &Range<u64>) -> u64 {
     extents.last().filter(|_| extents.len() >= meta::MOST_EXTENTS).map_or(range.end, Extent::end)
 }

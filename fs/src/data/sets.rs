@@ -1,4 +1,5 @@
-//! Where new chunk sets come from: they are placed here, or by the metadata server, ahead of need.
+//! The sources of new chunk sets: this process places them, or the metadata server does so ahead of
+//! need.
 
 use crate::data::store::{NEW_CHUNK_BYTES, Store};
 use crate::mutex::lock;
@@ -13,29 +14,31 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Sets that a client asks for at a time, and what it keeps ahead: one is filled with some hundred MiB.
+/// How many sets a client requests at a time, and how many it keeps ahead. A set holds some hundred
+/// MiB.
 const BATCH: u32 = 4;
 const AHEAD: usize = 2;
-/// Sets are exchanged for better ones not more often: the server may not know yet that there are better ones.
+/// The shortest time between two exchanges of sets for better ones: the server may not know yet
+/// that there are better ones.
 const RENEW_AFTER: Duration = Duration::from_secs(3);
 
-/// Gives out chunk sets.
+/// A source of chunk sets.
 pub(crate) trait NewSets: Send + Sync {
-    /// A chunk set that nobody else writes to.
+    /// A new chunk set for the exclusive use of the caller.
     fn next(&self, store: &Store) -> Result<(u64, SetRecord)>;
 
-    /// Whether a set that was given out may still be written to: not when the session ended that it was given to.
+    /// Whether a set may still be written. Not after the end of the session that it was given to.
     fn is_ours(&self, _set: u64) -> bool {
         true
     }
 }
 
-/// Places sets itself.
+/// Places sets in this process.
 pub(crate) struct Placed(pub Arc<Meta>);
 
 impl Placed {
-    /// Places a set on targets that can take data, but not on those to avoid unless there are too few others.
-    /// `held` hears its number before anybody else.
+    /// Places a set on targets that can take data. Uses a target in `avoid` only if there are too
+    /// few others. Calls `held` with the number before any other thread can see the set.
     pub fn place(&self, store: &Store, avoid: &[TargetId], held: impl Fn(u64)) -> Result<(u64, SetRecord)> {
         let set = self.0.next_set()?;
         let blocks = store.options.code.shape().blocks();
@@ -79,22 +82,24 @@ impl NewSets for Placed {
 /// Sets that the metadata server placed for this client.
 pub(crate) struct Leased {
     session: Arc<dyn Session>,
-    /// Never held while something is asked of the server: whoever takes the session up needs it.
+    /// Never held during a request to the server: the thread that reclaims the session needs it.
     state: Ranked<State, 4>,
-    /// The turn of the one that asks for sets: the server gives back what the session has and the asker does not know of.
+    /// Held by the thread that requests sets. The server takes back sets that it gave to the
+    /// session and that a request does not list, so requests must not overlap.
     asking: Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     ahead: VecDeque<(u64, SetRecord)>,
-    /// All sets of this session, those ahead too.
+    /// All sets of this session, including those kept ahead.
     held: BTreeSet<u64>,
     /// When sets were last exchanged for better ones.
     renewed: Option<Instant>,
-    /// How often a server was told what this client holds. What it gave before is not among that.
+    /// How often this client reclaimed its sets from a server. An older answer may list sets that
+    /// were not reclaimed.
     told: u64,
-    /// Sets were lost, and nobody looked yet what was in them.
+    /// Sets were lost, and their data has not been checked yet.
     lost: bool,
 }
 
@@ -107,14 +112,15 @@ impl Leased {
         self.state.lock()
     }
 
-    /// The sets that this client may write to, for a server that forgot the session.
+    /// The sets that this client may write to, to reclaim them from a server that lost the session.
     pub fn tell(&self) -> Vec<u64> {
         let mut state = self.state();
         state.told += 1;
         state.held.iter().copied().collect()
     }
 
-    /// The server keeps these of the sets that it was told. Returns how many it does not: they are somebody else's, or gone.
+    /// Of the reclaimed sets `told`, the server confirmed `kept`. Returns how many were lost: they
+    /// belong to another client now, or are removed.
     pub fn keep(&self, told: &[u64], kept: &[u64]) -> usize {
         let mut state = self.state();
         let before = state.held.len();
@@ -131,13 +137,13 @@ impl Leased {
         std::mem::take(&mut self.state().lost)
     }
 
-    /// Sets that were taken to be written to.
+    /// Sets that were taken for writing.
     pub fn taken(&self) -> Vec<u64> {
         let state = self.state();
         state.held.iter().copied().filter(|set| !state.ahead.iter().any(|(ahead, _)| ahead == set)).collect()
     }
 
-    /// Asks for sets when few are left. Not for whoever waits for one.
+    /// Requests more sets when few are left. Do not call it where a write waits for a set.
     pub fn refill(&self, store: &Store) -> Result<()> {
         let _one_at_a_time = lock(&self.asking);
         let avoid: Vec<TargetId> =
@@ -152,7 +158,8 @@ impl Leased {
             };
             let new = self.session.new_sets(BATCH, &avoid, &known)?;
             let mut state = self.state();
-            // The session may have been taken up since, without these: they are given back by the next call.
+            // If the session was reclaimed meanwhile, these sets were not in the list. The next
+            // request gives them back.
             if state.told == told {
                 state.held.extend(new.iter().map(|(set, _)| *set));
                 state.ahead.extend(new);
@@ -161,8 +168,9 @@ impl Leased {
         }
     }
 
-    /// Lets go of sets that were placed while targets were away which are back: what is written to them would be at risk, and what was
-    /// written is made whole only when this client is done with them. And of those with a target that is to be emptied.
+    /// Gives up sets that were placed while targets were away that are back now. New data in them
+    /// would be at risk, and existing data is repaired only when this client is done with the set.
+    /// Also gives up sets with a target that is to be emptied.
     pub fn renew(&self, store: &Store) -> Result<()> {
         let good = |id: &TargetId| {
             store.targets.get(*id).is_some() && store.targets.error(*id).is_none() && !store.is_closed(*id)
@@ -171,7 +179,8 @@ impl Leased {
         let worse = |places: &[Option<TargetId>]| {
             places.iter().flatten().filter(|id| good(id)).count() < there.min(places.len())
         };
-        // Not what the metadata has of its places: it lacks those that failed since, or when it was begun.
+        // Compare the places of the open writer, not those in the metadata: the latter still
+        // include targets that failed since, or at the beginning.
         let open = store.open_places().is_some_and(|places| worse(&places));
         let ahead: Vec<u64> = {
             let mut state = self.state();
@@ -190,7 +199,7 @@ impl Leased {
         self.release(&ahead)
     }
 
-    /// Gives sets back that nothing uncommitted refers to.
+    /// Gives back sets. No uncommitted data may refer to them.
     pub fn release(&self, sets: &[u64]) -> Result<()> {
         if !sets.is_empty() {
             self.session.release_sets(sets)?;
@@ -199,7 +208,7 @@ impl Leased {
         Ok(())
     }
 
-    /// Gives all sets back that were never written to.
+    /// Gives back all sets that were never written.
     pub fn release_ahead(&self) -> Result<()> {
         let ahead: Vec<u64> = self.state().ahead.drain(..).map(|(set, _)| set).collect();
         self.release(&ahead)
@@ -219,7 +228,8 @@ impl NewSets for Leased {
                 }
                 continue;
             };
-            // One that was placed before a target failed is of no use, as long as there are better ones. It is given back later: somebody waits for this.
+            // A set that was placed before a target failed is of no use while there are better
+            // ones. It is given back later, because a write waits for this call.
             let failed = record.places.iter().flatten().any(|&id| store.targets.error(id).is_some());
             if failed && !self.state().ahead.is_empty() {
                 continue;

@@ -1,4 +1,5 @@
-//! Space on the targets: how much user data still fits, and who is refused when it does not.
+//! Accounts for space on the targets: how much user data still fits, and which writers are refused
+//! when it does not.
 
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
@@ -8,34 +9,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::target::Space;
 
-/// Writers that are refused have the room looked at again no more often.
+/// The shortest time between two measurements of the space for writers that are refused.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Room on the targets, in bytes of user data, as of the last look and what was stored since.
+/// Space on the targets, in bytes of user data: the last measurement, and what was stored since.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     total: AtomicU64,
     free: AtomicU64,
-    /// What was ever stored, and what of it `free` knows.
+    /// All bytes ever stored, and how many of them `free` includes.
     spent: AtomicU64,
     known: AtomicU64,
-    /// `spent` when `set` was called last.
+    /// `spent` at the last call of `set`.
     last: AtomicU64,
     when: Mutex<Option<Instant>>,
 }
 
 impl Room {
-    /// Stripes took so much.
+    /// Stripes took this many bytes.
     pub fn spend(&self, bytes: u64) {
         self.spent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was stored so far: to be asked before a look.
+    /// The bytes stored so far. Read it before a measurement.
     pub fn spent(&self) -> u64 {
         self.spent.load(Ordering::Relaxed)
     }
 
-    /// What a look found that began when so much was `spent`.
+    /// Records a measurement; `spent` is the counter from before it.
     pub fn looked(&self, spent: u64, total: u64, free: u64) {
         self.total.store(total, Ordering::Relaxed);
         self.free.store(free, Ordering::Relaxed);
@@ -43,12 +44,13 @@ impl Room {
         *lock(&self.when) = Some(Instant::now());
     }
 
-    /// Whether another look may find something else.
+    /// Whether the last measurement is old enough to measure again.
     pub fn is_old(&self) -> bool {
         lock(&self.when).is_none_or(|when| when.elapsed() > LOOK_AGAIN)
     }
 
-    /// What somebody else found: some time after the call before, or it would have been told then.
+    /// Records a measurement of the server. It was made after the call before, or that call would
+    /// have brought it.
     pub fn set(&self, total: u64, free: u64) {
         let spent = self.last.swap(self.spent(), Ordering::Relaxed);
         self.looked(spent, total, free);
@@ -60,14 +62,15 @@ impl Room {
     }
 }
 
-/// How long stripes of `blocks` blocks can be, all together, when each block of a stripe is on another target. `systems` are file systems: how many
-/// targets each has, and the room that these share.
+/// The largest total length of stripes of `blocks` blocks when each block of a stripe is on another
+/// target. `systems` are file systems: the number of targets on each, and the space that they
+/// share.
 pub(crate) fn balanced(systems: &[(u64, u64)], blocks: u64) -> u64 {
     let fits = |length: u64| {
         let room = |&(targets, room): &(u64, u64)| u128::from(room).min(u128::from(targets) * u128::from(length));
         systems.iter().map(room).sum::<u128>() >= u128::from(blocks) * u128::from(length)
     };
-    // What fits is an interval that begins with 0.
+    // The lengths that fit are an interval that begins with 0.
     let (mut low, mut high) =
         (0, systems.iter().map(|(_, room)| u128::from(*room)).sum::<u128>() / u128::from(blocks.max(1)) + 1);
     while low + 1 < high {
@@ -77,28 +80,31 @@ pub(crate) fn balanced(systems: &[(u64, u64)], blocks: u64) -> u64 {
     low as u64
 }
 
-/// What writers leave free for every target, beside what the metadata needs, so that what they were promised has room, as have compaction and repair.
+/// The bytes that writers leave free for every target, in addition to what the metadata needs:
+/// space for data that was already accepted, for compaction and for repair.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// A target, for the room of a volume.
+/// A target, in the computation of the space of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetRoom {
-    /// What it said last; None when it never said anything.
+    /// What it reported last; None when it never reported.
     space: Option<Space>,
     /// It answers, or is only late.
     there: bool,
 }
 
 impl TargetRoom {
-    /// What is known of one; None when it was never found.
+    /// The known state of a target; None for one that was never found.
     pub fn of(room: Option<&volume::Room>) -> Self {
         let there = room.is_some_and(|room| room.answer != volume::Answer::None);
         Self { space: room.and_then(|room| room.space), there }
     }
 }
 
-/// The bytes of user data that fit in all, and those that still fit, on these targets: k blocks of data of so many, each on another target. With targets
-/// missing stripes are written to those that are there, but there is no more room than with them: it is needed to make whole what lacks blocks.
+/// The bytes of user data that fit in total, and those that still fit, on these targets: stripes of
+/// `blocks` blocks, k of them data, each on another target. With targets missing, stripes are
+/// written to the others, but there is no more space than with all targets: repair needs it to
+/// restore the missing blocks.
 pub(crate) fn user_room(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
     let there: Vec<TargetRoom> = targets.iter().filter(|target| target.there).copied().collect();
     if (there.len() as u64) < k {
@@ -108,13 +114,14 @@ pub(crate) fn user_room(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u6
     (now.0.min(whole.0), now.1.min(whole.1))
 }
 
-/// The same on targets of which all are there.
+/// The same for targets that are all present.
 fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
     let mut systems: BTreeMap<u64, (u64, Space)> = BTreeMap::new();
     for space in targets.iter().filter_map(|target| target.space) {
         systems.entry(space.system).or_insert((0, space)).0 += 1;
     }
-    // What is not known of a target is taken to be as with the others: on their file system, if they share one, or as the smallest of them.
+    // A target that has not reported is assumed to be like the others: on their file system if they
+    // share one, or like the smallest of them.
     let mut unknown = targets.iter().filter(|target| target.space.is_none()).count() as u64;
     if let Some(most) = systems.values_mut().max_by_key(|(targets, _)| *targets).filter(|(targets, _)| *targets > 1) {
         most.0 += std::mem::take(&mut unknown);
@@ -132,7 +139,7 @@ fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
 }
 
 impl FileSystem {
-    /// Looks how much room there is. Targets on one file system share it.
+    /// Measures the space. Targets on one file system share it.
     pub(crate) fn look_at_room(&self) {
         let spent = self.room.spent();
         if let Some((need_bytes, mirrors)) = self.sharing().metadata_needs() {
@@ -140,11 +147,12 @@ impl FileSystem {
         }
         let takes_more = self.sharing().metadata_takes_more(self.memory.inline()).unwrap_or(true);
         let (total, free) = self.store.user_room();
-        // Clients hear of the metadata by this, too.
+        // Clients learn the state of the metadata by this, too.
         self.room.looked(spent, total, if takes_more { free } else { 0 });
     }
 
-    /// Refuses what makes the metadata grow while there is no room for more. What makes it less in the end is not asked, nor is what was promised.
+    /// Refuses changes that make the metadata grow while it is full. Changes that shrink it in the
+    /// end are not checked, nor is data that was already accepted.
     pub(crate) fn room_for_metadata(&self) -> Result<()> {
         match self.sharing().metadata_takes_more(self.memory.inline()) {
             Some(true) => Ok(()),
@@ -154,7 +162,7 @@ impl FileSystem {
         }
     }
 
-    /// Why there is no room: targets are full, or too few of them are there.
+    /// The reason why there is no space: targets are full, or too few of them are present.
     fn no_room(&self) -> Error {
         let (targets, k) = (&self.store.targets, self.store.options.code.shape().k);
         let there = targets.ids().into_iter().filter(|&id| targets.is_usable(id)).count();
@@ -167,12 +175,12 @@ impl FileSystem {
         Error::Volume(volume::Error::NoSpace("the volume".into()))
     }
 
-    /// Refuses data for which there is no room.
+    /// Refuses data for which there is no space.
     pub(crate) fn room_for(&self, bytes: u64) -> Result<()> {
         self.room_for_metadata()?;
         let fits = || self.room.now().1 >= self.memory.used() + bytes;
         if !fits() && !self.is_shared() && self.room.is_old() {
-            // Some may have been given back since the last look.
+            // Space may have been freed since the last measurement.
             self.look_at_room();
         }
         if fits() { Ok(()) } else { Err(self.no_room()) }
@@ -189,7 +197,7 @@ mod tests {
 
     const GONE: TargetRoom = TargetRoom { space: None, there: false };
 
-    /// Whatever is lost, and however it was found out.
+    /// Any target may be lost, and the loss may be noticed in any way.
     #[test]
     fn room_does_not_grow_when_targets_are_lost() {
         let all =
@@ -207,14 +215,14 @@ mod tests {
                 unknown[lost] = GONE;
                 let (silent, unknown) = (user_room(&silent, 4, 6), user_room(&unknown, 4, 6));
                 assert!(silent.0 <= before.0 && silent.1 <= before.1, "{lost}: {before:?} {silent:?}");
-                // What was never known of the smallest cannot be taken into account.
+                // The computation cannot know the smallest target if that never reported.
                 let smallest = targets[lost].space.unwrap().free == 7 << 30;
                 assert!(smallest || unknown.1 <= before.1, "{lost}: {before:?} {unknown:?}");
             }
         }
     }
 
-    /// Half of them did not say yet what room they have.
+    /// Half of the targets have not reported their space yet.
     #[test]
     fn targets_that_are_late_are_not_full() {
         let late = TargetRoom { space: None, there: true };
@@ -231,10 +239,10 @@ mod tests {
         assert_eq!(balanced(&[(1, 100); 6], 6), 100);
         assert_eq!(balanced(&[(1, 100), (1, 100), (1, 100), (1, 100), (1, 100), (1, 7)], 6), 7);
         assert_eq!(balanced(&[(1, 0), (1, 100), (1, 100)], 3), 0);
-        // A large one helps only as far as the others go.
+        // A large one helps only as far as the others have space.
         assert_eq!(balanced(&[(1, 1000), (1, 30), (1, 30)], 2), 60);
         assert_eq!(balanced(&[(1, 50); 4], 2), 100);
-        // All on one.
+        // All on one file system.
         assert_eq!(balanced(&[(6, 600)], 6), 100);
         assert_eq!(balanced(&[(3, 300), (3, 30)], 6), 10);
         assert_eq!(balanced(&[], 6), 0);
@@ -248,7 +256,7 @@ mod tests {
         room.looked(before, 1000, 100);
         room.spend(20);
         assert_eq!(room.now(), (1000, 70));
-        // What somebody else said may be as old as the time that he said something before.
+        // The server's report may be as old as the one before.
         room.set(1000, 500);
         room.set(1000, 500);
         assert_eq!(room.now(), (1000, 500));

@@ -1,4 +1,4 @@
-//! Stripes on the targets: which chunk set is written to, and where the others are.
+//! Stripes on the targets: the chunk set that is written, and the layouts of all others.
 
 use crate::data::claims::Claims;
 use crate::data::coding::Coders;
@@ -22,22 +22,24 @@ use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::{Answer, BufferPool, Room, SetLayout, SetWriter, Step, StripeBuffer, Targets};
 
-/// User data of a full stripe, about.
+/// The approximate bytes of user data in a full stripe.
 const STRIPE_BYTES: usize = 4 << 20;
-/// A target gets new chunks only if it has so much room, or a whole chunk.
+/// A target gets new chunks only if it has this much space, or space for a whole chunk.
 pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
-/// One that has not said for so long what room it has gets no new chunks: it may hang.
+/// A target that has not reported its space for this long gets no new chunks: it may hang.
 const LATE_FOR: Duration = Duration::from_secs(10);
 
-/// Sets that a stripe is tried on after one whose targets failed.
+/// How many more sets are tried for a stripe after the targets of one failed.
 const RETRIES: usize = 2;
-/// Sets that may be filled by others before a stripe finds room in one; more would mean that it fits in none.
+/// How many sets other threads may fill before a stripe finds space in one. More would mean that it
+/// fits in none.
 const FULL_SETS: usize = 100;
 
-/// How often it is asked where the chunks of a set are, while some cannot be read.
+/// The shortest time between two requests for the layout of a set of which some chunks cannot be
+/// read.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// What a store is made of.
+/// The settings of a store.
 pub(crate) struct Options {
     pub volume: VolumeId,
     pub code: Arc<dyn Code>,
@@ -56,18 +58,20 @@ pub(crate) struct Stored {
     pub block: u32,
 }
 
-/// How long the blocks of a full stripe of k data blocks are. Long ones cost fewer requests and fewer checksums to look up; but a stripe of a wide code
-/// should not be so long that it takes all memory.
+/// The length of the blocks of a full stripe of k data blocks, in bytes. Long blocks need fewer
+/// requests and fewer checksums. But a stripe of a wide code must not take all memory.
 pub(crate) fn block_bytes(k: usize) -> usize {
     (STRIPE_BYTES / k).clamp(64 << 10, 1 << 20).next_multiple_of(4096)
 }
 
-/// User data and manifest of a full stripe of k data blocks, which a Master must have room for.
+/// User data and manifest of a full stripe of k data blocks, in bytes. A Master needs memory for
+/// it.
 pub fn full_stripe_bytes(k: usize) -> usize {
     k * block_bytes(k)
 }
 
-/// Keeps a set while a stripe of it is on its way to a buffer or to the metadata, and neither tells of it yet.
+/// Keeps a set in use while a stripe of it is on its way to a buffer or to the metadata and neither
+/// refers to it yet.
 pub(crate) struct Pin<'a> {
     store: &'a Store,
     set: u64,
@@ -94,35 +98,35 @@ pub(crate) struct Store {
     pub pool: Arc<BufferPool>,
     /// The set that is written to.
     open: Ranked<Option<Arc<SetWriter>>, 3>,
-    /// The turn of the one that begins a set, for which the metadata is asked.
+    /// Held by the thread that begins a set, which requests it from the metadata.
     beginning: Mutex<()>,
-    /// A set is being begun: it may be any.
+    /// A set is being begun: it could be any set.
     begins: AtomicBool,
     /// Sets that may have stripes that are not durable.
     unsynced: Mutex<Vec<Arc<SetWriter>>>,
     /// Sets that were sealed since the last call of `take_sealed`.
     sealed: Mutex<Vec<u64>>,
-    /// Sets that stripes are being written to, and how many.
+    /// Sets with stripes being written, and how many.
     pinned: Mutex<HashMap<u64, usize>>,
     layouts: RwLock<HashMap<u64, Arc<SetLayout>>>,
     codes: Mutex<HashMap<String, Arc<dyn Code>>>,
-    /// Targets that new sets do not go to.
+    /// Targets that get no new sets.
     closed: Mutex<HashSet<TargetId>>,
-    /// What fails together, and how sets are placed.
+    /// The failure domains and the placement policy.
     pub(crate) topology: Mutex<Arc<Topology>>,
-    /// What the metadata needs on each of its targets, and these.
+    /// The bytes that the metadata needs on each of its targets, and the list of those targets.
     metadata: Mutex<(u64, HashSet<TargetId>)>,
     sequence: AtomicU64,
     pub coders: Coders,
-    /// Sets that were begun here.
+    /// The number of sets that were begun by this process.
     pub begun_sets: AtomicU64,
-    /// The sets that were ever made.
+    /// The history of all created sets.
     pub history: History,
-    /// The sets whose chunks are being moved or removed.
+    /// The claims on sets whose chunks are being moved or removed.
     pub claims: Claims,
-    /// Stripes that were found damaged: the set and the position.
+    /// Positions that were found damaged: set and position.
     damaged: Mutex<HashSet<(u64, u16)>>,
-    /// When it was last asked where the chunks of a set are, after something was missing.
+    /// When the layout of a set was last requested because something was missing.
     looked: Mutex<HashMap<u64, Instant>>,
 }
 
@@ -168,12 +172,13 @@ impl Store {
         full_stripe_bytes(self.options.code.shape().k)
     }
 
-    /// User data of a full stripe of one file: what is left of it is for the manifest.
+    /// The bytes of user data in a full stripe of one file; the rest of the stripe is for the
+    /// manifest.
     pub fn stripe_bytes(&self) -> usize {
         self.full_stripe() - 4096
     }
 
-    /// The code of a set.
+    /// The code with this spec.
     fn code(&self, spec: &str) -> Result<Arc<dyn Code>> {
         if spec == self.options.code.spec().to_string() {
             return Ok(self.options.code.clone());
@@ -187,7 +192,7 @@ impl Store {
         Ok(code)
     }
 
-    /// Where the chunks of a set are.
+    /// The layout of a set: the targets of its chunks.
     pub fn layout(&self, set: u64) -> Result<Arc<SetLayout>> {
         if let Some(layout) = self.layouts.read().unwrap_or_else(PoisonError::into_inner).get(&set) {
             return Ok(layout.clone());
@@ -202,17 +207,18 @@ impl Store {
         Ok(SetLayout { volume: self.options.volume, set, code, places: record.places.clone() })
     }
 
-    /// Forgets where a set is: it changed.
+    /// Drops the cached layout of a set because it changed.
     pub fn forget_layout(&self, set: u64) {
         self.layouts.write().unwrap_or_else(PoisonError::into_inner).remove(&set);
     }
 
-    /// The metadata needs so many bytes on each of these targets.
+    /// Sets the bytes that the metadata needs on each of these targets.
     pub fn keep_for_metadata(&self, bytes: u64, targets: impl IntoIterator<Item = TargetId>) {
         *lock(&self.metadata) = (bytes, targets.into_iter().collect());
     }
 
-    /// The room on the targets as far as it is known, without what the metadata needs on their file systems, and without targets that get no chunks.
+    /// The known space of the targets, without what the metadata needs on their file systems, and
+    /// without targets that get no chunks.
     fn rooms(&self, fresh: bool) -> Vec<Room> {
         let mut rooms = self.targets.rooms(fresh);
         let (bytes, mirrors) = lock(&self.metadata).clone();
@@ -227,13 +233,14 @@ impl Store {
         rooms
     }
 
-    /// The bytes of user data that fit in all, and those that still fit: with every block of a stripe on another target.
+    /// The bytes of user data that fit in total, and those that still fit, with every block of a
+    /// stripe on another target.
     pub fn user_room(&self) -> (u64, u64) {
         let shape = self.options.code.shape();
         let rooms = self.rooms(true);
         let topology = self.topology();
         let known = |id: &TargetId| rooms.iter().find(|room| room.id == *id);
-        // Those that were never found count, too.
+        // Targets that were never found count, too.
         let targets: Vec<TargetRoom> = match topology.active().count() {
             0 => rooms.iter().map(|room| TargetRoom::of(Some(room))).collect(),
             _ => topology.active().map(|id| TargetRoom::of(known(id))).collect(),
@@ -241,9 +248,10 @@ impl Store {
         space::user_room(&targets, shape.k as u64, shape.blocks() as u64)
     }
 
-    /// The targets that new chunks can go to. Those that had no room lately are among them only if there are too few others, and those that failed and
-    /// answer only if no stripe could be written without them. So are those that have not said yet what room they have, if the others are too few for all
-    /// blocks: that they are late does not mean that they are full.
+    /// The targets that new chunks can go to. A target that was full lately is among them only if
+    /// there are too few others. A target that failed and answers again is among them only if no
+    /// stripe could be written without it. The same is true of a target that has not reported its
+    /// space yet, if the others are too few for all blocks: late does not mean full.
     pub fn candidates(&self) -> Vec<Candidate> {
         let (targets, shape) = (&self.targets, self.options.code.shape());
         let rooms: Vec<Room> = self.rooms(false).into_iter().filter(|room| !targets.hangs(room.id)).collect();
@@ -271,7 +279,8 @@ impl Store {
         }
     }
 
-    /// On how many targets a chunk set that is begun now has its blocks, and how many it should.
+    /// The number of targets that a chunk set begun now would have blocks on, and the number that
+    /// it should have.
     pub fn new_blocks(&self) -> (usize, usize) {
         let is_good =
             |candidate: &Candidate| self.targets.error(candidate.id).is_none() && !self.targets.was_full(candidate.id);
@@ -283,23 +292,24 @@ impl Store {
         (places.iter().flatten().count(), shape.blocks())
     }
 
-    /// Puts no more chunks on a target, or does again.
+    /// Stops placing chunks on a target, or allows it again.
     pub fn close_target(&self, id: TargetId, closed: bool) {
         if closed {
             lock(&self.closed).insert(id);
         } else {
             lock(&self.closed).remove(&id);
         }
-        // The open set may be on it.
+        // The open set may have a chunk on it.
         let _ = self.seal_open();
     }
 
-    /// Whether a target gets no more chunks.
+    /// Whether a target gets no new chunks.
     pub fn is_closed(&self, id: TargetId) -> bool {
         lock(&self.closed).contains(&id)
     }
 
-    /// Writes a stripe; `buffer` has its data. Not durable before `sync`. The pin is held until a buffer or the metadata has the stripe.
+    /// Writes a stripe; `buffer` has its data. The stripe is not durable before `sync`. Keep the
+    /// pin until a buffer or the metadata refers to the stripe.
     pub fn append(&self, mut buffer: StripeBuffer, manifest: &[u8]) -> Result<(Stored, Pin<'_>)> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let (mut failures, mut full) = (0, 0);
@@ -320,7 +330,7 @@ impl Store {
                 }
                 Err((error, back)) => {
                     self.give_up(&writer)?;
-                    // That others filled the set first is no failure of its targets.
+                    // That other threads filled the set first is not a failure of its targets.
                     if matches!(error, volume::Error::Invalid(_)) {
                         full += 1;
                     } else {
@@ -335,20 +345,21 @@ impl Store {
         }
     }
 
-    /// The open set, or a new one when there is none or it is full. In `distress`, when writing just failed, a new one takes what it can get: a target
-    /// may refuse data though it says that there is room.
+    /// The open set, or a new one when there is none or it is full. In `distress`, after a failed
+    /// write, a new set takes any targets that it can get: a target may refuse data although it
+    /// reports space.
     fn writer(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
         if let Some(open) = self.open_writer() {
             return Ok(open);
         }
-        // The others wait for the set that one of them begins.
+        // One thread begins the set, the others wait for it.
         let _turn = lock(&self.beginning);
         if let Some(open) = self.open_writer() {
             return Ok(open);
         }
         let full = self.open.lock().take();
         full.map_or(Ok(()), |full| self.seal(&full))?;
-        // Nobody may take it for one that is done with before it is open here.
+        // Until the set is open here, no thread may treat it as finished.
         self.begins.store(true, Ordering::SeqCst);
         let begun = self.begin(distress);
         self.begins.store(false, Ordering::SeqCst);
@@ -369,7 +380,8 @@ impl Store {
         let mut layout = self.layout_of(set, &record)?;
         self.leave_out_failing(&mut layout)?;
         let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
-        // With targets missing, what is there must do: up to m lost targets are no error to anybody, but a warning in the status.
+        // With targets missing, the others must do. Up to m lost targets are not an error of the
+        // write, but a warning in the status.
         let spare = if distress { 0 } else { self.options.durability.min(found) - shape.k };
         let writer = Arc::new(SetWriter::create(
             self.targets.clone(),
@@ -385,7 +397,8 @@ impl Store {
         Ok((writer, self.pin(set)))
     }
 
-    /// A set that was placed before targets failed, or became late, is written without them, if that can be: nobody waits for them again.
+    /// Leaves targets out that failed or became late since the set was placed, if the set can be
+    /// written without them, so that no write waits for them again.
     fn leave_out_failing(&self, layout: &mut SetLayout) -> Result<()> {
         let fails = |id: TargetId| self.targets.error(id).is_some() || self.targets.hangs(id);
         let there = |position: &usize| layout.places[*position].is_some();
@@ -399,20 +412,21 @@ impl Store {
         Ok(())
     }
 
-    /// Taken while the set is open, so that whoever finds it closed finds the pin.
+    /// Pin a set while it is open, so that a thread that finds it closed also sees the pin.
     fn pin(&self, set: u64) -> Pin<'_> {
         *lock(&self.pinned).entry(set).or_default() += 1;
         Pin { store: self, set }
     }
 
-    /// Queues positions of a set for repair.
+    /// Queues missing positions of a set for repair.
     fn lacks(&self, set: u64, positions: &[usize]) -> Result<()> {
         let positions: Vec<u16> = positions.iter().map(|&position| position as u16).collect();
         self.meta.queue_repair(set, &positions)?;
         Ok(())
     }
 
-    /// Whether a set goes on without some positions: their targets are full, and no set would be better off.
+    /// Whether the set continues without some positions: their targets are full, and no other set
+    /// would be better.
     fn must_do(&self, writer: &SetWriter, missing: &[usize]) -> bool {
         let full = |position: &usize| {
             writer.layout().places[*position]
@@ -422,7 +436,7 @@ impl Store {
         missing.iter().all(full) && self.candidates().iter().filter(sound).count() < self.options.code.shape().blocks()
     }
 
-    /// Writes no more to a set that failed.
+    /// Stops writing to a set that failed.
     fn give_up(&self, writer: &Arc<SetWriter>) -> Result<()> {
         let open = self.open.lock().take_if(|current| Arc::ptr_eq(current, writer));
         open.map_or(Ok(()), |writer| self.seal(&writer))
@@ -435,24 +449,24 @@ impl Store {
         }
         lock(&self.sealed).push(set);
         match self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(set, length)) {
-            // It was lost just now.
+            // The set was lost just now.
             Err(_) if !self.is_ours(set) => Ok(()),
             sealed => Ok(sealed.map(drop)?),
         }
     }
 
-    /// Whether a set may still be written to, and be named in transactions.
+    /// Whether transactions may still name a set and stripes may be written to it.
     pub fn is_ours(&self, set: u64) -> bool {
         self.sets.is_ours(set)
     }
 
-    /// Writes no more to the open set.
+    /// Seals the open set.
     pub fn seal_open(&self) -> Result<()> {
         let open = self.open.lock().take();
         open.map_or(Ok(()), |writer| self.seal(&writer))
     }
 
-    /// Sets that get no more stripes since the last call.
+    /// Sets that were sealed since the last call.
     pub fn take_sealed(&self) -> Vec<u64> {
         std::mem::take(&mut *lock(&self.sealed))
     }
@@ -462,7 +476,7 @@ impl Store {
         self.open.lock().as_ref().map(|writer| writer.layout().set).filter(|&set| self.is_ours(set))
     }
 
-    /// Where the open set has every stripe, by position.
+    /// The targets that have every stripe of the open set, by position.
     pub fn open_places(&self) -> Option<Vec<Option<TargetId>>> {
         let open = self.open.lock();
         let writer = open.as_ref().filter(|writer| self.is_ours(writer.layout().set))?;
@@ -471,11 +485,12 @@ impl Store {
         Some(places)
     }
 
-    /// Returns when all stripes that were written before are durable, each on as many targets as asked for.
+    /// Returns when all stripes that were written before are durable, each on the required number
+    /// of targets.
     pub fn sync(&self) -> Result<()> {
         let writers = {
             let mut unsynced = lock(&self.unsynced);
-            // The chunks of those that were lost may be gone.
+            // The chunks of lost sets may be removed.
             unsynced.retain(|writer| self.is_ours(writer.layout().set));
             unsynced.clone()
         };
@@ -487,7 +502,8 @@ impl Store {
             }
         }
         let open = self.open.lock().clone();
-        // Only the open one gets more; but one that was opened after the list was copied stays on it.
+        // Only the open set gets more stripes. But a set that was opened after the list was copied
+        // stays on it.
         lock(&self.unsynced).retain(|writer| {
             !writers.iter().any(|synced| Arc::ptr_eq(synced, writer))
                 || open.as_ref().is_some_and(|open| Arc::ptr_eq(open, writer))
@@ -496,17 +512,19 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a set may get more stripes, or one is on its way to it. Stripes that are in buffers only are not looked for.
+    /// Whether a set may get more stripes, or a stripe is on its way to it. Does not check for
+    /// stripes that only buffers refer to.
     pub fn is_in_use(&self, set: u64) -> bool {
         self.is_being_written(set) || lock(&self.unsynced).iter().any(|writer| writer.layout().set == set)
     }
 
-    /// Whether a set may get more stripes, or one is on its way to it or to a buffer.
+    /// Whether a set may get more stripes, or a stripe is on its way to it or to a buffer.
     pub fn is_being_written(&self, set: u64) -> bool {
         self.begins.load(Ordering::SeqCst) || self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
     }
 
-    /// Whether it is time to look again where the chunks of a set are, of which something could not be read: seldom, unless it is needed.
+    /// Whether to request the layout of a set again after a failed read: rarely, unless it is
+    /// `needed`.
     fn looks_again(&self, set: u64, needed: bool) -> bool {
         let mut looked = lock(&self.looked);
         let due = looked.get(&set).is_none_or(|when| when.elapsed() > LOOK_AGAIN);
@@ -517,13 +535,13 @@ impl Store {
         due || needed
     }
 
-    /// Reads what is at a span.
+    /// Reads a span.
     pub fn read(&self, span: Span, out: &mut [u8]) -> Result<()> {
         let layout = self.layout(span.set)?;
         let mut done = volume::read(&self.targets, &layout, span, out);
         let whole = done.as_ref().is_ok_and(|report| report.bad.is_empty());
         if !whole && self.looks_again(span.set, done.is_err()) {
-            // Another process may have moved its chunks.
+            // Another process may have moved the chunks.
             self.forget_layout(span.set);
             let now = self.layout(span.set)?;
             if now.places != layout.places {

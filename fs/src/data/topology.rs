@@ -1,4 +1,5 @@
-//! What fails together, and how chunk sets are placed: what the label says of both, as placement needs it.
+//! Failure domains and the placement policy, as the label has them, in the form that placement
+//! needs.
 
 use crate::data::store::Store;
 use crate::mutex::lock;
@@ -10,11 +11,12 @@ use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The targets of a volume and their domains.
+/// The targets of a volume and their failure domains.
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
     placement: Placement,
-    /// Of the random policy, so that volumes on the same targets do not all prefer the same ones.
+    /// The seed of the random policy, so that volumes on the same targets do not all prefer the
+    /// same ones.
     seed: u64,
     domains: BTreeMap<TargetId, Domain>,
     /// Targets that new chunk sets may go to.
@@ -29,7 +31,7 @@ impl Topology {
         Self { placement: label.placement, seed, domains: label.members().filter_map(domain).collect(), active }
     }
 
-    /// The targets that new chunk sets may go to, whether they are there or not.
+    /// The targets that new chunk sets may go to, present or not.
     pub fn active(&self) -> impl Iterator<Item = &TargetId> {
         self.active.iter()
     }
@@ -38,7 +40,7 @@ impl Topology {
         self.domains.get(&id).cloned()
     }
 
-    /// A target that can take data.
+    /// The candidate for a target with this free space.
     pub fn candidate(&self, id: TargetId, free: u64) -> Candidate {
         Candidate { id, free, domain: self.domain(id), state: State::Up, load: None }
     }
@@ -47,7 +49,7 @@ impl Topology {
         self.placement.policy(self.seed)
     }
 
-    /// The rules for sets of a code, on targets with so much room.
+    /// The rules for sets of a code of this shape, with `need` bytes on each target.
     pub fn rules(&self, shape: Shape, need: u64) -> Rules {
         Rules { width: shape.blocks(), spare: shape.m, domain_level: self.placement.domain_level, need }
     }
@@ -56,7 +58,7 @@ impl Topology {
         self.domains.get(&id).map(|domain| domain.at(self.placement.domain_level))
     }
 
-    /// All domains that have a name, and how many targets are in them.
+    /// All domains that have a name, with the number of their targets.
     pub fn domains(&self) -> BTreeMap<String, usize> {
         let mut all = BTreeMap::new();
         for domain in self.domains.keys().filter_map(|&id| self.name_of(id)) {
@@ -65,12 +67,12 @@ impl Topology {
         all
     }
 
-    /// The domains that a set has chunks in.
+    /// The domains in which a set has chunks.
     pub fn domains_of(&self, places: &[Option<TargetId>]) -> BTreeSet<String> {
         places.iter().flatten().filter_map(|&id| self.name_of(id)).map(str::to_owned).collect()
     }
 
-    /// The positions of a set that are gone, and those that would be with a domain.
+    /// The positions of a set that are lost, together with those that would be lost with a domain.
     pub fn lost_with(&self, domain: &str, places: &[Option<TargetId>], gone: &[usize]) -> Vec<usize> {
         let in_it = |position: &usize| places[*position].and_then(|id| self.name_of(id)) == Some(domain);
         (0..places.len()).filter(|position| gone.contains(position) || in_it(position)).collect()

@@ -1,4 +1,4 @@
-//! Writing, cutting off, and setting room aside.
+//! Writes, truncates and allocates.
 
 use crate::data::buffer::Buffer;
 use crate::data::file::{File, Held, Locked, State};
@@ -13,28 +13,28 @@ use std::sync::Arc;
 use std::time::Instant;
 use volume::Step;
 
-/// What `fallocate` does to a range.
+/// The modes of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// Sets room aside; the file grows to the end of the range.
+    /// Allocates space; the file grows to the end of the range.
     Grow,
-    /// Sets room aside; the size stays.
+    /// Allocates space; the size stays.
     KeepSize,
-    /// Makes a hole; the size stays.
+    /// Punches a hole; the size stays.
     PunchHole,
-    /// Makes zeroes that have room; the file grows to the end of the range.
+    /// Writes zeroes with allocated space; the file grows to the end of the range.
     Zero,
-    /// Makes zeroes that have room; the size stays.
+    /// Writes zeroes with allocated space; the size stays.
     ZeroKeepSize,
 }
 
-/// The end of a range of a file, if a file can have it.
+/// The end of a range. Fails when a file cannot be that large.
 fn end_of(offset: u64, length: u64) -> Result<u64> {
     offset.checked_add(length).filter(|&end| end <= MAX_SIZE).ok_or(Error::Meta(meta::Error::TooLarge))
 }
 
 impl FileSystem {
-    /// A regular file with its size known to its buffer.
+    /// Locks the state of a regular file, with the size in its buffer.
     pub(crate) fn sized<'a>(&self, file: &'a File) -> Result<Locked<'a>> {
         let state = file.state();
         if state.gone {
@@ -51,20 +51,20 @@ impl FileSystem {
             _ => return Err(Error::Meta(meta::Error::Invalid("not a regular file".into()))),
         }
         let mut state = file.state();
-        // Whoever was faster knows better.
+        // If another thread was faster, its size is newer.
         state.buffer.size.get_or_insert(attributes.size);
         Ok(state)
     }
 
-    /// Writes into a file. It is durable after `sync`.
+    /// Writes into a file. The data is durable after `sync`.
     ///
     /// # Errors
-    /// When there is no room, the file is gone or is no regular one.
+    /// When there is no space, the file is removed or is not a regular file.
     pub fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
         self.in_this_session(|| self.write_at(ino, Some(offset), data))
     }
 
-    /// Writes behind the end of a file.
+    /// Appends to a file.
     ///
     /// # Errors
     /// As `write`.
@@ -78,7 +78,7 @@ impl FileSystem {
             return Ok(());
         }
         let begun = Instant::now();
-        // Others may append, too.
+        // Other clients may append, too.
         let Some(Reservation { begin, is_last }) = self.sharing().reserve(ino, data.len() as u64)? else {
             return self.write_at(ino, None, data);
         };
@@ -92,7 +92,7 @@ impl FileSystem {
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
         if is_last && state.buffer.is_clean() {
-            // Less than is known here: somebody else cut it off.
+            // The offset is smaller than the known size: another client truncated the file.
             state.buffer.size = state.buffer.size.min(Some(begin));
         }
         drop(state);
@@ -103,7 +103,7 @@ impl FileSystem {
         self.counts.writes.counted(|()| data.len(), || self.take_in(ino, offset, data))
     }
 
-    /// Takes data into a buffer: in the session in which the write began, or not at all.
+    /// Puts data into a buffer: in the session in which the write began, or not at all.
     fn take_in(&self, ino: u64, offset: Option<u64>, data: &[u8]) -> Result<()> {
         self.writable()?;
         if data.is_empty() {
@@ -132,7 +132,7 @@ impl FileSystem {
         if !taken.is_empty()
             && let Err(taken) = self.background.store(Arc::clone(&file), taken)
         {
-            // The volume is being closed, which commits what is dirty.
+            // The volume is being closed, and closing commits what is dirty.
             taken.iter().for_each(|piece| self.landed(&file, piece, None));
         }
         Ok(())
@@ -160,14 +160,16 @@ impl FileSystem {
         })
     }
 
-    /// What says how long a file is goes to the metadata at once: others, if there are any, must find there what was written before, and no hole in its place.
+    /// Commits the size and the data before it at once, if there are other clients: they must find
+    /// there what was written before, not a hole.
     fn publish_to_others(&self, ino: u64) -> Result<()> {
         if self.alone().is_none() { self.publish(ino) } else { Ok(()) }
     }
 
-    /// Changes the committed content of a file and then forgets what is in buffers of the range; if it cannot be changed, that stays. `plan` says, from the size, which range, what comes there
-    /// (one extent over all of it, or a hole) and what happens to the size; None changes nothing.
-    /// To be called in a session.
+    /// Changes the committed content of a file and then drops the range from buffers; if the change
+    /// fails, the buffers stay. `plan` gets the size and returns the range, its new content (one
+    /// extent over the whole range, or a hole) and the change of the size; None changes nothing.
+    /// Call it in a session.
     fn edit(
         &self,
         ino: u64,
@@ -175,28 +177,31 @@ impl FileSystem {
     ) -> Result<()> {
         self.writable()?;
         let file = self.table.enter(ino);
-        // Before the lock: a server has other clients commit first, which may wait for this one.
+        // Ask before taking the lock: the server makes other clients commit first, and they may
+        // wait for this one.
         drop(self.sized(&file)?);
         let _one_at_a_time = file.content();
         let mut state = self.sized(&file)?;
         let size = state.buffer.size.unwrap_or(0);
         let Some((range, place, resize)) = plan(size)? else { return Ok(()) };
-        // What made the file so long may be forgotten here, before a commit says how long it is.
+        // Dirty data that gave the file its size may be dropped here, before a commit writes that
+        // size.
         let resize = if resize == Resize::Keep { Resize::AtLeast(state.buffer.end()) } else { resize };
         let before = state.buffer.size;
         if let Resize::To(to) = resize {
-            // Readers see no zeroes behind the new end.
+            // Readers must not see zeroes behind the new end.
             self.change_buffer(&mut state, |buffer| buffer.size = Some(size.min(to)));
         }
         state.changing = true;
         drop(state);
-        // Before it is asked for: a server that did it and was killed before it said so hears of the ends first.
+        // Cut the append reservation before the request. If the server truncates and is killed
+        // before it answers, it gets the reservations from this client before the retried request.
         let cut = match resize {
             Resize::To(size) => self.sharing().cut(ino, size),
             _ => None,
         };
         let new = place.map(|place| Extent { offset: range.start, length: range.end - range.start, place });
-        // Cutting off is what `Resize::To` does; a second edit of the same range would say it twice.
+        // `Resize::To` truncates; an edit of the same range would do it twice.
         let cuts = matches!(resize, Resize::To(_));
         let ranges = if cuts { Vec::new() } else { vec![(range.clone(), Vec::from_iter(new))] };
         let edit = ContentEdit { ranges, resize, modified: Some(self.stamp()) };
@@ -204,8 +209,9 @@ impl FileSystem {
         let mut state = file.state();
         state.changed();
         if done.is_err() {
-            // What is dirty stays so: whoever wrote it was told that it is there. Nobody made the file shorter meanwhile.
-            // Where it is not known any more, it is asked for.
+            // On failure, dirty data stays dirty: its writers were told that it was written. No
+            // other thread made the file shorter meanwhile. If the size is no longer known here, it
+            // is read again.
             self.change_buffer(&mut state, |buffer| buffer.size = buffer.size.map(|now| now.max(before.unwrap_or(0))));
             drop(state);
             if let Some(end) = cut {
@@ -227,10 +233,10 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Sets room aside, makes holes or zeroes: `fallocate`.
+    /// Allocates space, punches holes or writes zeroes: `fallocate`.
     ///
     /// # Errors
-    /// When there is no room, or the file is no regular one.
+    /// When there is no space, or the file is not a regular file.
     pub fn allocate(&self, ino: u64, how: Allocate, offset: u64, length: u64) -> Result<()> {
         if length == 0 {
             return Err(Error::Meta(meta::Error::Invalid("a range of no bytes".into())));
@@ -254,7 +260,7 @@ impl FileSystem {
         }
     }
 
-    /// Sets room aside for the holes in a range.
+    /// Allocates space for the holes in a range.
     fn fill(&self, ino: u64, range: Range<u64>, resize: Resize) -> Result<()> {
         self.writable()?;
         self.room_for(range.end - range.start)?;
@@ -283,10 +289,12 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Copies a range within the volume by sharing its extents; nothing is read or written. Returns how many bytes there were.
+    /// Copies a range within the volume by sharing its extents, without reading or writing data.
+    /// Returns the number of bytes copied.
     ///
     /// # Errors
-    /// When one of the files is gone or is no regular one, or the ranges of one file overlap.
+    /// When one of the files is removed or is not a regular file, or the ranges of one file
+    /// overlap.
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u64> {
         self.in_this_session(|| self.copy_in_session(from, to, length))
     }
@@ -310,7 +318,8 @@ impl FileSystem {
             return Ok(0);
         }
         end_of(to.1, length)?;
-        // What was written since the commit is not copied: it came later. Of very many extents, some are copied, and the caller goes on behind them.
+        // Writes after the commit are not copied: they came later. Of very many extents, only the
+        // first are copied, and the caller continues behind them.
         let (mut extents, covered) = self.next_extents(from.0, from.1..from.1 + length)?;
         let length = covered.end - covered.start;
         let end = to.1 + length;
@@ -341,10 +350,10 @@ impl FileSystem {
         Ok(length)
     }
 
-    /// Returns when everything that was written to a file, or done in a directory, is durable.
+    /// Returns when everything that was written to a file, or changed in a directory, is durable.
     ///
     /// # Errors
-    /// When that is not sure.
+    /// When it may not be durable.
     pub fn sync(&self, ino: u64) -> Result<()> {
         let sync = || match self.table.find(ino) {
             Some(file) => {
@@ -357,10 +366,10 @@ impl FileSystem {
         self.counts.syncs.counted(|()| 0, sync)
     }
 
-    /// What a program is told when it closes a file: whether something that it wrote is known to be lost.
+    /// The result for a program that closes a file: whether data that it wrote is known to be lost.
     ///
     /// # Errors
-    /// When it is, and nobody was told so far.
+    /// When data was lost and no program was told so far.
     pub fn told_at_close(&self, ino: u64) -> Result<()> {
         self.table.find(ino).map_or(Ok(()), |file| {
             self.forget_lost(&mut file.state());
@@ -369,19 +378,21 @@ impl FileSystem {
         self.told_of_power_loss(ino, true)
     }
 
-    /// Notes that something of a file is lost.
+    /// Records that data of a file was lost.
     pub(crate) fn note_lost(&self, state: &mut State) {
         state.lost = true;
         state.losses += 1;
         self.sharing().note_loss();
     }
 
-    /// How often something that was written to an open file was lost. Whoever has it open since before hears of each loss once, by comparing.
+    /// How often data of an open file was lost. A program that has it open compares this with the
+    /// value at open and so learns of each loss once.
     pub fn losses(&self, ino: u64) -> u64 {
         self.table.find(ino).map_or(0, |file| file.state().losses)
     }
 
-    /// Tells, once to who closes it and once to who syncs it, that something of a file or directory may be lost with the machine of the metadata server.
+    /// Fails once at close and once at sync when data of a file or directory may be lost with the
+    /// machine of the metadata server.
     fn told_of_power_loss(&self, ino: u64, at_close: bool) -> Result<()> {
         if self.sharing().take_loss_of(ino, at_close) { Err(lost()) } else { Ok(()) }
     }
@@ -389,17 +400,17 @@ impl FileSystem {
     /// Returns when everything is durable.
     ///
     /// # Errors
-    /// When that is not sure.
+    /// When it may not be durable.
     pub fn sync_all(&self) -> Result<()> {
         let committed = self.commit_all(None);
-        // What could be committed is durable in any case.
+        // Sync even if a commit failed: what was committed becomes durable.
         let synced = self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(meta::Seq::MAX));
         committed?;
         synced?;
         if self.sharing().take_loss() { Err(lost()) } else { Ok(()) }
     }
 
-    /// Commits files that have been dirty since a moment, or all.
+    /// Commits files that have been dirty since before a moment, or all files.
     pub(crate) fn commit_all(&self, since: Option<Instant>) -> Result<()> {
         let due = |file: &Held<'_>| {
             let state = file.state();
@@ -419,7 +430,7 @@ impl FileSystem {
     }
 }
 
-/// Tells, once, that something of a file is lost.
+/// Fails, once, when data of a file was lost.
 fn told(file: &File) -> Result<()> {
     if std::mem::take(&mut file.state().lost) { Err(lost()) } else { Ok(()) }
 }
