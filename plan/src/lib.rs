@@ -10,6 +10,7 @@
 //! - [`coding`]: whether a client codes a stripe, or a store, and which.
 //! - [`late`]: when one of several who do the same is waited for no longer.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
+//! - [`processors`]: what the processors of a machine did.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
 //! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod extent;
 pub mod late;
 pub mod membership;
 pub mod placement;
+pub mod processors;
 pub mod repair;
 pub mod report;
 pub mod schedule;

@@ -7,6 +7,7 @@ use super::source::Choice;
 use crate::report::words::moment;
 use ec::partition::Partition;
 use plan::energy::{Account, Basis, Coding, Constants, Profile, Scope};
+use plan::processors::Processors;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -287,12 +288,8 @@ fn code_on_all_cores(
 /// Processor time of all programs on this machine since it started, in seconds.
 pub fn busy_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
-    let ticks: Vec<u64> =
-        text.lines().next()?.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // The fields are user, nice, system, idle, iowait, irq, softirq and steal; user includes
-    // guests. A tick is a hundredth of a second.
-    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&at| ticks.get(at)).sum();
-    Some(busy as f64 / 100.0)
+    // A tick is a hundredth of a second.
+    Some(Processors::parse(&text)?.busy as f64 / 100.0)
 }
 
 fn machine(cores: usize) -> String {

@@ -1,5 +1,6 @@
 //! Processor time of the whole system and of one process, as the kernel accounts for it.
 
+use plan::processors::Processors;
 use std::fs;
 
 /// Processor seconds so far.
@@ -15,20 +16,13 @@ impl Account {
     /// What has been used until now.
     pub fn now(server: Option<u32>) -> Self {
         let process = |pid: u32| process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
-        let system = fs::read_to_string("/proc/stat").ok().and_then(|text| system(&text));
-        Self { system: system.unwrap_or(0.0), server: server.and_then(process) }
+        let system = fs::read_to_string("/proc/stat").ok().and_then(|text| Processors::parse(&text));
+        Self { system: system.map_or(0.0, |processors| seconds(processors.busy)), server: server.and_then(process) }
     }
 }
 
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
-}
-
-/// `/proc/stat` counts user, nice, system, idle, iowait, irq, softirq, steal, guest and guest_nice; the last two
-/// are in the first two already.
-fn system(text: &str) -> Option<f64> {
-    let counts: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
-    Some([0, 1, 2, 5, 6].iter().filter_map(|&at| counts.get(at)).map(|&ticks| seconds(ticks)).sum())
 }
 
 /// Fields 14 and 15 of `/proc/PID/stat`; the second is a name, which may hold anything but ends with the last bracket.
@@ -48,15 +42,6 @@ pub fn peak_memory(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn idle_and_waiting_are_not_counted() {
-        let second = rustix::param::clock_ticks_per_second();
-        let text =
-            format!("cpu  {second} {second} {second} 9999 9999 {second} {second} 9999 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
-        assert_eq!(system(&text), Some(5.0));
-        assert_eq!(system(""), None);
-    }
 
     #[test]
     fn a_name_may_hold_brackets() {

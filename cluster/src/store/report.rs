@@ -4,6 +4,7 @@
 use super::master::{DISTRIBUTE, REBUILD};
 use super::protocol::method;
 use super::service::Store;
+use plan::processors::Processors;
 use plan::report::{Report, TargetReport, Ticks};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -178,30 +179,7 @@ async fn look(store: Weak<Store>) {
 
 /// Processor time of this machine; zeroes where the system does not provide it.
 fn processor() -> Ticks {
-    parse_processor(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
-}
-
-/// Parses the first line: user, nice, system, idle, waiting for I/O, interrupts (two) and stolen.
-fn parse_processor(stat: &str) -> Ticks {
-    let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).unwrap_or_default();
-    let numbers: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
-    let [_, _, _, idle, waiting, ..] = numbers[..] else { return Ticks::default() };
-    let all = numbers.iter().fold(0u64, |sum, number| sum.saturating_add(*number));
-    Ticks { idle: idle.saturating_add(waiting), all }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processors_are_read() {
-        let stat = "cpu  10 20 30 400 50 6 7 8 90 0\ncpu0 1 1 1 1\n";
-        assert_eq!(parse_processor(stat), Ticks { idle: 450, all: 531 });
-        for odd in ["", "cpu", "cpu  1 2 3", "cpu  a b c d e", "intr 1 2 3 4 5 6"] {
-            assert_eq!(parse_processor(odd), Ticks::default(), "{odd}");
-        }
-        assert!(parse_processor(&format!("cpu  {0} {0} {0} {0} {0}", u64::MAX)).all == u64::MAX);
-        assert!(processor().all > 0);
-    }
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let processors = Processors::parse(&stat).unwrap_or_default();
+    Ticks { idle: processors.idle, all: processors.all() }
 }

@@ -4,6 +4,7 @@
 use crate::mutex::lock;
 use ec::Shape;
 use plan::coding::{Auto, Coder, Coding, Stripe, Took};
+use plan::processors::Processors;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -113,31 +114,13 @@ impl Drop for Turn<'_> {
 
 /// The processor time of this machine since boot, in the system's units: idle, and in total.
 fn processor_time() -> Option<(u64, u64)> {
-    times_of(&std::fs::read_to_string("/proc/stat").ok()?)
-}
-
-/// Parses the text of `/proc/stat`. Waiting for a disk counts as idle.
-fn times_of(stat: &str) -> Option<(u64, u64)> {
-    let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().map(|word| word.parse().ok());
-    // The time of guests is already in the time of users.
-    let numbers: Vec<u64> = numbers.take(8).collect::<Option<_>>()?;
-    let idle = numbers.get(3)? + numbers.get(4).unwrap_or(&0);
-    Some((idle, numbers.iter().sum()))
+    let processors = Processors::parse(&std::fs::read_to_string("/proc/stat").ok()?)?;
+    Some((processors.idle, processors.all()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn processor_times_are_read() {
-        let stat = "cpu  10 2 8 70 5 1 4 0 3 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
-        assert_eq!(times_of(stat), Some((75, 100)));
-        for bad in ["", "intr 1 2", "cpu  1 2", "cpu  1 x 3 4 5"] {
-            assert_eq!(times_of(bad), None, "{bad:?}");
-        }
-        assert!(processor_time().is_some_and(|(idle, all)| idle <= all && all > 0));
-    }
 
     #[test]
     fn what_was_asked_for_is_done() {
