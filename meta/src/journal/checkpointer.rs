@@ -1,5 +1,5 @@
-//! The checkpointer thread brings what is committed to the index and begins snapshots, which a thread of their own writes, so that
-//! neither waits for the other and commits wait for none.
+//! The checkpointer thread moves committed changes to the index and starts snapshots. A second
+//! thread writes each snapshot, so neither waits for the other, and commits wait for neither.
 
 use super::shared::Shared;
 use super::snapshot::{self, Aim};
@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Keeps the index and the snapshots until the engine stops or fails.
+/// Runs until the engine stops or fails.
 pub(super) fn run(shared: &Arc<Shared>) {
     let mut writing: Option<JoinHandle<()>> = None;
     while let Ok(tasks) = shared.wait_tasks(|tasks| tasks.stop || tasks.flush || tasks.snapshot && !tasks.busy) {
@@ -24,7 +24,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
         });
         let aim = Aim::now(shared);
         let begun = flush(shared).and_then(|mut last| {
-            // A commit that has its number is in memory at once, but maybe not yet.
+            // A commit that has its number reaches memory at once, but may not be there yet.
             while snapshot && last < aim.committed {
                 thread::yield_now();
                 last = flush(shared)?;
@@ -34,7 +34,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
                 return Ok(());
             }
             if let Some(thread) = writing.take() {
-                // It has ended, or the task would be busy still.
+                // The thread has ended, or the task would still be busy.
                 let _ = thread.join();
             }
             let view = shared.index.view()?;
@@ -72,7 +72,8 @@ fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: Seq) {
     });
 }
 
-/// Brings the index up to what was committed when it began, and returns the last transaction of that.
+/// Brings the index up to what was committed when the flush began, and returns the last transaction
+/// in it.
 fn flush(shared: &Shared) -> Result<Seq, KvError> {
     let frozen = {
         let mut layers = shared.layers.write().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +82,8 @@ fn flush(shared: &Shared) -> Result<Seq, KvError> {
         layers.frozen = Some(frozen.clone());
         frozen
     };
-    // The index must never be ahead of the journal: it would know what the other mirrors of the truth do not.
+    // The index must never be ahead of the journal: it would have transactions that the mirrors
+    // lack.
     shared.sync_at_last(frozen.last)?;
     let state = IndexState { owner: shared.volume, epoch: shared.epoch.number, applied: frozen.last };
     shared.index.apply(&mut frozen.iter(), state, true)?;

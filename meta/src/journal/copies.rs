@@ -1,4 +1,5 @@
-//! A file as its mirrors have it: the same frames at the same offsets, each taken from a copy where it is sound.
+//! The copies of a file on its mirrors: the same frames at the same offsets. Each frame is read
+//! from a copy in which it is valid.
 
 use super::frame::{FRAME_BYTES, Frame, HEAD_BYTES, MAX_PAYLOAD_BYTES, VolumeId};
 use std::io::{self, IoSlice};
@@ -11,23 +12,23 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// One mirror's copy of a file.
 #[derive(Debug)]
 pub(super) struct Copy {
-    /// Which of the volume's targets it is on.
+    /// The index of the target in the list of the volume's targets.
     pub place: usize,
     target: Arc<dyn Target>,
     /// The file.
     pub file: TargetFile,
-    /// The length of the file.
+    /// The length of the file, in bytes.
     pub bytes: u64,
     at: u64,
     window: Vec<u8>,
 }
 
-/// A range of a file in which one copy is not sound, and another is.
+/// A range of a file that is damaged or missing in one copy and valid in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Miss {
     pub place: usize,
     pub range: Range<u64>,
-    /// The copy that is sound.
+    /// The copy in which the range is valid.
     pub from: usize,
 }
 
@@ -36,7 +37,8 @@ impl Copy {
         Self { place, target, file, bytes, at: 0, window: Vec::new() }
     }
 
-    /// So many bytes at an offset, if the file has them and they can be read. Never more memory than the file is long.
+    /// Reads `bytes` bytes at an offset, if the file has them and they can be read. The buffer is
+    /// never larger than the file.
     fn read(&mut self, offset: u64, bytes: usize) -> Option<&[u8]> {
         if offset.checked_add(bytes as u64)? > self.bytes {
             return None;
@@ -55,13 +57,14 @@ impl Copy {
         self.window.get(start..start + bytes)
     }
 
-    /// The frame at an offset, if it is sound.
+    /// The frame at an offset, if it is valid.
     pub fn frame(&mut self, volume: &VolumeId, offset: u64) -> Option<(Frame, &[u8])> {
         let frame = Frame::parse(self.read(offset, FRAME_BYTES)?)?;
         Frame::proven(volume, self.read(offset, FRAME_BYTES + frame.payload)?)
     }
 
-    /// Whether a sound frame that `wanted` accepts comes at or behind an offset. Looks at so much only that it takes no long time.
+    /// Whether a valid frame that `wanted` accepts is at or behind an offset. It reads a limited
+    /// amount, so that it does not take long.
     pub fn any_behind(&mut self, volume: &VolumeId, offset: u64, wanted: impl Fn(&Frame) -> bool) -> bool {
         let (mut at, mut budget) = (offset, 4 * MAX_PAYLOAD_BYTES);
         while let Some(bytes) = self.read(at, FRAME_BYTES) {
@@ -81,8 +84,9 @@ impl Copy {
     }
 }
 
-/// Shows the frames behind the head, in order, until `accept` declines one or no copy has the next. Returns where it ended, and what
-/// some copies lack before that.
+/// Passes the frames behind the head to `visit`, in order. It stops when no copy has the next
+/// frame, or none that `accept` accepts, or when `visit` returns `false`. Returns where it stopped,
+/// and what some copies are missing before that.
 pub(super) fn walk<E>(
     copies: &mut [Copy],
     volume: &VolumeId,
@@ -95,7 +99,7 @@ pub(super) fn walk<E>(
     loop {
         let sound = |copy: &mut Copy| copy.frame(volume, offset).map(|(frame, _)| frame).filter(|f| accept(f));
         let frames: Vec<Option<Frame>> = copies.iter_mut().map(sound).collect();
-        // The numbers go up by one; a frame that was left over from another time does not fit.
+        // The numbers go up by one; a frame left from an earlier use of the space does not fit.
         let fits = |frame: &Frame| expected == 0 || frame.number == expected;
         let Some((good, frame)) = frames.iter().enumerate().find_map(|(n, frame)| Some((n, frame.filter(fits)?)))
         else {
@@ -130,7 +134,7 @@ pub(super) fn transfer(from: &dyn Target, to: &dyn Target, file: TargetFile, ran
     while at < range.end {
         let bytes = buffer.len().min((range.end - at) as usize);
         let have = from.read(file, at, &mut buffer[..bytes])?;
-        // The zeroes behind the last frame may not have been written.
+        // The padding behind the last frame may not have been written.
         buffer[have..bytes].fill(0);
         to.write(file, at, &[IoSlice::new(&buffer[..bytes])])?;
         at += bytes as u64;

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread::{Builder, JoinHandle};
 
-/// A durable engine: an index behind a journal on several targets. See the module.
+/// A durable engine: an index in front of a journal on several targets. See the module.
 pub struct Journaled {
     shared: Arc<Shared>,
     merge: MergeFn,
@@ -31,10 +31,12 @@ pub struct Journaled {
 }
 
 impl Journaled {
-    /// Makes the metadata of a new volume, empty, on the first `mirrors` targets that take it, and durable.
+    /// Creates the metadata of a new volume, empty and durable, on the first `mirrors` targets that
+    /// accept it.
     ///
     /// # Errors
-    /// When a target holds metadata already or cannot be looked at, or none takes it.
+    /// Returns an error when a target already holds metadata or cannot be read, or when no target
+    /// accepts it.
     pub fn create(options: Options) -> Result<Self, KvError> {
         let volume = check(&options)?;
         let found = take_all(&options.targets, &volume, options.limits.deadline);
@@ -52,7 +54,7 @@ impl Journaled {
         let chosen = options.targets.iter().take(options.mirrors).cloned().collect();
         let start = Start { epoch, last: 0, files };
         let engine = Self::start(options, Recovered { start, chosen, incomplete: false })?;
-        // Without a snapshot to begin with, an empty volume could not be told from a lost one.
+        // Without an initial snapshot, an empty volume would look like a lost one.
         engine.checkpoint()?;
         if engine.shared.files().complete.is_empty() {
             return Err(KvError::Unavailable(engine.status().last_error.unwrap_or_default()));
@@ -60,21 +62,25 @@ impl Journaled {
         Ok(engine)
     }
 
-    /// Opens the metadata of a volume: everything that was synced, and what was committed behind that up to some transaction.
+    /// Opens the metadata of a volume: everything that was synced, and the transactions committed
+    /// after that, up to some point.
     ///
     /// # Errors
-    /// `Unavailable` when no target has enough of this volume; `Corrupt` when transactions that were durable are on no target.
+    /// `Unavailable` when no target has enough of this volume; `Corrupt` when transactions that
+    /// were durable are on no target.
     pub fn open(options: Options) -> Result<Self, KvError> {
         check(&options)?;
         let recovered = recover(&options)?;
         Self::start(options, recovered)
     }
 
-    /// From now on keeps what is committed in files of a directory of this machine until it is on targets, and commits what such files have of before. So nothing
-    /// that was committed is lost when this process is killed, though it is not durable before `sync`. To be called before the first commit.
+    /// Starts the local WAL: from now on, committed transactions are kept in files in a directory
+    /// of this machine until they are on targets. First commits what earlier files still hold.
+    /// Nothing that was committed is then lost when this process is killed, although it is not
+    /// durable before `sync`. Call this before the first commit.
     ///
     /// # Errors
-    /// When the directory cannot be used, or what was there cannot be committed.
+    /// Returns an error when the directory cannot be used, or its old contents cannot be committed.
     pub fn keep_local_wal(&self, directory: &Path) -> Result<(), KvError> {
         let failed = |why: std::io::Error| KvError::Unavailable(format!("{}: {why}", directory.display()));
         let epoch = self.shared.epoch;
@@ -116,59 +122,66 @@ impl Journaled {
         Ok(())
     }
 
-    /// Makes sure that nothing that was committed is lost with this process, nor with this machine's power: it is on targets, or in the files of
-    /// [`Self::keep_local_wal`]. Returns whether that is so.
+    /// Makes sure that no committed transaction is lost with this process or with this machine's
+    /// power: each is on targets or synced in the files of [`Self::keep_local_wal`]. Returns
+    /// whether it succeeded.
     pub fn keep(&self) -> bool {
         let log = self.shared.log();
         log.durable == log.last || log.wal.as_ref().is_some_and(|wal| wal.sync().is_ok())
     }
 
-    /// How the engine is.
+    /// Returns the engine's status.
     pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    /// Whether there is room for more metadata, beside so many bytes that were promised some. Without, only what is to make it less in the end
-    /// should be committed: a snapshot must fit beside the old one before anything is given back.
+    /// Whether there is space for more metadata, in addition to `promised` bytes that were promised
+    /// space. If not, commit only changes that free space in the end: a snapshot must fit beside
+    /// the old one before any space is freed.
     pub fn takes_more(&self, promised: u64) -> bool {
         self.shared.slack.load(Ordering::Relaxed) > 2 * promised.cast_signed()
     }
 
-    /// Has targets that failed tried again soon, if mirrors are lacking. By itself the engine tries them less and less often.
+    /// Retries failed targets soon if mirrors are missing. On its own, the engine retries them less
+    /// and less often.
     pub fn retry(&self) {
         self.shared.retry();
     }
 
-    /// Makes a snapshot now and waits for it. What went wrong with it says [`Self::status`].
+    /// Makes a snapshot now and waits for it. If the snapshot fails, [`Self::status`] says why.
     ///
     /// # Errors
-    /// When the engine has failed.
+    /// Returns an error when the engine has failed.
     pub fn checkpoint(&self) -> Result<(), KvError> {
         self.shared.checkpoint()
     }
 
-    /// Says that the volume has these targets now. The journal leaves those that are not among them, whether they can be reached or
-    /// not, and where it lacked mirrors it takes new ones; then as many targets as wanted, or as there are, have everything again,
-    /// and this volume's journal and snapshots are removed from those that left, if they let it. Commits go on meanwhile. A target
-    /// that failed and is given as another `Arc` is new. One with the id of another that it replaces counts as the same target in
-    /// another place, so from what it replaces nothing is removed. Until this has returned, and when it has failed, the journal may
-    /// be on targets of before and on new ones, and [`Self::open`] needs both.
+    /// Sets the volume's targets. The journal leaves all other targets, reachable or not, and takes
+    /// new mirrors where some were missing. Afterwards as many targets as wanted, or as exist, hold
+    /// everything again, and this volume's journal and snapshots are removed from the old targets,
+    /// if they allow it. Commits continue meanwhile. A target that failed and comes as another
+    /// `Arc` counts as new. A target with the same id as the one it replaces counts as the same
+    /// target in another place, so nothing is removed from the replaced one. Until this returns,
+    /// and also when it fails, the journal may be on a mix of old and new targets, and
+    /// [`Self::open`] needs both.
     ///
     /// # Errors
-    /// `Invalid` for no target or one id twice; `Unavailable` when too few of the targets take the journal, and the engine goes on
-    /// with those from before; and when the engine has failed or is closed.
+    /// `Invalid` for an empty list or a duplicate id; `Unavailable` when too few of the targets
+    /// accept the journal: the engine then continues with the previous ones. Also when the engine
+    /// has failed or is closed.
     pub fn set_targets(&self, targets: Vec<Place>) -> Result<(), KvError> {
         set_targets(&self.shared, targets)
     }
 
-    /// Makes everything durable, in the journal and in the index, and ends the engine: nothing is committed any more, but what is
-    /// there can be read. It may be called again. Its threads are waited for when it is dropped.
+    /// Makes everything durable in the journal and in the index, and closes the engine: it accepts
+    /// no more commits, but can still be read. It may be called again. Dropping the engine waits
+    /// for its threads.
     ///
     /// # Errors
-    /// When that is not sure.
+    /// Returns an error when durability cannot be confirmed.
     pub fn close(&self) -> Result<(), KvError> {
         let last = {
-            // A commit that has begun ends before.
+            // A commit that has begun finishes first.
             let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
             self.shared.refuse()
         };
@@ -178,11 +191,11 @@ impl Journaled {
         Ok(())
     }
 
-    /// Brings everything to the index, durably.
+    /// Moves everything to the index, durably.
     fn flush(&self) -> Result<(), KvError> {
         let seen = self.shared.tasks().flushes;
         self.shared.task(|tasks| tasks.flush = true);
-        // Two, because one that has begun may have missed the last commits.
+        // Flush twice: a flush that is already under way may have missed the last commits.
         drop(self.shared.wait_tasks(|tasks| tasks.flushes > seen || tasks.stop)?);
         self.shared.task(|tasks| tasks.flush = true);
         self.shared.wait_tasks(|tasks| tasks.flushes > seen + 1 || tasks.stop).map(drop)
@@ -223,7 +236,7 @@ impl Kv for Journaled {
             let layers = self.layers();
             self.layered(&layers).above(key)
         };
-        // If a flush ends here, the index has what the layer said, or something newer.
+        // If a flush ends at this point, the index has the layer's value or a newer one.
         above.map_or_else(|| self.shared.index.get(key), Ok)
     }
 
@@ -288,13 +301,13 @@ impl Drop for Journaled {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has ended, which is all that counts here.
+            // A thread that panicked has ended, and only that matters here.
             let _ = thread.join();
         }
     }
 }
 
-/// The places by themselves are of no use without their ids.
+/// The places themselves are of no use without their ids.
 impl std::fmt::Debug for Journaled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let places: Vec<u16> = self.shared.files().places.iter().map(|(id, _): &Place| id.0).collect();

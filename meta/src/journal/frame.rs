@@ -1,42 +1,56 @@
-//! The bytes of journal segments and snapshots. Both are files of frames, one behind the other, on every mirror the same.
+//! The bytes of journal segments and snapshots. Both are files of consecutive frames, identical on
+//! every mirror.
 //!
 //! All integers are little-endian. A frame:
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 4 | what it is: `WJS1` segment head, `WJR1` record, `WSS1` snapshot head, `WSB1` block of pairs, `WSE1` end |
+//! | 0 | 4 | type, see below |
 //! | 4 | 4 | length of the payload, at most 64 MiB |
-//! | 8 | 8 | number: head: as in the file's name; record: its transaction; block: 0, 1, ...; end: how many blocks |
-//! | 16 | 8 | epoch: one more with every opening of the volume |
+//! | 8 | 8 | number, see below |
+//! | 16 | 8 | epoch: grows by one with every opening of the volume |
 //! | 24 | 8 | the epoch's first transaction |
-//! | 32 | 8 | commit_index: segment head and record: all transactions up to this were durable before; else the snapshot's last |
-//! | 40 | 8 | CRC-64/NVME of the volume's id (16 bytes, not stored here), of bytes 0 to 39, and of the payload |
+//! | 32 | 8 | commit_index, see below |
+//! | 40 | 8 | CRC-64/NVME of the volume's id, of bytes 0 to 39, and of the payload |
 //! | 48 | | payload, and zeroes up to a multiple of 8 (not in the checksum) |
 //!
-//! The payload of a head: the volume's id (16 bytes), the format's version (4, now 1), 4 zeroes. Of a record: changes, each a byte
-//! (1 put, 2 remove), the key's length (4), the value's length (4), the key, the value. Of a block: pairs, each the key's
-//! length (4), the value's length (4), the key, the value, in ascending order over all blocks. Of an end: how many pairs (8) and
-//! the sum of the lengths of keys and values (8).
+//! The volume's id in the checksum has 16 bytes and is not stored in the frame.
 //!
-//! A segment is a head and records with successive numbers, all of the head's epoch. A snapshot is a head, blocks, and one end, which
+//! - Type: `WJS1` segment head, `WJR1` record, `WSS1` snapshot head, `WSB1` block of pairs, `WSE1`
+//!   end.
+//! - Number: of a head, as in the file's name; of a record, its transaction; of a block, 0, 1, ...;
+//!   of an end, the number of blocks.
+//! - Commit_index: in a segment head and a record, all transactions up to this one were durable
+//!   before; otherwise the snapshot's last transaction.
+//!
+//! The payload of a head is the volume's id (16 bytes), the format's version (4, now 1) and 4
+//! zeroes. The payload of a record is changes, each a byte (1 put, 2 remove), the key's length (4),
+//! the value's length (4), the key, the value. The payload of a block is pairs, each the key's
+//! length (4), the value's length (4), the key, the value, in ascending order over all blocks. The
+//! payload of an end is the number of pairs (8) and the sum of the lengths of keys and values (8).
+//!
+//! A segment is a head and records with successive numbers, all of the head's epoch. A snapshot is
+//! a head, blocks, and one end. The end is written after the rest was synced, so a snapshot with an
+//! end is complete.
 //! is written after the rest was synced, so a snapshot with an end is complete.
 //!
-//! Transactions of an epoch that are not before the first of a later epoch are void: they were not found, and so not durable, when
-//! the later epoch began. A frame whose checksum fails is taken from another mirror, at the same offset of the same file; the
-//! journal ends with the first transaction that no mirror has.
+//! Transactions of an epoch that are not before the first transaction of a later epoch are void:
+//! they were not found when the later epoch began, and so were not durable. A frame whose checksum
+//! fails is read from another mirror, at the same offset of the same file. The journal ends before
+//! the first transaction that no mirror has.
 
 use gf::checksum::Crc64;
 
-/// The length of a frame without its payload.
+/// The length of a frame without its payload, in bytes.
 pub(super) const FRAME_BYTES: usize = 48;
 
-/// The length of a head with its payload.
+/// The length of a head with its payload, in bytes.
 pub(super) const HEAD_BYTES: usize = FRAME_BYTES + 24;
 
-/// The length of an end with its payload.
+/// The length of an end with its payload, in bytes.
 pub(super) const END_BYTES: usize = FRAME_BYTES + 16;
 
-/// The longest payload.
+/// The longest payload, in bytes.
 pub(super) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 
 const VERSION: u32 = 1;
@@ -44,7 +58,7 @@ const VERSION: u32 = 1;
 /// A volume's id.
 pub(super) type VolumeId = [u8; 16];
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Segment,
@@ -54,11 +68,11 @@ pub(super) enum Kind {
     End,
 }
 
-/// A time from one opening of the volume to the next.
+/// The time from one opening of the volume to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Epoch {
     pub number: u64,
-    /// Its first transaction.
+    /// The epoch's first transaction.
     pub first: u64,
 }
 
@@ -69,7 +83,7 @@ pub(super) struct Frame {
     pub number: u64,
     pub epoch: Epoch,
     pub commit_index: u64,
-    /// The length of the payload.
+    /// The length of the payload, in bytes.
     pub payload: usize,
 }
 
@@ -88,12 +102,12 @@ impl Kind {
 }
 
 impl Frame {
-    /// A frame whose payload has yet to be written.
+    /// A frame whose payload is not written yet.
     pub fn new(kind: Kind, number: u64, epoch: Epoch, commit_index: u64) -> Self {
         Self { kind, number, epoch, commit_index, payload: 0 }
     }
 
-    /// Appends the frame with the payload that `fill` appends.
+    /// Appends the frame, with the payload that `fill` appends.
     pub fn encode(self, volume: &VolumeId, to: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = to.len();
         to.extend_from_slice(&[0; FRAME_BYTES]);
@@ -121,7 +135,8 @@ impl Frame {
         });
     }
 
-    /// The fields in these bytes, not proven yet. They say how many bytes [`Self::proven`] needs.
+    /// Reads the header fields, which are not verified yet. They tell how many bytes
+    /// [`Self::proven`] needs.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..FRAME_BYTES)?;
         let &(kind, _) = Kind::ALL.iter().find(|(_, magic)| bytes.starts_with(magic))?;
@@ -131,14 +146,14 @@ impl Frame {
         (payload <= MAX_PAYLOAD_BYTES).then_some(frame)
     }
 
-    /// The frame at the beginning of these bytes with its payload, if the checksum proves it.
+    /// The frame at the beginning of these bytes and its payload, if the checksum is correct.
     pub fn proven<'a>(volume: &VolumeId, bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let frame = Self::parse(bytes)?;
         let bytes = bytes.get(..FRAME_BYTES + frame.payload)?;
         (checksum(volume, bytes) == u64_at(bytes, 40)).then_some((frame, &bytes[FRAME_BYTES..]))
     }
 
-    /// The head of a file and the volume it names, if its checksum proves both.
+    /// The head of a file and the volume that it names, if the checksum is correct.
     pub fn proven_head(bytes: &[u8]) -> Option<(Self, VolumeId)> {
         let volume: VolumeId = bytes.get(FRAME_BYTES..FRAME_BYTES + 16)?.try_into().ok()?;
         let (frame, payload) = Self::proven(&volume, bytes)?;
@@ -146,7 +161,7 @@ impl Frame {
         (right && u32_at(payload, 16) == VERSION).then_some((frame, volume))
     }
 
-    /// Its length in the file.
+    /// The frame's length in the file, in bytes.
     pub fn bytes(&self) -> usize {
         FRAME_BYTES + self.payload.next_multiple_of(8)
     }
@@ -164,7 +179,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// The integer at an offset that was checked before.
+/// Reads the integer at an offset. The caller has checked the length.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
@@ -183,7 +198,7 @@ pub(super) fn put_pair(to: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     to.extend_from_slice(value);
 }
 
-/// Takes a change from a record's payload; `None` when the bytes are none.
+/// Takes a change from a record's payload; `None` when the bytes are not a change.
 pub(super) fn take_edit<'a>(from: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     let (&kind, rest) = from.split_first()?;
     *from = rest;
@@ -195,7 +210,7 @@ pub(super) fn take_edit<'a>(from: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a
     }
 }
 
-/// Takes a pair from a block's payload; `None` when the bytes are none.
+/// Takes a pair from a block's payload; `None` when the bytes are not a pair.
 pub(super) fn take_pair<'a>(from: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (lengths, rest) = from.split_at_checked(8)?;
     let (key, rest) = rest.split_at_checked(u32_at(lengths, 0) as usize)?;

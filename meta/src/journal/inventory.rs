@@ -1,4 +1,4 @@
-//! What lies on the targets: which segments and snapshots, and whose.
+//! Lists the segments and snapshots on the targets, with the volume that each belongs to.
 
 use super::copies::Copy;
 use super::frame::{END_BYTES, Epoch, Frame, HEAD_BYTES, Kind, VolumeId};
@@ -11,14 +11,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 use volume::target::{Target, TargetFile};
 
-/// Whose a file is.
+/// The volume that a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// This volume's, of that epoch.
+    /// This volume, in the given epoch.
     Ours(Epoch),
-    /// Another volume's.
+    /// Another volume.
     Foreign,
-    /// Nothing in it says.
+    /// Nothing in the file says.
     Unknown,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Found {
     pub file: TargetFile,
     pub bytes: u64,
     pub owner: Owner,
-    /// A snapshot with its end.
+    /// A snapshot that has its end frame.
     pub complete: bool,
 }
 
-/// The segments and snapshots on a target.
+/// Lists the segments and snapshots on a target.
 pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<Found>> {
     let mut all = Vec::new();
     for (file, bytes) in target.list()? {
@@ -58,17 +58,17 @@ fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Re
     if let Some((frame, owner)) = Frame::proven_head(&head[..have]) {
         return Ok(if owner == *volume { Owner::Ours(frame.epoch) } else { Owner::Foreign });
     }
-    // With a damaged head, the first frame behind it says the same.
+    // When the head is damaged, the first frame behind it names the epoch.
     let first = copy.frame(volume, HEAD_BYTES as u64);
     Ok(first.map_or(Owner::Unknown, |(frame, _)| Owner::Ours(frame.epoch)))
 }
 
-/// [`take`] of all targets at the same time. One that takes longer than the deadline has failed.
+/// [`take`] on all targets in parallel. A target that exceeds the deadline has failed.
 pub(super) fn take_all(places: &[Place], volume: &VolumeId, deadline: Duration) -> Vec<io::Result<Vec<Found>>> {
     take_most(places, usize::MAX, volume, deadline)
 }
 
-/// As `take_all`; once `enough` targets have answered, one that is late has failed.
+/// As `take_all`, but once `enough` targets have answered, stragglers have failed.
 pub(super) fn take_most(
     places: &[Place],
     enough: usize,
@@ -80,7 +80,7 @@ pub(super) fn take_most(
     for (number, (_, target)) in places.iter().enumerate() {
         let (sender, target, volume) = (sender.clone(), target.clone(), *volume);
         let started = thread::Builder::new().name("weft-inventory".into()).spawn(move || {
-            // Nobody may listen any more, after a deadline.
+            // After a deadline the receiver may be gone.
             let _ = sender.send((number, take(&target, &volume)));
         });
         all.push(Err(started.err().unwrap_or_else(|| io::ErrorKind::TimedOut.into())));

@@ -1,9 +1,11 @@
-//! What was committed and is on no target yet, in files of this machine that are not synced: a process that is killed loses nothing that it
-//! acknowledged, and a commit waits for nothing but a copy to the page cache.
+//! The local WAL: committed transactions that are not on any target yet, in files of this machine
+//! that are not synced. A killed process loses nothing that it acknowledged, and a commit waits
+//! only for a copy to the page cache.
 //!
-//! Each opening has two files, `EPOCH.0` and `EPOCH.1`, of records as in a segment. One gets the records that the journal thread writes to the
-//! targets the next time; the other one has those that it is writing. Only records that follow on what the targets have are of use, and only if
-//! no other machine opened the volume in between: then there is an epoch without files.
+//! Each opening has two files, `EPOCH.0` and `EPOCH.1`, with records as in a segment. One receives
+//! the records of the journal thread's next write to the targets; the other holds those of the
+//! write in progress. Only records that directly follow what the targets have are used, and only if
+//! no other machine opened the volume in between: then an epoch has no files here.
 
 use super::frame::{Epoch, Frame, Kind, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,21 +38,22 @@ fn epochs(directory: &Path) -> io::Result<BTreeSet<u64>> {
 }
 
 impl LocalWal {
-    /// Begins the files of an epoch.
+    /// Creates the files of an epoch.
     pub fn begin(directory: &Path, epoch: Epoch) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let file = |which| File::create(path(directory, epoch.number, which));
         Ok(Self { files: [file(0)?, file(1)?], current: 0, at: 0 })
     }
 
-    /// A transaction was committed.
+    /// Records a committed transaction.
     pub fn add(&mut self, record: &[u8]) -> io::Result<()> {
         self.files[self.current].write_all_at(record, self.at)?;
         self.at += record.len() as u64;
         Ok(())
     }
 
-    /// The journal thread takes what was added, and has written what it took before.
+    /// Switches files: the journal thread takes what was added, and has written what it took
+    /// before.
     pub fn turn(&mut self) {
         (self.current, self.at) = (1 - self.current, 0);
     }
@@ -69,7 +72,8 @@ impl LocalWal {
     }
 }
 
-/// The payloads of the records, in their order, that follow on what the targets have: what an epoch begins with that was not on any of them.
+/// The payloads of the records that directly follow what the targets have, in order. They are on no
+/// target, and the new epoch begins with them.
 pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch) -> io::Result<Vec<Vec<u8>>> {
     fs::create_dir_all(directory)?;
     let epochs = epochs(directory)?;
@@ -82,7 +86,7 @@ pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch) -> io::Resul
             let mut rest = &bytes[..];
             while let Some((frame, payload)) = Frame::proven(volume, rest) {
                 if frame.kind == Kind::Record && frame.epoch.number == epoch {
-                    // That of a later epoch is the one that counts.
+                    // The record of the later epoch counts.
                     records.entry(frame.number).or_insert_with(|| payload.to_vec());
                 }
                 rest = rest.get(frame.bytes()..).unwrap_or_default();
@@ -118,14 +122,14 @@ mod tests {
                 wal.turn();
             }
         }
-        // 1 to 4 are overwritten in part by 9.
+        // Record 9 overwrites part of records 1 to 4.
         let expected = |range: std::ops::Range<u8>| range.map(|number| vec![3, number]).collect::<Vec<_>>();
         assert_eq!(left(4, 5), expected(5..10));
         assert_eq!(left(4, 8), expected(8..10));
         assert_eq!(left(4, 10), Vec::<Vec<u8>>::new());
-        // Somebody else opened it.
+        // Another machine opened the volume.
         assert!(left(5, 8).is_empty());
-        // Killed again, before all was committed again.
+        // Killed again before everything was committed again.
         let mut wal = LocalWal::begin(&place, epoch(4, 8)).unwrap();
         wal.add(&record(4, 8)).unwrap();
         assert_eq!(left(5, 8), [vec![4, 8], vec![3, 9]]);

@@ -1,11 +1,14 @@
 //! The durable engine: an index in front of a journal on m+1 targets, with snapshots.
 //!
-//! A commit is validated against memory and the index, and is then in memory (a layer over the index) and in the journal's
-//! buffer. The journal thread writes that buffer to all mirrors at once when somebody waits, and soon when nobody does. The checkpointer
-//! brings full layers to the index, after they are durable in the journal, and has snapshots of the index written to the mirrors, after
-//! which the older journal is removed. So the index is a cache: any one of m+1 mirrors has everything, and a mirror that fails is
-//! replaced by another target, with a snapshot of its own. Where there is none left, those that failed are tried again from time to
-//! time; while none at all answers, what is committed waits, and no more is. The bytes are described in `frame`.
+//! A commit is validated against memory and the index. It then goes into memory (a layer over the
+//! index) and into the journal's buffer. The journal thread writes that buffer to all mirrors in
+//! parallel: at once when a caller waits, otherwise after a short delay. The checkpointer moves
+//! full layers to the index after they are durable in the journal. It also has snapshots of the
+//! index written to the mirrors, and then the older journal is removed. So the index is a cache:
+//! each of the m+1 mirrors has everything. Another target replaces a mirror that fails and gets a
+//! snapshot of its own. When no other target is left, the engine retries the failed ones from time
+//! to time. While no target answers, committed transactions wait and new ones are refused. `frame`
+//! describes the bytes.
 
 mod checkpointer;
 mod copies;

@@ -1,4 +1,4 @@
-//! What an engine is opened with, and what it says of itself.
+//! The options and the status of an engine.
 
 use super::frame::VolumeId;
 use crate::kv::{Index, KvError, MergeFn, Seq};
@@ -12,79 +12,85 @@ use volume::target::Target;
 /// A target of the volume.
 pub type Place = (TargetId, Arc<dyn Target>);
 
-/// What an engine is opened with.
+/// The options to open an engine with.
 pub struct Options {
-    /// The volume's id, not all zeroes; what does not carry it is left alone.
+    /// The volume's id, not all zeroes. Files that do not carry it are left alone.
     pub volume: VolumeId,
-    /// All targets of the volume that can be reached, the preferred ones first.
+    /// All reachable targets of the volume, in order of preference.
     pub targets: Vec<Place>,
-    /// How many of them shall hold the journal: m+1.
+    /// How many of them hold the journal: m+1.
     pub mirrors: usize,
-    /// The index. One of another volume is emptied and made again.
+    /// The index. An index of another volume is cleared and rebuilt.
     pub index: Box<dyn Index>,
-    /// Makes values of operands.
+    /// Applies the operands of merges.
     pub merge: MergeFn,
     /// Sizes and times.
     pub limits: Limits,
-    /// Opens even if transactions that were durable are on no target any more, with what is there before them. For an operator who
-    /// knows; without it such a volume is refused.
+    /// Opens the volume even if transactions that were durable are on no target any more, with the
+    /// state before them. This is for an operator who accepts the loss; otherwise such a volume is
+    /// refused.
     pub accept_loss: bool,
 }
 
 /// Sizes and times of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// A segment ends about here.
+    /// The approximate size of a segment, in bytes.
     pub segment_bytes: u64,
-    /// So much is written without anybody waiting.
+    /// This much is written at once, in bytes, even when no caller waits.
     pub group_bytes: usize,
-    /// Commits wait while so much is not written.
+    /// Commits wait while this much is not written, in bytes.
     pub pending_bytes: usize,
-    /// What was committed is written after this time although nobody waits.
+    /// A committed transaction is written after this time even when no caller waits.
     pub delay: Duration,
-    /// So much memory for changes that the index does not have yet; up to three times that at the worst.
+    /// Memory for changes that the index does not have yet, in bytes; up to three times that in the
+    /// worst case.
     pub overlay_bytes: usize,
-    /// A snapshot is made when the journal has grown by this, and by the size of the last snapshot.
+    /// A snapshot is made when the journal has grown by this, in bytes, and by the size of the last
+    /// snapshot.
     pub snapshot_bytes: u64,
     /// A mirror that takes longer counts as failed.
     pub deadline: Duration,
-    /// A target that failed is tried again after this time, while mirrors are lacking; up to 64 times as long if it goes on failing.
+    /// How long to wait before a failed target is retried while mirrors are missing; up to 64 times
+    /// as long if it keeps failing.
     pub retry: Duration,
 }
 
-/// How an engine is.
+/// The status of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// The targets that hold the journal now.
     pub mirrors: Vec<TargetId>,
     /// How many there should be.
     pub wanted: usize,
-    /// How many hold everything: the journal and a snapshot to begin with.
+    /// How many hold everything: the journal and a snapshot to start from.
     pub whole: usize,
     /// Whether fewer than wanted hold everything.
     pub degraded: bool,
-    /// Targets that failed and did not come back, and how.
+    /// Targets that failed and did not come back, and why.
     pub failed: Vec<(TargetId, String)>,
-    /// The last thing that went wrong.
+    /// The last error.
     pub last_error: Option<String>,
-    /// The same, if it was not mended since.
+    /// The last error, unless it has been resolved since.
     pub trouble: Option<String>,
-    /// What the journal has grown by since the last snapshot.
+    /// How many bytes the journal has grown since the last snapshot.
     pub journal_bytes: u64,
     /// The last transaction in the newest complete snapshot.
     pub snapshot: Seq,
-    /// The size of that snapshot.
+    /// The size of that snapshot, in bytes.
     pub snapshot_bytes: u64,
-    /// The room that each mirror must keep free for the next snapshot and the journal until then.
+    /// The space, in bytes, that each mirror must keep free for the next snapshot and the journal
+    /// until then.
     pub need_bytes: u64,
-    /// The last transaction that was committed.
+    /// The last committed transaction.
     pub committed: Seq,
-    /// The last that is durable.
+    /// The last durable transaction.
     pub durable: Seq,
 }
 
 impl Limits {
-    /// For targets of which the smallest has so much room in all: on small ones the journal takes less.
+    /// Limits for targets of which the smallest has a capacity of `total` bytes: on small targets
+    /// the journal takes less space.
     pub fn for_targets(total: u64) -> Self {
         let all = Self::default();
         let segment_bytes = (total / 64).clamp(1 << 20, all.segment_bytes);
@@ -116,12 +122,12 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Whether a target has no room, which is no failure of it.
+/// Whether a target has no space, which does not count as a failure.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The error that a failed target makes.
+/// The error for a failed target.
 pub(super) fn unavailable(id: TargetId, error: &io::Error) -> KvError {
     match is_full(error) {
         true => KvError::NoSpace,

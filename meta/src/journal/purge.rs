@@ -1,4 +1,4 @@
-//! Removes segments and snapshots that nobody needs.
+//! Removes segments and snapshots that are no longer needed.
 
 use super::inventory::{Owner, take};
 use super::options::Place;
@@ -6,7 +6,8 @@ use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use volume::target::TargetFile;
 
-/// Removes this volume's superfluous segments and snapshots from all targets that answer. What stays is removed another time.
+/// Removes this volume's superfluous segments and snapshots from all targets that answer. What
+/// remains is removed another time.
 pub(super) fn purge(
     shared: &Shared,
     places: &[Place],

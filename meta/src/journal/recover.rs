@@ -1,4 +1,5 @@
-//! Opening: finds what is on the targets. The index is then brought to it in `replay`, and the mirrors in `resync`.
+//! Opening, first step: reads what is on the targets. Then `replay` brings the index up to date,
+//! and `resync` the mirrors.
 
 use super::copies::{Copy, Miss};
 use super::files::{Failed, Files};
@@ -10,46 +11,47 @@ use crate::kv::{KvError, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use volume::target::TargetFile;
 
-/// What recovery found, beside the start of the engine.
+/// The result of recovery, with the start state of the engine.
 pub(super) struct Recovered {
     pub start: Start,
-    /// The targets to go on with, the best first.
+    /// The targets to continue with, the best first.
     pub chosen: Vec<Place>,
-    /// Whether some of them lack a snapshot.
+    /// Whether some of them have no snapshot.
     pub incomplete: bool,
 }
 
-/// A segment or snapshot on all targets that have it.
+/// A segment or snapshot, with its copies on the targets.
 pub(super) struct Group {
     pub file: TargetFile,
     pub epoch: Epoch,
-    /// Its number: a segment's first or a snapshot's last transaction.
+    /// The first transaction of a segment, or the last transaction of a snapshot.
     pub number: Seq,
     pub copies: Vec<Copy>,
-    /// Where what counts of it ends, and which copies lack some of that.
+    /// Where its valid part ends, and which copies are missing some of that.
     pub end: u64,
     pub misses: Vec<Miss>,
-    /// It has transactions that count.
+    /// It has transactions that are not void.
     pub counts: bool,
 }
 
 pub(super) struct Recovery<'a> {
     pub options: &'a Options,
-    /// The first transaction of every epoch that is known.
+    /// The first transaction of every known epoch.
     pub epochs: BTreeMap<u64, Seq>,
     pub segments: Vec<Group>,
     pub snapshots: Vec<Group>,
-    /// Targets that may not be mirrors.
+    /// Targets that must not be mirrors.
     pub unfit: BTreeSet<usize>,
     pub files: Files,
-    /// Snapshots that were given up.
+    /// Incomplete snapshots.
     pub partial: Vec<(usize, TargetFile)>,
 }
 
 /// Brings the index to the newest state that the targets prove.
 ///
 /// # Errors
-/// `Unavailable` when no target has enough of this volume; `Corrupt` when transactions are missing that were durable.
+/// `Unavailable` when no target has enough of this volume; `Corrupt` when transactions that were
+/// durable are missing.
 pub(super) fn recover(options: &Options) -> Result<Recovered, KvError> {
     let mut recovery = Recovery::look(options);
     if recovery.segments.is_empty() && recovery.snapshots.is_empty() {
@@ -80,7 +82,8 @@ impl<'a> Recovery<'a> {
             }
         }
         for &(place, found) in &all {
-            // Of no use to anybody, and its room may be needed. One without a byte says not even whose it is.
+            // An incomplete snapshot is useless, and its space may be needed. An empty file does
+            // not even say whose it is.
             let ours = matches!(found.owner, Owner::Ours(_)) || found.bytes == 0;
             if matches!(found.file, TargetFile::Snapshot { .. }) && !found.complete && ours {
                 recovery.partial.push((place, found.file));
@@ -91,7 +94,8 @@ impl<'a> Recovery<'a> {
                 Owner::Ours(epoch) => recovery.know(place, found, epoch),
             }
         }
-        // What does not say whose it is may still have sound frames of any group with its name.
+        // A file that does not name its volume may still have valid frames of a group with its
+        // name.
         for (place, found) in all.into_iter().filter(|(_, found)| found.owner == Owner::Unknown) {
             for group in recovery.segments.iter_mut().chain(&mut recovery.snapshots) {
                 if group.file == found.file {
@@ -144,12 +148,12 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// Whether a transaction of an epoch was not there any more when a later epoch began.
+/// Whether a transaction of an epoch was already gone when a later epoch began.
 pub(super) fn void(epochs: &BTreeMap<u64, Seq>, epoch: u64, seq: Seq) -> bool {
     epochs.range(epoch.saturating_add(1)..).any(|(_, &first)| first <= seq)
 }
 
-/// The volume's id as `Options` has it.
+/// Checks the options and returns the volume's id.
 pub(super) fn check(options: &Options) -> Result<VolumeId, KvError> {
     match () {
         () if options.volume == [0; 16] => Err(KvError::Invalid("a volume's id is not all zeroes")),

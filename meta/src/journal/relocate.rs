@@ -1,4 +1,4 @@
-//! Other targets: the journal moves to those that were given, while commits go on.
+//! Moves the journal to other targets while commits continue.
 
 use super::files::same;
 use super::options::Place;
@@ -7,10 +7,11 @@ use super::shared::Shared;
 use crate::kv::KvError;
 use std::sync::PoisonError;
 
-/// Makes these the targets, and ends when as many of them as wanted, or as there are, have everything.
+/// Sets the targets, and returns when as many of them as wanted, or as exist, have everything.
 ///
 /// # Errors
-/// When that cannot be had, or the engine has failed or is closed. The targets are then those from before.
+/// Returns an error when that is not possible, or the engine has failed or is closed. The previous
+/// targets are then in effect.
 pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
     let _moving = shared.moving.lock().unwrap_or_else(PoisonError::into_inner);
     if targets.is_empty() {
@@ -23,7 +24,7 @@ pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), Kv
     match go(shared, targets.clone()) {
         Ok(()) => leave(shared, &before, &targets),
         Err(error) => {
-            // Nothing is removed from a target that may be needed, as in an engine that has failed.
+            // Nothing is removed from a target that may be needed, as when the engine has failed.
             if go(shared, before.clone()).is_ok() {
                 leave(shared, &targets, &before);
             }
@@ -42,9 +43,9 @@ fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
         files.places = targets;
         (files.places.len(), files.expected)
     };
-    // Each target can fail once, and the last round sees that none did.
+    // Each target can fail once; the last round finds that none did.
     for _ in 0..count + 2 {
-        // This also drops the mirrors that are not wanted any more, when they are not needed any more.
+        // This also drops unwanted mirrors as soon as they are not needed.
         shared.settle()?;
         {
             let files = shared.files();
@@ -63,12 +64,12 @@ fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
     Err(KvError::Unavailable(format!("not enough of the targets take the journal: {why}")))
 }
 
-/// Removes the journal from targets that are not the volume's any more. What cannot be removed stays.
+/// Removes the journal from targets that left the volume. What cannot be removed remains.
 fn leave(shared: &Shared, gone: &[Place], stay: &[Place]) {
-    // One that has the id of a target that stays may be that target.
+    // A target with the id of one that stays may be that target.
     let left = |place: &&Place| stay.iter().all(|(id, _)| *id != place.0);
     let left: Vec<Place> = gone.iter().filter(left).cloned().collect();
-    // A snapshot that was begun for them would come after the removal.
+    // A snapshot that was begun for them would arrive after the removal.
     if left.is_empty() || shared.wait_for_snapshot().is_err() {
         return;
     }

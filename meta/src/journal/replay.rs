@@ -1,4 +1,4 @@
-//! Opening: brings the index to the newest state that the targets prove.
+//! Opening, second step: brings the index to the newest state that the targets prove.
 
 use super::copies::walk;
 use super::frame::{Frame, HEAD_BYTES, Kind, take_edit};
@@ -7,9 +7,9 @@ use super::recover::{Recovery, void};
 use super::restore::load;
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
 
-/// Why the journal does not lead from a base to its end.
+/// Why the journal does not lead from a base state to its end.
 enum Broken {
-    /// Transactions that were durable are missing from this one on.
+    /// Transactions that were durable are missing, starting with this one.
     Gap(Seq),
     Failed(KvError),
 }
@@ -21,8 +21,8 @@ impl From<KvError> for Broken {
 }
 
 impl Recovery<'_> {
-    /// Brings the index to the end of the journal, from its own state or from a snapshot. Returns the last transaction, and whether
-    /// the journal does not reach back to the newest snapshot.
+    /// Brings the index to the end of the journal, from its own state or from a snapshot. Returns
+    /// the last transaction, and whether the journal does not reach back to the newest snapshot.
     pub(super) fn replay(&mut self) -> Result<(Seq, bool), KvError> {
         self.sync_segments();
         let index = &*self.options.index;
@@ -32,7 +32,7 @@ impl Recovery<'_> {
         let mut broken = KvError::Unavailable("no target has a complete snapshot of the metadata".into());
         if usable {
             let applied = state.applied;
-            // From the snapshot on everything is looked at, for the sake of the mirrors.
+            // Read everything after the snapshot, because the mirrors need it.
             let begin = newest.map_or(applied, |last| last.min(applied));
             match self.roll(state, begin) {
                 Ok((last, _)) if last < applied && !self.options.accept_loss => {
@@ -65,7 +65,8 @@ impl Recovery<'_> {
         Err(broken)
     }
 
-    /// What is read from a segment may be in the page cache only; the index must not become durable before it.
+    /// Data read from a segment may still be only in the page cache; the index must not become
+    /// durable before it.
     fn sync_segments(&mut self) {
         let mut failed = Vec::new();
         for (group, copy) in self.segments.iter().flat_map(|group| group.copies.iter().map(move |copy| (group, copy))) {
@@ -78,8 +79,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Looks at the journal behind transaction `begin` and applies what the index does not have. Returns the last transaction and
-    /// whether some are missing that the index has.
+    /// Reads the journal after transaction `begin` and applies what the index does not have.
+    /// Returns the last transaction, and whether the journal is missing some that the index has.
     fn roll(&mut self, base: IndexState, begin: Seq) -> Result<(Seq, bool), Broken> {
         let Options { volume, index, limits, accept_loss, .. } = self.options;
         let mut replay = Replay { index: &**index, state: base, layer: Layer::default(), limit: limits.overlay_bytes };
@@ -93,7 +94,7 @@ impl Recovery<'_> {
             }
             if group.number > next {
                 if group.number <= base.applied + 1 {
-                    // The index knows what is missing here.
+                    // The index has the transactions that are missing here.
                     (next, gap) = (group.number, true);
                 } else if base.applied >= next {
                     (next, gap) = (base.applied + 1, true);
@@ -122,7 +123,8 @@ impl Recovery<'_> {
             group.counts = counts;
             ended_at = Some(number);
         }
-        // Behind the end there may be what was never synced, but nothing that says it was.
+        // Behind the end there may be records that were never synced, but none that says that a
+        // missing transaction was durable.
         if let Some(number) = ended_at.filter(|_| !accept_loss && next > base.applied) {
             let group = &mut self.segments[number];
             let (epoch, end) = (group.epoch, group.end);

@@ -6,10 +6,11 @@ use super::options::Options;
 use super::recover::Group;
 use crate::kv::{IndexState, KvError, Layer};
 
-/// Empties the index and fills it from the snapshot, each block from a copy where it is sound.
+/// Clears the index and fills it from the snapshot. Each block is read from a copy in which it is
+/// valid.
 ///
 /// # Errors
-/// `Corrupt` when a block is sound on no copy.
+/// `Corrupt` when a block is valid in no copy.
 pub(super) fn load(options: &Options, group: &mut Group) -> Result<(), KvError> {
     let Options { volume, index, limits, .. } = options;
     index.clear()?;
@@ -34,7 +35,7 @@ pub(super) fn load(options: &Options, group: &mut Group) -> Result<(), KvError> 
             pairs += 1;
         }
         if layer.bytes() > limits.overlay_bytes {
-            // Nobody's yet: what is half filled must not be taken for whole.
+            // Set no owner yet: a half-filled index must not be taken for a complete one.
             index.apply(&mut std::mem::take(&mut layer).iter(), IndexState::default(), false)?;
         }
         Ok(true)

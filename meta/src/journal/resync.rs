@@ -1,4 +1,4 @@
-//! Opening: chooses the mirrors and makes them alike.
+//! Opening, third step: chooses the mirrors and makes them identical.
 
 use super::copies::{Copy, Miss, transfer};
 use super::files::Files;
@@ -10,7 +10,7 @@ use crate::kv::{KvError, Seq};
 use std::io::IoSlice;
 
 impl Recovery<'_> {
-    /// Chooses the mirrors, makes them alike, and begins a new epoch.
+    /// Chooses the mirrors, makes them identical, and begins a new epoch.
     pub(super) fn finish(mut self, last: Seq, gap: bool) -> Result<Recovered, KvError> {
         let targets = &self.options.targets;
         let newest = self.snapshots.first().map(|group| group.number);
@@ -23,7 +23,7 @@ impl Recovery<'_> {
         };
         order.sort_by_key(|&place| std::cmp::Reverse((has(&self.files, place), holds(place))));
         for &(place, file) in self.partial.iter().filter(|(place, _)| !self.unfit.contains(place)) {
-            // What stays does no harm.
+            // A file that remains does no harm.
             let _ = targets[place].1.remove(file);
         }
         let (mut chosen, mut full) = (Vec::new(), Vec::new());
@@ -37,7 +37,8 @@ impl Recovery<'_> {
                 Err(error) => self.reject(place, &error.to_string()),
             }
         }
-        // Without room for what they lack, they are mirrors as they are, and have everything with the next snapshot.
+        // Full targets cannot get what they are missing. They become mirrors as they are, and have
+        // everything after the next snapshot.
         full.truncate(self.options.mirrors - chosen.len());
         full.iter().for_each(|&place| _ = self.files.complete.remove(&targets[place].0));
         chosen.append(&mut full);
@@ -59,7 +60,8 @@ impl Recovery<'_> {
         Ok(Recovered { start: Start { epoch, last, files: self.files }, chosen, incomplete })
     }
 
-    /// Gives a target what it lacks of the journal: a record may so far be on one mirror only.
+    /// Copies to a target what it is missing of the journal: so far a record may be on one mirror
+    /// only.
     fn resync(&self, place: usize) -> std::io::Result<()> {
         let target = &*self.options.targets[place].1;
         for group in self.segments.iter().filter(|group| group.counts) {
@@ -78,7 +80,7 @@ impl Recovery<'_> {
                 target.write(group.file, 0, &[IoSlice::new(&head)])?;
             }
             if !here {
-                // Each range from a copy that is sound there.
+                // Copy each range from a copy that is valid there.
                 let mut at = HEAD_BYTES as u64;
                 while at < group.end {
                     let bad = |copy: &&Copy| {

@@ -1,4 +1,5 @@
-//! Targets that failed are tried again while there are fewer mirrors than wanted. Each time that one fails again soon, it is left alone for longer.
+//! Retries failed targets while there are fewer mirrors than wanted. Each time that a target soon
+//! fails again, its back-off doubles.
 
 use super::files::same;
 use super::inventory::{Owner, take};
@@ -12,12 +13,12 @@ use std::io;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether there is one to be tried, at the least.
+/// The longest interval between checks for targets to retry.
 const LOOK: Duration = Duration::from_millis(500);
-/// The longest pause, in first ones.
+/// The longest back-off, as a multiple of the first.
 const LONGEST: u32 = 64;
 
-/// When targets that failed are tried again.
+/// When each failed target is retried.
 #[derive(Debug, Default)]
 pub(super) struct Retries(BTreeMap<TargetId, Retry>);
 
@@ -25,12 +26,13 @@ pub(super) struct Retries(BTreeMap<TargetId, Retry>);
 struct Retry {
     at: Instant,
     pause: Duration,
-    /// Gone when the thread is that did what failed. Until then it may yet do it, to files that the target would have anew.
+    /// Gone when the thread of the failed operation has ended. Until then the operation may still
+    /// happen, and could hit files that the target has received since.
     running: Weak<()>,
 }
 
 impl Retries {
-    /// A target failed.
+    /// Records that a target failed.
     pub fn failed(&mut self, id: TargetId, first: Duration, running: Weak<()>) {
         let now = Instant::now();
         let before = self.0.get(&id).filter(|retry| now < retry.at + 4 * retry.pause);
@@ -38,7 +40,7 @@ impl Retries {
         self.0.insert(id, Retry { at: now + pause, pause, running });
     }
 
-    /// Shortens all pauses.
+    /// Makes all targets due now.
     pub fn now(&mut self) {
         let now = Instant::now();
         self.0.values_mut().for_each(|retry| retry.at = now);
@@ -49,7 +51,7 @@ impl Retries {
     }
 }
 
-/// Tries targets again until the engine stops or fails, and looks at the room on the mirrors.
+/// Retries targets until the engine stops or fails, and watches the free space on the mirrors.
 pub(super) fn run(shared: &Shared) {
     let mut gauge = Gauge::default();
     gauge.look(shared);
@@ -81,7 +83,8 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// Whether a target answers and could take a snapshot. What it has of the journal is replaced when it is a mirror.
+/// Whether a target answers and has space for a snapshot. What it has of the journal is replaced
+/// when it becomes a mirror.
 fn try_again(shared: &Shared, place: Place, room: u64) -> Job {
     let volume = shared.volume;
     Box::new(move |target| {

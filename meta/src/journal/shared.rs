@@ -1,4 +1,4 @@
-//! The state that an engine's threads share, and how they wait for one another.
+//! The state that an engine's threads share, and how they wait for each other.
 
 use super::files::Files;
 use super::frame::{Epoch, Frame, Kind, VolumeId, put_edit};
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// What the commits, the journal thread and the checkpointer share. Locks are taken in this order: layers, files, log, tasks.
+/// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
+/// files, log, tasks.
 pub(super) struct Shared {
     pub volume: VolumeId,
     pub wanted: usize,
@@ -19,69 +20,70 @@ pub(super) struct Shared {
     pub index: Box<dyn Index>,
     pub layers: RwLock<Layers>,
     log: Mutex<Log>,
-    /// For the journal thread: there may be something to write.
+    /// Wakes the journal thread: there may be something to write.
     work: Condvar,
-    /// For everybody else: something was written, or failed.
+    /// Wakes all others: something was written, or failed.
     done: Condvar,
     files: Mutex<Files>,
     tasks: Mutex<Tasks>,
-    /// For the checkpointer, and those who wait for it.
+    /// Wakes the checkpointer and those who wait for it.
     tasks_changed: Condvar,
-    /// Held by the one that changes the targets.
+    /// Held while the targets change.
     pub moving: Mutex<()>,
-    /// The room on the mirrors beyond what they need, as of the last look and what was committed since.
+    /// The free space on the mirrors beyond what they need, in bytes: the last measurement less
+    /// what was committed since.
     pub slack: AtomicI64,
 }
 
-/// Changes that the index does not have.
+/// Changes that the index does not have yet.
 pub(super) struct Layers {
-    /// Takes the commits.
+    /// Receives the commits.
     pub active: Layer,
-    /// Is on its way to the index.
+    /// Is being written to the index.
     pub frozen: Option<Arc<Layer>>,
 }
 
-/// What is committed and not written.
+/// Transactions that are committed and not written yet.
 pub(super) struct Log {
     pub pending: Vec<u8>,
-    /// The last transaction that was committed.
+    /// The last committed transaction.
     pub last: Seq,
-    /// The last that is durable.
+    /// The last durable transaction.
     pub durable: Seq,
-    /// Somebody waits for this one.
+    /// A caller waits for this transaction.
     pub wanted: Seq,
-    /// When the oldest pending one came.
+    /// When the oldest pending transaction was committed.
     pub since: Option<Instant>,
-    /// A mirror must be replaced although there is nothing to write.
+    /// The journal thread must check the mirrors although there is nothing to write.
     pub kick: bool,
-    /// Nothing more is committed.
+    /// No further commits are accepted.
     pub closed: bool,
-    /// Why what is committed has to wait: no target has room for it, or none answers.
+    /// Why committed transactions must wait: no target has space for them, or none answers.
     pub stuck: Option<KvError>,
     pub stop: bool,
     pub failed: Option<KvError>,
-    /// Keeps what is committed from being lost with this process.
+    /// The local WAL: keeps committed transactions from being lost with this process.
     pub wal: Option<LocalWal>,
 }
 
-/// What the checkpointer shall do.
+/// Work for the checkpointer.
 #[derive(Default)]
 pub(super) struct Tasks {
     pub flush: bool,
     pub snapshot: bool,
     /// A snapshot is being written.
     pub busy: bool,
-    /// Targets that failed shall be tried again at once.
+    /// Failed targets are to be retried at once.
     pub retry: bool,
     pub stop: bool,
-    /// How many flushes and snapshots were ended, well or not.
+    /// How many flushes and snapshots have ended, successful or not.
     pub flushes: u64,
     pub snapshots: u64,
-    /// The last of `Files::asked` that the journal thread has settled.
+    /// The last value of `Files::asked` that the journal thread has handled.
     pub settled: u64,
 }
 
-/// What recovery hands over.
+/// What recovery passes to the engine.
 pub(super) struct Start {
     pub epoch: Epoch,
     pub last: Seq,
@@ -146,7 +148,8 @@ impl Shared {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the pending transactions leave room for one more. While no target answers there is none.
+    /// Waits until the pending transactions leave space for one more. Fails at once while no target
+    /// answers.
     pub fn wait_for_room(&self) -> Result<(), KvError> {
         let mut log = self.log();
         if let Some(why @ KvError::Unavailable(_)) = &log.stuck {
@@ -175,23 +178,24 @@ impl Shared {
         });
         let Log { wal, pending, .. } = &mut *log;
         if wal.as_mut().is_some_and(|wal| wal.add(&pending[before..]).is_err()) {
-            // Without room there, it is as safe as without the local WAL.
+            // When that disk is full, the transaction is as safe as without a local WAL.
             *wal = None;
         }
-        // Once in the journal, and maybe once in the next snapshot.
+        // A change takes space once in the journal, and perhaps once in the next snapshot.
         self.slack.fetch_sub(2 * (log.pending.len() - before) as i64, Ordering::Relaxed);
         let first = log.since.is_none();
         if first {
             log.since = Some(Instant::now());
         }
-        // The journal thread sleeps for ever over an empty buffer, and until the delay over one that is not full.
+        // The journal thread sleeps indefinitely while the buffer is empty, and for the delay while
+        // it is not full.
         if first || log.pending.len() >= self.limits.group_bytes {
             self.work.notify_one();
         }
         Ok(log.last)
     }
 
-    /// Refuses all further commits; returns the last.
+    /// Refuses all further commits; returns the last transaction.
     pub fn refuse(&self) -> Seq {
         let mut log = self.log();
         log.closed = true;
@@ -199,12 +203,12 @@ impl Shared {
         log.last
     }
 
-    /// Waits until a transaction is durable; not while all targets are full or away.
+    /// Waits until a transaction is durable. Fails while all targets are full or unreachable.
     pub fn sync(&self, seq: Seq) -> Result<(), KvError> {
         self.wait_durable(seq, false)
     }
 
-    /// As `sync`, and waits for targets with room too.
+    /// As `sync`, but also waits until targets have space or answer again.
     pub fn sync_at_last(&self, seq: Seq) -> Result<(), KvError> {
         self.wait_durable(seq, true)
     }
@@ -223,11 +227,12 @@ impl Shared {
             }
             log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner);
         }
-        // What is durable stays so, but a caller must learn that nothing further will be.
+        // What is durable stays durable, but the caller must learn that nothing more will be.
         log.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// For the journal thread: waits for transactions that are due, and takes them. `None` when it shall end.
+    /// For the journal thread: waits for transactions that are due, and takes them. `None` when it
+    /// must stop.
     pub fn take_pending(&self, spare: Vec<u8>) -> Option<(Vec<u8>, Seq)> {
         let mut log = self.log();
         loop {
@@ -253,13 +258,14 @@ impl Shared {
         }
     }
 
-    /// There is no room even for the beginning: the journal thread begins with that when there is some.
+    /// There is no space even to begin the journal. The journal thread begins it when there is.
     pub fn begin_full(&self) {
         let mut log = self.log();
         (log.stuck, log.kick) = (Some(KvError::NoSpace), true);
     }
 
-    /// For the journal thread: no target takes anything now, so those who wait are told, and it is tried again soon. False when it shall end.
+    /// For the journal thread: no target accepts writes now. Notifies the waiting callers and
+    /// pauses before the next attempt. Returns `false` when the thread must stop.
     pub fn wait_while_stuck(&self, why: &KvError) -> bool {
         let mut log = self.log();
         log.stuck = Some(why.clone());
@@ -275,7 +281,7 @@ impl Shared {
         self.log().stuck.clone()
     }
 
-    /// Tells everybody that transactions are durable.
+    /// Notifies all waiting threads that transactions are durable.
     pub fn set_durable(&self, last: Seq) {
         let mut log = self.log();
         (log.durable, log.stuck) = (last, None);
@@ -283,7 +289,7 @@ impl Shared {
         self.done.notify_all();
     }
 
-    /// Nothing is committed or durable from now on.
+    /// From now on nothing is committed or becomes durable.
     pub fn fail(&self, error: &KvError) {
         self.log().failed.get_or_insert_with(|| error.clone());
         self.done.notify_all();
@@ -292,7 +298,7 @@ impl Shared {
         self.tasks_changed.notify_all();
     }
 
-    /// Has the journal thread look whether the mirrors are the right ones. Returns the number of this request.
+    /// Asks the journal thread to check the mirrors. Returns the number of this request.
     pub fn ask(&self) -> u64 {
         let asked = {
             let mut files = self.files();
@@ -304,31 +310,32 @@ impl Shared {
         asked
     }
 
-    /// [`Self::ask`], and waits until it has looked.
+    /// [`Self::ask`], and waits until the check is done.
     pub fn settle(&self) -> Result<(), KvError> {
         let asked = self.ask();
         self.wait_tasks(|tasks| tasks.settled >= asked).map(drop)
     }
 
-    /// Has a snapshot made that begins now, and waits until it is made, or could not be.
+    /// Starts a new snapshot, and waits until it is complete or has failed.
     pub fn checkpoint(&self) -> Result<(), KvError> {
         let wanted = {
             let mut tasks = self.tasks();
             tasks.snapshot = true;
-            // One that is being written may have begun before the last commits, so it does not count.
+            // A snapshot in progress may have begun before the last commits, so it does not count.
             tasks.snapshots + u64::from(tasks.busy) + 1
         };
         self.tasks_changed.notify_all();
         self.wait_tasks(|tasks| tasks.snapshots >= wanted || tasks.stop).map(drop)
     }
 
-    /// Has targets that failed tried again without waiting for their time.
+    /// Retries failed targets without waiting for their back-off.
     pub fn retry(&self) {
         self.files().retries.now();
         self.task(|tasks| tasks.retry = true);
     }
 
-    /// For the thread that tries targets again: waits for its time. False when it shall end.
+    /// For the retry thread: waits for the pause or a request. Returns `false` when the thread must
+    /// stop.
     pub fn wait_for_retry(&self, pause: Duration) -> bool {
         let wait = self.tasks_changed.wait_timeout_while(self.tasks(), pause, |tasks| !tasks.stop && !tasks.retry);
         let (mut tasks, _) = wait.unwrap_or_else(PoisonError::into_inner);
@@ -338,7 +345,7 @@ impl Shared {
         !stop && self.log().check().is_ok()
     }
 
-    /// Waits until the snapshot that is being written, if there is one, is written or given up.
+    /// Waits until the snapshot in progress, if any, is complete or has failed.
     pub fn wait_for_snapshot(&self) -> Result<(), KvError> {
         let wanted = {
             let tasks = self.tasks();
@@ -347,17 +354,18 @@ impl Shared {
         self.wait_tasks(|tasks| tasks.snapshots >= wanted).map(drop)
     }
 
-    /// Changes the tasks and tells everybody.
+    /// Changes the tasks and notifies all waiting threads.
     pub fn task(&self, change: impl FnOnce(&mut Tasks)) {
         change(&mut self.tasks());
         self.tasks_changed.notify_all();
     }
 
-    /// Waits until the tasks are as wanted; not when the engine has failed.
+    /// Waits until `ready` accepts the tasks. Returns an error when the engine has failed.
     pub fn wait_tasks(&self, ready: impl Fn(&Tasks) -> bool) -> Result<MutexGuard<'_, Tasks>, KvError> {
         let mut tasks = self.tasks();
         while !ready(&tasks) {
-            // A failure is told with the tasks' lock taken after it is set, so none is missed between here and the wait.
+            // A failure is announced under the tasks' lock after it is set, so none is missed
+            // between this check and the wait.
             drop(tasks);
             self.log().check()?;
             tasks = self.tasks();
@@ -370,7 +378,7 @@ impl Shared {
         Ok(tasks)
     }
 
-    /// Ends all threads at what they are doing.
+    /// Tells all threads to stop.
     pub fn stop(&self) {
         self.log().stop = true;
         self.work.notify_all();
@@ -421,7 +429,7 @@ impl Log {
     }
 }
 
-/// The error of an engine that was closed.
+/// The error of a closed engine.
 pub(super) fn closed() -> KvError {
     KvError::Unavailable("the metadata is closed".into())
 }

@@ -1,4 +1,4 @@
-//! Writes a snapshot to every mirror, and removes what it makes superfluous.
+//! Writes a snapshot to every mirror, and then removes the files that it makes superfluous.
 
 use super::files::same;
 use super::frame::{Epoch, Frame, Kind, VolumeId, put_pair};
@@ -13,25 +13,27 @@ use std::sync::{Arc, Weak};
 use volume::target::{Target, TargetFile};
 
 const BLOCK_BYTES: usize = 1 << 20;
-/// Synced in pieces, so that a large snapshot does not hold up the journal's syncs at its end.
+/// Sync in pieces of this many bytes, so that a large snapshot does not hold up the journal's syncs
+/// at its end.
 const SYNC_BYTES: u64 = 16 << 20;
 
 struct Snapshot<'a> {
     shared: &'a Shared,
     mirrors: Vec<(Place, Worker)>,
-    /// Those on which it found no room.
+    /// The mirrors that had no space for it.
     full: Vec<(Place, io::Error, Weak<()>)>,
     file: TargetFile,
     at: u64,
     synced: u64,
 }
 
-/// What a snapshot is made for, taken before the state that it shows.
+/// The purpose of a snapshot, recorded before the state that it shows.
 pub(super) struct Aim {
     mirrors: Vec<Place>,
     generation: u64,
     written: u64,
-    /// What was committed. With at least that in the snapshot, a mirror that began with the journal just now has everything.
+    /// The last committed transaction. A snapshot with at least that makes a mirror complete whose
+    /// journal began just now.
     pub committed: Seq,
 }
 
@@ -43,10 +45,11 @@ impl Aim {
     }
 }
 
-/// Writes what the view shows, the state after transaction `last`, to all mirrors that do not have it.
+/// Writes the view, which is the state after transaction `last`, to all mirrors that do not have
+/// it.
 ///
 /// # Errors
-/// When no mirror took it, or the index cannot be read.
+/// Returns an error when no mirror accepts it, or the index cannot be read.
 pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> Result<(), KvError> {
     let (places, had) = {
         let files = shared.files();
@@ -69,14 +72,15 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
         snapshot.stream(view, last).inspect_err(|_| snapshot.discard())?
     };
     if !snapshot.full.is_empty() {
-        // Others took it, so that those without room are not needed. Where nobody has room, all go on with the snapshot that they have.
+        // Other mirrors accepted it, so the full ones can be replaced. When all are full, all
+        // continue with the snapshot that they have.
         shared.files().suspects.append(&mut snapshot.full);
         shared.ask();
     }
     let keep = {
         let mut files = shared.files();
         let written = |place: &&Place| snapshot.mirrors.iter().any(|(other, _)| same(other, place));
-        // One that was dropped meanwhile, or exchanged under its id, does not count.
+        // A mirror that was dropped meanwhile, or replaced under its id, does not count.
         let whole: Vec<_> = files.mirrors.iter().filter(written).map(|&(id, _)| (id, last)).collect();
         files.complete.extend(whole);
         files.snapshot = last;
@@ -94,7 +98,7 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
     };
     let places: Vec<Place> = {
         let files = shared.files();
-        // One that was only full gives back what it does not need any more.
+        // A target that was only full can free what it no longer needs.
         let answers = |place: &&Place| !files.failed.iter().any(|failed| same(&failed.place, place) && !failed.full);
         files.places.iter().filter(answers).cloned().collect()
     };
@@ -173,7 +177,7 @@ impl Snapshot<'_> {
         self.jobs(|_| Box::new(job.clone()))
     }
 
-    /// Does a job on all mirrors that are left, and leaves those out on which it fails.
+    /// Runs a job on all remaining mirrors, and drops those on which it fails.
     fn jobs(&mut self, job: impl FnMut(usize) -> Job) -> Result<(), KvError> {
         if self.shared.tasks().stop {
             return Err(closed());
@@ -185,7 +189,7 @@ impl Snapshot<'_> {
                 let (place, worker) = self.mirrors.remove(number);
                 failed = Some(unavailable(place.0, &error));
                 if is_full(&error) {
-                    // Half a snapshot is of no use, and its room is needed.
+                    // Half a snapshot is useless, and its space is needed.
                     remove(self.shared, &worker, self.file);
                     self.full.push((place, error, worker.running()));
                 } else {
@@ -200,13 +204,13 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Removes what was written of a snapshot that is given up.
+    /// Removes what was written of an abandoned snapshot.
     fn discard(&self) {
         self.mirrors.iter().for_each(|(_, worker)| remove(self.shared, worker, self.file));
     }
 }
 
-/// Removes a file if the target lets it. What stays is found at the next opening.
+/// Removes a file if the target allows it. What remains is found when the volume is opened next.
 fn remove(shared: &Shared, worker: &Worker, file: TargetFile) {
     all(std::iter::once(worker), |_| Box::new(move |target| target.remove(file)), shared.limits.deadline);
 }

@@ -1,5 +1,6 @@
-//! Room on the mirrors: a snapshot must fit beside the old one before the journal gets shorter, so room for one is kept. When there is less, what makes the
-//! metadata grow is to be refused, and snapshots come more often, so that what was removed gives room back soon.
+//! Free space on the mirrors. A snapshot must fit beside the old one before the journal gets
+//! shorter, so space for one is reserved. When less is free, the caller must refuse changes that
+//! make the metadata grow, and snapshots are made more often, so that removals soon free space.
 
 use super::options::Place;
 use super::shared::Shared;
@@ -10,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::target::Space;
 
-/// The shortest time between two snapshots for the sake of room, and how many times the time that one takes.
+/// The shortest time between two snapshots made for lack of space, and the same as a multiple of
+/// the time that a snapshot takes.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_FACTOR: u32 = 10;
 
-/// Looks at the room on the mirrors.
+/// Measures the free space on the mirrors.
 #[derive(Default)]
 pub(super) struct Gauge {
     generation: u64,
@@ -22,7 +24,8 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// Notes how much room there is beyond what is needed, and asks for a snapshot when there is little.
+    /// Records how much space there is beyond what is needed, and requests a snapshot when there is
+    /// little.
     pub fn look(&mut self, shared: &Shared) {
         let mirrors = {
             let files = shared.files();
@@ -32,7 +35,7 @@ impl Gauge {
             let start = |place: Place| Some((place.clone(), Worker::start(place.1).ok()?));
             (self.generation, self.mirrors) = (generation, places.into_iter().filter_map(start).collect());
         }
-        // What is committed meanwhile counts twice, rather than not at all.
+        // What is committed meanwhile may count twice, which is better than not at all.
         let before = shared.slack.load(Ordering::Relaxed);
         let free = self.free(shared);
         let Some(free) = free else { return };
@@ -53,8 +56,9 @@ impl Gauge {
         }
     }
 
-    /// The least room that one of the mirrors has, of what it shares with others on the same file system. One that does not answer is left out, and
-    /// not asked again as a mirror.
+    /// The least space that a mirror has free, in bytes; mirrors on the same file system share its
+    /// space. A mirror that does not answer is left out, and not asked again until the mirrors
+    /// change.
     fn free(&mut self, shared: &Shared) -> Option<u64> {
         let spaces: Arc<Mutex<BTreeMap<usize, Space>>> = Arc::default();
         let job = |number: usize| -> Job {

@@ -1,4 +1,5 @@
-//! A thread per target, so that targets work at the same time and one that hangs holds nobody up for longer than the deadline.
+//! A thread per target, so that targets work in parallel and one that hangs delays the others no
+//! longer than the deadline.
 
 use plan::late::patience;
 use std::io;
@@ -8,12 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use volume::target::Target;
 
-/// Something to do on a target.
+/// Work to do on a target.
 pub(super) type Job = Box<dyn FnOnce(&dyn Target) -> io::Result<()> + Send>;
 
 type Answer = (usize, io::Result<()>);
 
-/// A thread that does the jobs of one target in order. It ends after the job in hand when the worker is dropped.
+/// A thread that runs the jobs of one target in order. When the worker is dropped, the thread ends
+/// after the current job.
 #[derive(Debug)]
 pub(super) struct Worker {
     jobs: Sender<(Job, usize, Sender<Answer>)>,
@@ -40,12 +42,13 @@ impl Worker {
 
 fn serve(target: &dyn Target, jobs: &Receiver<(Job, usize, Sender<Answer>)>) {
     while let Ok((job, number, answers)) = jobs.recv() {
-        // Nobody may listen any more, after a deadline.
+        // After a deadline the receiver may be gone.
         let _ = answers.send((number, job(target)));
     }
 }
 
-/// Does a job on each worker at the same time. One that takes longer than the deadline has failed, whatever becomes of it later.
+/// Runs a job on all workers in parallel. A worker that exceeds the deadline has failed, even if it
+/// finishes later.
 pub(super) fn all<'a>(
     workers: impl Iterator<Item = &'a Worker>,
     job: impl FnMut(usize) -> Job,
@@ -54,7 +57,8 @@ pub(super) fn all<'a>(
     most(workers, job, usize::MAX, deadline)
 }
 
-/// As `all`; once `least` have done it, and better all but one, one that is late has failed.
+/// As `all`, but once `least` workers have finished, and preferably all but one, stragglers have
+/// failed.
 pub(super) fn most<'a>(
     workers: impl Iterator<Item = &'a Worker>,
     mut job: impl FnMut(usize) -> Job,
@@ -66,7 +70,7 @@ pub(super) fn most<'a>(
     let mut results = Vec::new();
     for (number, worker) in workers.enumerate() {
         results.push(Err(io::Error::from(io::ErrorKind::TimedOut)));
-        // A dead thread gives no answer, which is an answer.
+        // A dead thread sends no answer, which counts as a failure.
         let _ = worker.jobs.send((job(number), number, sender.clone()));
     }
     drop(sender);

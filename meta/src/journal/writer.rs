@@ -1,4 +1,5 @@
-//! The journal thread: writes what is pending to all mirrors at once and replaces those that fail.
+//! The journal thread: writes pending transactions to all mirrors in parallel and replaces mirrors
+//! that fail.
 
 use super::files::{Failed, same};
 use super::frame::{Frame, HEAD_BYTES, Kind};
@@ -13,20 +14,21 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Weak};
 use volume::target::{Target, TargetFile};
 
-/// A snapshot is made when there are more segments, however short: every opening begins one.
+/// A snapshot is made when there are more segments than this, however short: every opening begins
+/// one.
 const MANY_SEGMENTS: usize = 64;
 
-/// The journal's end on the mirrors.
+/// The end of the journal on the mirrors.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     mirrors: Vec<(Place, Worker)>,
-    /// The segment that is being written, and its length; none when the next transaction begins one.
+    /// The current segment and its length; `None` when the next transaction begins one.
     segment: Option<(TargetFile, u64)>,
-    /// The last of `Files::asked` that was done.
+    /// The last value of `Files::asked` that was handled.
     settled: u64,
 }
 
-/// A writer before a write.
+/// The state of a writer before a write.
 struct State {
     mirrors: Vec<Place>,
     segment: Option<(TargetFile, u64)>,
@@ -37,10 +39,11 @@ struct State {
 }
 
 impl Writer {
-    /// Begins the epoch: a segment on as many mirrors as can be had. Those that recovery chose come first.
+    /// Begins the epoch: a segment on as many mirrors as possible. Those that recovery chose come
+    /// first.
     ///
     /// # Errors
-    /// When no target takes it.
+    /// Returns an error when no target accepts it.
     pub fn begin(shared: Arc<Shared>, chosen: &[Place]) -> Result<Self, KvError> {
         let mut writer = Self { shared, mirrors: Vec::new(), segment: None, settled: 0 };
         for place in chosen {
@@ -53,13 +56,14 @@ impl Writer {
             return Err(KvError::Unavailable(writer.shared.files().last_error.clone().unwrap_or_default()));
         }
         writer.changed();
-        // Segments of an engine that was not closed may have room that they will never need.
+        // Segments of an engine that was not closed may have reserved space that they will never
+        // need.
         let old = writer.shared.files().segments.clone();
         writer.trim(&old);
         let nothing = Arc::new(Vec::new());
         while writer.segment.is_none() {
             if !writer.try_write(&nothing)? {
-                // What is there can be read, and removing something else from the targets makes room.
+                // The volume can be read, and removing other data from the targets frees space.
                 writer.shared.begin_full();
                 break;
             }
@@ -84,13 +88,13 @@ impl Writer {
         }
     }
 
-    /// Gives back the room that was set aside for segments and is not needed.
+    /// Frees the space that was reserved for segments and is not needed.
     fn trim(&self, segments: &[Seq]) {
         let segments: Arc<Vec<Seq>> = Arc::new(segments.to_vec());
         let job = |_| -> Job {
             let segments = segments.clone();
             Box::new(move |target| {
-                // One that is not there, or cannot be changed, takes no more room than before.
+                // A segment that is missing or cannot be changed takes no more space than before.
                 segments.iter().for_each(|&first| _ = target.trim(TargetFile::Journal { first }));
                 Ok(())
             })
@@ -103,23 +107,24 @@ impl Writer {
         let records = Arc::new(records);
         loop {
             let (before, settled) = (self.state(), self.settled);
-            // What is asked for meanwhile is done: another target may have room.
+            // Handle requests that arrive meanwhile: another target may have space.
             let tried = self.settle().and_then(|()| self.try_write(&records));
             if self.settled != settled {
-                // Only now: a new mirror is none before it has the beginning of the journal.
+                // Only now: a new mirror does not count before it has the beginning of the journal.
                 let settled = self.settled;
                 self.shared.task(|tasks| tasks.settled = settled);
             }
             let why = match tried {
                 Ok(true) => break,
                 Ok(false) => KvError::NoSpace,
-                // A snapshot found no room. It is made again when there is some.
+                // The snapshot found no space. It is repeated when there is some.
                 Err(KvError::NoSpace) => {
                     self.restore(before);
                     self.shared.task(|tasks| tasks.snapshot = true);
                     KvError::NoSpace
                 }
-                // No target answers, which may be the fault of the network. Until one does, there is nothing better to do than to try them all.
+                // No target answers, perhaps because of the network. Until one does, the best thing
+                // to do is to retry all of them.
                 Err(error) => {
                     self.shared.retry();
                     error
@@ -131,15 +136,16 @@ impl Writer {
         }
         let mut records = Arc::try_unwrap(records).unwrap_or_default();
         records.clear();
-        // A large transaction shall not stay for ever as an empty buffer.
+        // A large transaction must not remain forever as an empty buffer.
         records.shrink_to(2 * self.shared.limits.group_bytes);
         Ok(records)
     }
 
-    /// Makes the records durable on at least one mirror. False when all targets are full, and everything is as before.
+    /// Makes the records durable on at least one mirror. Returns `false` when all targets are full;
+    /// everything is then as before.
     ///
     /// # Errors
-    /// When there is no mirror any more.
+    /// Returns an error when no mirror is left.
     fn try_write(&mut self, records: &Arc<Vec<u8>>) -> Result<bool, KvError> {
         if self.mirrors.is_empty() {
             if !self.fill() {
@@ -147,14 +153,15 @@ impl Writer {
             }
             self.restart();
         }
-        // Each round of failures leaves fewer targets. What they have of these records is the same as what others get.
+        // Each round of failures leaves fewer targets. What they have of these records is the same
+        // as what others get.
         loop {
             let before = self.state();
             let Some(error) = self.put(records) else { return Ok(true) };
             let survived = !self.mirrors.is_empty();
             let more = self.fill();
             if error == KvError::NoSpace && !survived && !more {
-                // A full disk is not a broken one: it is the same again when there is room.
+                // A full disk is not a broken one: it works again when there is space.
                 self.restore(before);
                 return Ok(false);
             }
@@ -168,7 +175,7 @@ impl Writer {
         }
     }
 
-    /// What a write that fails everywhere changes.
+    /// The state that a write changes even when it fails everywhere.
     fn state(&self) -> State {
         let files = self.shared.files();
         State {
@@ -181,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// Takes back what a write that failed everywhere changed.
+    /// Undoes the changes of a write that failed everywhere.
     fn restore(&mut self, state: State) {
         {
             let mut files = self.shared.files();
@@ -198,7 +205,8 @@ impl Writer {
         }
     }
 
-    /// Writes records to all mirrors, and drops those that fail. Returns how one failed; that one was full, if any was.
+    /// Writes records to all mirrors, and drops those that fail. Returns the error of one that
+    /// failed; a lack of space has priority.
     fn put(&mut self, records: &Arc<Vec<u8>>) -> Option<KvError> {
         let mut head = Vec::new();
         let durable = self.shared.log().durable;
@@ -223,15 +231,16 @@ impl Writer {
                 if head.is_empty() {
                     return target.write_durably(file, at, &[IoSlice::new(&records)]);
                 }
-                // What has this name has none of these transactions, or they are of an epoch that ended before.
+                // A file of this name has none of these transactions, or has them from an epoch
+                // that ended before.
                 target.remove(file)?;
                 target.write(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)])?;
-                // Without room the next writes fail by themselves.
+                // If there is no space to reserve, later writes fail on their own.
                 let _ = target.reserve(file, reserve);
                 target.sync(file)
             })
         };
-        // Another target takes the place of one that is late.
+        // Another target replaces a straggler.
         let results = most(self.mirrors.iter().map(|(_, worker)| worker), job, 1, self.shared.limits.deadline);
         self.segment = Some((file, at + bytes));
         {
@@ -260,7 +269,8 @@ impl Writer {
         last_error
     }
 
-    /// Does what was asked for since the last time: drops the mirrors that the checkpointer found failing, and turns to other targets.
+    /// Handles the requests since the last call: drops the mirrors that the checkpointer reported
+    /// as failed, and switches to other targets.
     fn settle(&mut self) -> Result<(), KvError> {
         let (asked, suspects) = {
             let mut files = self.shared.files();
@@ -282,7 +292,7 @@ impl Writer {
             self.restart();
         }
         if self.mirrors.is_empty() {
-            // Better than nothing.
+            // The old mirrors are better than none.
             self.mirrors = old;
             self.changed();
         }
@@ -294,7 +304,8 @@ impl Writer {
         }
     }
 
-    /// Exchanges the mirrors whose target was given anew: there are never two with the same id, which may be one. Returns the old.
+    /// Replaces mirrors whose target was opened again. There are never two mirrors with the same
+    /// id, since they may be one target. Returns the old mirrors.
     fn renew(&mut self) -> Vec<(Place, Worker)> {
         let places = self.shared.files().places.clone();
         let anew = |mirror: &Place| places.iter().find(|place| place.0 == mirror.0 && !same(place, mirror));
@@ -306,7 +317,7 @@ impl Writer {
             };
             old.push((mirror, worker));
             let had = self.shared.files().complete.remove(&place.0);
-            // The same target, opened again, has what it had.
+            // The same target, opened again, still has what it had.
             let has =
                 |found: &Found| found.complete && had.is_some_and(|last| found.file == TargetFile::Snapshot { last });
             if let (Some(found), Some(last)) = (self.add(place, 0), had)
@@ -318,7 +329,7 @@ impl Writer {
         old
     }
 
-    /// Drops the mirrors that are not wanted any more, if they are not needed any more.
+    /// Drops mirrors that are no longer wanted, unless they are still needed.
     fn release(&mut self) {
         let before = self.mirrors.len();
         {
@@ -333,7 +344,8 @@ impl Writer {
         }
     }
 
-    /// Fills the mirrors up from the other targets that have room. Returns whether there are more now.
+    /// Adds mirrors from the other targets that have space. Returns whether there are more mirrors
+    /// now.
     fn fill(&mut self) -> bool {
         let (before, places, room) = {
             let files = self.shared.files();
@@ -344,7 +356,8 @@ impl Writer {
             !self.shared.files().has_failed(place) && self.mirrors.iter().all(|((id, _), _)| *id != place.0)
         };
         let free: Vec<Place> = places.iter().filter(free).cloned().collect();
-        // More than are lacking are asked at the same time: who needs one now does not wait for one that hangs.
+        // Query more targets than needed in parallel, so that one that hangs does not delay the
+        // replacement.
         for some in free.chunks(2 * self.shared.wanted) {
             let there = self.mirrors.iter().filter(|(mirror, _)| stays(mirror)).count();
             let lacking = self.shared.wanted.saturating_sub(there).min(some.len());
@@ -362,7 +375,7 @@ impl Writer {
         self.mirrors.len() > before
     }
 
-    /// With other mirrors everything is different, so a segment and a snapshot begin.
+    /// After a change of mirrors, begins a new segment and a new snapshot.
     fn restart(&mut self) {
         self.segment = None;
         self.changed();
@@ -375,13 +388,14 @@ impl Writer {
         files.generation += 1;
     }
 
-    /// Makes a target a mirror, and returns what is on it. One that holds the journal of another volume, or has less than `room`, has failed.
+    /// Makes a target a mirror, and returns what is on it. A target that holds another volume's
+    /// journal, or has less than `room` bytes free, has failed.
     fn add(&mut self, place: &Place, room: u64) -> Option<Vec<Found>> {
         let looked = take_all(std::slice::from_ref(place), &self.shared.volume, self.shared.limits.deadline).remove(0);
         self.join(place, looked, room)
     }
 
-    /// As `add`, with what was found on it.
+    /// As `add`, with the inventory of the target.
     fn join(&mut self, place: &Place, looked: io::Result<Vec<Found>>, room: u64) -> Option<Vec<Found>> {
         let begun = looked.and_then(|found| match found.iter().any(|found| found.owner == Owner::Foreign) {
             true => Err(io::Error::other("it holds the journal of another volume")),
@@ -411,7 +425,7 @@ impl Writer {
         let mut files = self.shared.files();
         files.complete.remove(&place.0);
         files.last_error = Some(format!("target {}: {error}", place.0.0));
-        // One that is no target any more may come back.
+        // A target that has left the volume may come back.
         if files.has_place(place) {
             files.failed.push(Failed { place: place.clone(), why: error.to_string(), full: is_full(error) });
             files.retries.failed(place.0, self.shared.limits.retry, running);
