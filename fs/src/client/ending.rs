@@ -1,10 +1,12 @@
-//! The end of a client: all its waits for a metadata server that is gone end together, and not one after the other.
+//! The end of a client: all its waits for an absent metadata server end together, not one after the
+//! other.
 
 use crate::mutex::lock;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-/// Whether a client ends, and since when its server was not heard of. Shared by the file system, which says so, and the way to the server, which waits.
+/// Whether a client is ending, and since when its server has been silent. The file system sets it,
+/// and the connection to the server, which waits, reads it.
 #[derive(Debug, Default)]
 pub struct Ending {
     begun: OnceLock<Instant>,
@@ -19,13 +21,14 @@ impl Ending {
 
     /// The server answered.
     pub fn hear(&self) {
-        // Until it ends, nobody asks when that was.
+        // The time does not matter until the client ends.
         if self.begun.get().is_some() {
             *lock(&self.heard) = Some(Instant::now());
         }
     }
 
-    /// Since when the client ends and has not heard of its server; None while it does not end.
+    /// Since when the client has been ending without an answer of the server; None while it is not
+    /// ending.
     pub fn silent_since(&self) -> Option<Instant> {
         let begun = *self.begun.get()?;
         Some(lock(&self.heard).map_or(begun, |heard| heard.max(begun)))

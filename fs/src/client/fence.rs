@@ -1,5 +1,7 @@
-//! A client whose session ended, as it was silent for longer than its lease: others may have changed since what it had locked or read. Nothing of what it had not
-//! committed then may come into the volume any more, and those who wrote or locked something hear of it.
+//! The fence: what a client does when its session ended because it was silent for longer than its
+//! lease. Other clients may have changed since what it had locked or read. So nothing that it had
+//! not committed may get into the volume any more, and the programs that wrote or locked something
+//! get an error.
 
 use crate::FileSystem;
 use crate::client::Client;
@@ -7,10 +9,12 @@ use crate::data::file::State;
 use crate::data::sharing::NO_SESSION;
 
 impl FileSystem {
-    /// The session ended, and this client has another one from now on. Drops what is not committed, gives up all locks, and has those hear of it whom that concerns.
-    /// Asks nobody, and takes no turns: whoever waits for the server may have some.
+    /// Fences the client: the old session ended, and `session` is the new one. Drops all
+    /// uncommitted data, gives up all locks, and reports this to the programs concerned. Sends no
+    /// requests and takes no locks that a thread waiting for the server may hold.
     pub(crate) fn fence(&self, client: &Client, session: u64) {
-        // Until all is dropped there is no session: what is taken from a buffer meanwhile is not of the new one, and nothing gets in.
+        // Until everything is dropped there is no session: data that is taken from a buffer
+        // meanwhile does not belong to the new one, and nothing gets into a buffer.
         client.set_number(NO_SESSION);
         client.forget_reserved();
         let locks = client.locks.lose_all();
@@ -21,12 +25,13 @@ impl FileSystem {
         ));
     }
 
-    /// Drops what is uncommitted of a file. Returns whether there was something: whoever syncs or closes it next hears of it.
+    /// Drops the uncommitted content of a file. Returns whether there was any: the next sync or
+    /// close reports it.
     fn lose_uncommitted(&self, state: &mut State) -> bool {
         let lost = !state.buffer.is_clean();
         self.change_buffer(state, |buffer| {
             buffer.forget(0..u64::MAX);
-            // Others may have changed it.
+            // Other clients may have changed the file.
             (buffer.modified, buffer.size) = (None, None);
         });
         state.changes += 1;
@@ -37,7 +42,7 @@ impl FileSystem {
         lost
     }
 
-    /// Whether locks were lost that `take_lost_locks` did not tell of yet.
+    /// Whether locks were lost that `take_lost_locks` has not reported yet.
     pub fn has_lost_locks(&self) -> bool {
         self.client().is_some_and(|client| client.locks.any_is_lost())
     }
@@ -55,7 +60,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
-    /// What a file had in memory must not be committed in the new session because its turn to be dropped has not come yet.
+    /// Data in memory must not be committed in the new session just because the fence has not
+    /// reached its file yet.
     #[test]
     fn nothing_is_committed_or_taken_in_while_a_fence_drops_what_there_is() {
         let lab = Lab::new("rs:2+1", 3);
@@ -70,7 +76,7 @@ mod tests {
         let (held, is_held) = channel();
         let (let_go, go) = channel::<()>();
         std::thread::scope(|scope| {
-            // The fence does not get past the first file for as long as somebody has that.
+            // The fence waits at the first file while another thread holds its state.
             scope.spawn(move || {
                 let _state = first.state();
                 held.send(()).unwrap();
@@ -91,7 +97,7 @@ mod tests {
         });
         assert_eq!(client.number(), session);
         for ino in files {
-            // It hears that something is lost, once.
+            // The sync reports the loss, once.
             fs.sync(ino).unwrap_err();
             fs.sync(ino).unwrap();
             assert_eq!(fs.attributes(ino).unwrap().size, 0);

@@ -1,7 +1,9 @@
-//! Locks of byte ranges that hold across clients. Where nobody else has the volume open they are the kernel's business.
+//! Locks of byte ranges that hold across clients. Without other clients, the kernel handles them
+//! alone.
 //!
-//! As with NFS, what is written under a lock is committed before the lock is given up, and what is known of a file is asked for again when a lock of it is got: the
-//! next holder sees what the one before wrote.
+//! The rules are those of NFS: data written under a lock is committed before the lock is given up,
+//! and the size of a file is read again after a lock on it was granted. So the next holder sees
+//! what the one before wrote.
 
 use crate::client::Client;
 use crate::mutex::lock;
@@ -12,28 +14,28 @@ use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a client has locked, to the byte: a server that was restarted is told just that.
+/// The locks of this client, to the byte: exactly these are reclaimed from a restarted server.
 #[derive(Default)]
 pub(crate) struct OwnLocks {
     own: Mutex<Own>,
-    /// Whether `lost` has any.
+    /// Whether `lost` is not empty.
     any_lost: AtomicBool,
 }
 
 #[derive(Default)]
 struct Own {
     locks: Locks,
-    /// How often a server was told.
+    /// How often the locks were reclaimed.
     told: u64,
-    /// Files and owners of those that were lost, and that nobody was told of yet.
+    /// Files and owners of lost locks that were not reported yet.
     lost: Vec<(u64, u64)>,
 }
 
-/// How often a server was told of the locks, when one more was asked for.
+/// How often the locks had been reclaimed when a request for a new one was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Asked(u64);
 
-/// In a client's own list its session has no number.
+/// The client's own list uses no session number.
 const OWN: u64 = 0;
 
 impl OwnLocks {
@@ -41,7 +43,8 @@ impl OwnLocks {
         Asked(lock(&self.own).told)
     }
 
-    /// A server gave a lock that was asked for then. Returns false if a server was told meanwhile what is locked: it does not know of this one.
+    /// Records a lock that a server granted. Returns false if locks were reclaimed since the
+    /// request: the restarted server does not know this one.
     fn got(&self, asked: Asked, ino: u64, wanted: &FileLock) -> bool {
         let FileLock { owner, first, last, exclusive, process } = *wanted;
         let mut own = lock(&self.own);
@@ -57,7 +60,7 @@ impl OwnLocks {
         lock(&self.own).locks.unlock(ino, (OWN, owner), range);
     }
 
-    /// All are lost. Returns how many there were.
+    /// Marks all locks as lost. Returns how many there were.
     pub fn lose_all(&self) -> usize {
         let mut own = lock(&self.own);
         own.told += 1;
@@ -67,7 +70,7 @@ impl OwnLocks {
         lost.len()
     }
 
-    /// One is lost.
+    /// Marks one lock as lost.
     fn lose(&self, ino: u64, held: &FileLock) {
         let mut own = lock(&self.own);
         own.locks.unlock(ino, (OWN, held.owner), &(held.first..=held.last));
@@ -85,7 +88,7 @@ impl OwnLocks {
         std::mem::take(&mut own.lost)
     }
 
-    /// What a server is to be told.
+    /// The locks to reclaim.
     fn tell(&self) -> Vec<(u64, FileLock)> {
         let mut own = lock(&self.own);
         own.told += 1;
@@ -99,13 +102,14 @@ impl OwnLocks {
         own.locks.all().into_iter().map(|(ino, held)| (ino, told(held))).collect()
     }
 
-    /// Has a server that was restarted lock again what is locked. What it refuses is lost. Returns how many those are.
+    /// Reclaims all locks from a restarted server. A lock that it refuses is lost. Returns the
+    /// number of lost ones.
     fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
         let mut lost = 0;
         for (ino, held) in self.tell() {
             match session.lock(ino, held.clone(), false) {
                 Ok(true) => {}
-                // There may be another answer later, or none is needed: the session ended.
+                // A later try may succeed, or none is needed because the session ended.
                 Err(error @ meta::Error::Unavailable(_)) => return Err(error),
                 Ok(false) | Err(_) => {
                     self.lose(ino, &held);
@@ -122,13 +126,15 @@ impl FileSystem {
         self.client().ok_or(Error::Unsupported("the kernel keeps the locks of this volume"))
     }
 
-    /// Locks a range for an owner. Returns whether that could be; with `wait`, which is asked from time to time, it is waited for as long as that says so.
+    /// Locks a range for an owner. Returns whether the lock was granted. With `wait`, waits for it
+    /// as long as `wait`, which is called from time to time, returns true.
     ///
     /// # Errors
-    /// When the metadata server does not answer, the volume is not shared, or what was written before cannot be committed.
+    /// When the metadata server does not answer, the volume is not shared, or what was written
+    /// before cannot be committed.
     pub fn lock(&self, ino: u64, wanted: &FileLock, wait: Option<&dyn Fn() -> bool>) -> Result<bool> {
         let client = self.locker()?;
-        // This may be less than what the owner had until now.
+        // The new lock may cover less than the owner held so far, so commit first.
         self.publish(ino)?;
         loop {
             let asked = client.locks.asking();
@@ -145,10 +151,10 @@ impl FileSystem {
         }
     }
 
-    /// Unlocks a range of what an owner has locked. What was written to the file is committed before.
+    /// Unlocks a range of what an owner has locked. Commits what was written to the file before.
     ///
     /// # Errors
-    /// As `lock`. The range is unlocked all the same if the server answers.
+    /// As `lock`. If the server answers, the range is unlocked even after an error.
     pub fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
         let client = self.locker()?;
         let range = first..=last;
@@ -157,7 +163,7 @@ impl FileSystem {
         }
         let published = self.publish(ino);
         client.locks.gave_up(ino, owner, &range);
-        // Else a server that is being told of it would get it after this.
+        // Otherwise a reclaim in progress could lock the range again afterwards.
         client.cache.wait_for_reclaim();
         client.session.unlock(ino, owner, first, last)?;
         published
@@ -171,7 +177,7 @@ impl FileSystem {
         }
     }
 
-    /// How long a file is may have changed: it is asked for again.
+    /// Drops the known size of a file, which may have changed: it is read again.
     fn look_anew(&self, ino: u64) {
         let Some(file) = self.table.find(ino) else { return };
         let mut state = file.state();
@@ -180,7 +186,7 @@ impl FileSystem {
         }
     }
 
-    /// The lock that keeps a range from being locked.
+    /// The lock that conflicts with `wanted`.
     ///
     /// # Errors
     /// As `lock`.
@@ -190,7 +196,7 @@ impl FileSystem {
 }
 
 impl Client {
-    /// Locks again, at a server that was restarted, what is locked. Returns how many are lost.
+    /// Reclaims all locks from a restarted server. Returns how many are lost.
     pub fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
         self.locks.lock_again(session)
     }

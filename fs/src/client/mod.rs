@@ -1,4 +1,5 @@
-//! A volume whose metadata a server has: data goes straight to the targets, what names it goes to the server.
+//! The client of a volume whose metadata is on a server. Data goes straight to the targets,
+//! transactions go to the server.
 
 pub mod cache;
 pub mod ending;
@@ -33,73 +34,76 @@ use volume::target::Target;
 /// Opens the target that a label names.
 pub type Find = Box<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>;
 
-/// The way to a metadata server.
+/// The connection to a metadata server.
 pub struct Server {
     /// Names, attributes and extents.
     pub port: Arc<dyn Port>,
-    /// Sets, openers and what else belongs to this client.
+    /// Sets, openers and everything else that belongs to this client.
     pub session: Arc<dyn Session>,
-    /// What the server said when the session began.
+    /// The server's answer to the begin of the session.
     pub welcome: Welcome,
     /// Opens targets.
     pub find: Find,
-    /// What the way to the server hears of this client's end.
+    /// Tells the connection to the server that this client is ending.
     pub ending: Arc<Ending>,
 }
 
-/// Ranges behind the end of a file that are this client's alone.
+/// The append reservations of this client on a file.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Reserved {
-    /// Where the last one ends.
+    /// The end of the last one.
     end: u64,
-    /// How many appends have one, and did not put their bytes there yet.
+    /// The number of appends that have a reservation and have not put their bytes into the buffer
+    /// yet.
     waiting: u32,
 }
 
-/// The client's side of its session.
+/// The client's half of its session.
 pub(crate) struct Client {
     pub session: Arc<dyn Session>,
-    /// What is locked here.
+    /// The locks of this client.
     pub locks: OwnLocks,
     number: AtomicU64,
     name: String,
-    /// The start of the server's machine.
+    /// The last known boot of the server's machine.
     start: AtomicU64,
     pub sets: Arc<Leased>,
     pub(crate) removals: Removals,
     pub(crate) find: Find,
-    /// Files that are open: all openers, and those that write.
+    /// Open files: the number of all openers, and of those that write.
     open: Mutex<HashMap<u64, (u32, u32)>>,
-    /// Files that were opened for writing and that the server was not told to be clean, with the number of the last opening or closing.
+    /// Files that were opened for writing and not reported clean to the server since, with the
+    /// number of the last open or close.
     dirty: Mutex<BTreeMap<u64, u64>>,
-    /// Files that are being committed for others, with the last question for each.
+    /// Files that are being committed because of a recall, with the last question for each.
     recalled: Mutex<HashMap<u64, u64>>,
-    /// The ranges that appends got, of files in `dirty`, for as long as something of them is not committed.
+    /// The append reservations of files in `dirty`, until everything in them is committed.
     ends: Mutex<HashMap<u64, Reserved>>,
-    /// Openings and closings by writers so far.
+    /// The number of opens and closes by writers so far.
     writes: AtomicU64,
     generation: AtomicU64,
     pub(crate) exclusive: Arc<ExclusiveLease>,
     pub(crate) cache: Arc<Cache>,
-    /// When the server answered a beat last.
+    /// When the server last answered a heartbeat.
     heard: Mutex<Instant>,
-    /// Whether the session ended. Held by who says that it lives.
+    /// Whether the session ended. Held while a heartbeat is sent.
     ended: Mutex<bool>,
     ending: Arc<Ending>,
-    /// Something that was written is lost, which was not said to who syncs everything.
+    /// Written data was lost, and no sync of the whole volume has reported it yet.
     loss: AtomicBool,
 }
 
-/// A client says so often that it lives, or four times in a lease.
+/// The interval of heartbeats. It is shorter if four do not fit into a lease.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What a client changed is durable after this time, and a moment, whether or not somebody syncs it. The server has made it durable long before, as a rule.
+/// What a client changed is durable shortly after this time, even without a sync. As a rule, the
+/// server has made it durable long before.
 const UNSYNCED_FOR: Duration = Duration::from_secs(5);
 
-/// A server that did not answer for so long is away.
+/// A server that has not answered for this long counts as absent.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Says that a client lives, whatever else it waits for.
+/// Sends heartbeats, whatever other threads of the client wait for.
 fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
     loop {
         std::thread::sleep(pause);
@@ -118,10 +122,11 @@ fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
 }
 
 impl FileSystem {
-    /// Opens a volume whose metadata a server has. `name` is what the server calls this client.
+    /// Opens a volume whose metadata is on a server. `name` is the name of this client at the
+    /// server.
     ///
     /// # Errors
-    /// When the label that the server gave is none that this version understands.
+    /// When this version does not understand the label that the server sent.
     pub fn connect(server: Server, name: &str, options: OpenOptions) -> Result<Arc<Self>> {
         let Server { port, session, welcome, find, ending } = server;
         let label = Label::from_json(&welcome.label)?;
@@ -176,7 +181,7 @@ impl FileSystem {
         Ok(fs)
     }
 
-    /// Opens the targets of the label that were not open yet, and closes those that are no longer in it.
+    /// Opens targets that are new in the label, and closes those that are no longer in it.
     fn look_at_targets(&self) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
         let label = self.volume.label();
@@ -200,11 +205,12 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Says that this client lives, and hears what changed.
+    /// Sends a heartbeat and takes in what changed.
     fn heartbeat(&self) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
         let beat = {
-            // One at a time, so that what is heard last was said last.
+            // One at a time, so that answers are processed in the order in which the server gave
+            // them.
             let ended = lock(&client.ended);
             if *ended {
                 return Ok(());
@@ -216,7 +222,8 @@ impl FileSystem {
         };
         *lock(&client.heard) = Instant::now();
         client.removals.hear(beat.removed);
-        // Where too few targets say what room they have, as under much load, what was known before is more likely than that there is none.
+        // Under load, too few targets may report their space. The last known values are more likely
+        // than no space at all.
         if beat.total > 0 {
             self.room.set(beat.total, beat.free);
         }
@@ -228,25 +235,27 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The client is about to end. All that waits for a metadata server that is gone ends together from now on, and what comes later does not wait again.
+    /// The client is about to end. From now on, all waits for an absent metadata server end
+    /// together, and later requests do not wait again.
     pub fn begin_end(&self) {
         if let Some(client) = self.client() {
             client.ending.begin();
         }
     }
 
-    /// How many files have data that is in no transaction, and how much that is.
+    /// The number of files with uncommitted data, and its bytes.
     pub fn uncommitted(&self) -> (usize, u64) {
         let bytes = self.table.all().into_iter().map(|file| file.state().buffer.uncommitted_bytes());
         bytes.filter(|bytes| *bytes > 0).fold((0, 0), |(files, sum), bytes| (files + 1, sum + bytes))
     }
 
-    /// Whether the metadata can be asked: it is here, or its server answered not long ago.
+    /// Whether the metadata is available: it is in this process, or its server answered not long
+    /// ago.
     pub fn is_connected(&self) -> bool {
         self.client().is_none_or(|client| lock(&client.heard).elapsed() < SILENCE)
     }
 
-    /// What a client does every second, when stores do not keep it from that.
+    /// The periodic work of a client, each second, unless waits for stores delay it.
     pub(crate) fn tick_client(&self) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
         if client.sets.take_lost() {
@@ -264,16 +273,17 @@ impl FileSystem {
         Ok(client.cache.sync_old(UNSYNCED_FOR)?)
     }
 
-    /// Whether nothing is written to a set any more, and nothing uncommitted refers to it.
+    /// Whether nothing writes to a set any more, and no uncommitted data refers to it.
     fn is_done_with(&self, set: u64) -> bool {
         !self.store.is_in_use(set) && self.table.uncommitted_in(set).is_empty()
     }
 
-    /// Tells the server which files have nothing uncommitted any more.
+    /// Reports to the server which files have nothing uncommitted any more.
     fn tell_clean(&self, client: &Client) -> Result<()> {
         self.settle_reservations(client, None);
         let writes = |ino: &u64| lock(&client.open).get(ino).is_some_and(|(_, writers)| *writers > 0);
-        // The numbers are older than what is looked at: who writes meanwhile is not meant.
+        // The numbers are older than the check: a file that is written meanwhile does not count as
+        // clean.
         let all: Vec<(u64, u64)> = lock(&client.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
         let clean: Vec<(u64, u64)> = all.into_iter().filter(|(ino, _)| !writes(ino) && self.is_clean(*ino)).collect();
         if !clean.is_empty() {
@@ -289,14 +299,15 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Forgets ranges that are committed: how long their files are is what the metadata says, also when others cut them off.
+    /// Drops reservations whose data is committed: from then on the metadata has the size of the
+    /// file, even when other clients truncate it.
     fn settle_reservations(&self, client: &Client, only: Option<u64>) {
         let ends = lock(&client.ends).clone();
         let committed = |(ino, reserved): &(u64, Reserved)| {
             only.is_none_or(|only| only == *ino) && reserved.waiting == 0 && self.is_clean(*ino)
         };
         for (ino, reserved) in ends.into_iter().filter(committed) {
-            // Not if there was another append meanwhile.
+            // Keep it if there was another append meanwhile.
             if lock(&client.ends).get(&ino) == Some(&reserved) {
                 lock(&client.ends).remove(&ino);
             }
@@ -307,17 +318,18 @@ impl FileSystem {
         self.table.find(ino).is_none_or(|file| file.state().buffer.is_clean())
     }
 
-    /// Others want to see what was written to these files: commits it. Without a question: there are others from now on.
+    /// Other clients want to read these files: commits them. Without a question: other clients
+    /// exist from now on.
     pub fn recall(&self, questions: &[Question]) {
         let Some(client) = self.client() else { return };
         if questions.is_empty() {
-            // Another client joins. The second one says that this client heard so.
+            // Another client joins. The second heartbeat confirms that this client knows.
             let done = self.heartbeat().and_then(|()| self.heartbeat());
             return done.unwrap_or_else(|error| self.volume.warn(&error.to_string()));
         }
         for &(ino, question) in questions {
             let mut recalled = lock(&client.recalled);
-            // Somebody is at it already, and goes on with this one.
+            // A thread that commits the file already will answer this question, too.
             let is_new = recalled.get(&ino).is_none();
             recalled.entry(ino).and_modify(|last| *last = question.max(*last)).or_insert(question);
             drop(recalled);
@@ -327,7 +339,7 @@ impl FileSystem {
         }
     }
 
-    /// Commits a file, and once more if that was asked for meanwhile.
+    /// Commits a file, and again if another question arrived meanwhile.
     fn answer_recalls(&self, client: &Client, ino: u64) {
         loop {
             let Some(question) = lock(&client.recalled).get(&ino).copied() else { return };
@@ -336,7 +348,8 @@ impl FileSystem {
                 let done = self.hand_over(&file);
                 self.settle_reservations(client, Some(ino));
                 if let Err(error) = done {
-                    // Answered all the same: the other one sees what was committed before. There is something uncommitted still.
+                    // Answer despite the error: the other client sees what was committed before.
+                    // The number 0 says that there is still uncommitted data.
                     number = 0;
                     self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
                 }
@@ -352,7 +365,8 @@ impl FileSystem {
         }
     }
 
-    /// Has the server know who takes up a session that it forgot: which sets it writes to, and what it has open. `have` hears first which session this client has
+    /// Reclaims the session from a restarted server: reports the sets that this client writes to,
+    /// and what it has open and locked. First calls `have` with the session that this client has
     /// from now on: another one if the old one ended.
     ///
     /// # Errors
@@ -360,7 +374,8 @@ impl FileSystem {
     pub fn reclaim(&self, session: &dyn Session, have: &dyn Fn(&Welcome)) -> meta::Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
         let _one_at_a_time = lock(&client.cache.taking_up);
-        // No other locks than those of the client itself: whoever waits for the server may have them.
+        // Take only the client's own locks: a thread that waits for the server may hold any other
+        // lock.
         let told = client.sets.tell();
         let welcome = session.begin(Some(client.number()), client.name.clone(), told.clone())?;
         have(&welcome);
@@ -392,7 +407,8 @@ impl FileSystem {
         if client.lock_again(session)? > 0 {
             self.volume.warn("another client took a lock while the metadata server was away: its holder is told at its next operation");
         }
-        // Ranges that appends got, and that nobody else may get. Not from the files themselves: whoever waits for the server has them locked.
+        // The append reservations, which no other client may get. Do not read them from the files:
+        // threads that wait for the server hold their locks.
         let ends: Vec<(u64, u64)> = lock(&client.ends).iter().map(|(&ino, of)| (ino, of.end)).collect();
         for (ino, end) in ends {
             session.reclaim_append(ino, end)?;
@@ -405,7 +421,7 @@ impl FileSystem {
         session.reclaim_complete()
     }
 
-    /// Ends the session, after everything was committed.
+    /// Ends the session after everything was committed.
     pub(crate) fn end_session(&self, client: &Client) -> Result<()> {
         client.sets.release_ahead()?;
         *lock(&client.ended) = true;
@@ -414,24 +430,24 @@ impl FileSystem {
 }
 
 impl Client {
-    /// The session.
+    /// The number of the session.
     pub fn number(&self) -> u64 {
         self.number.load(Ordering::SeqCst)
     }
 
-    /// It is this one from now on.
+    /// Sets the number of the session.
     pub fn set_number(&self, session: u64) {
         self.number.store(session, Ordering::SeqCst);
     }
 
-    /// The ranges that appends got are others' now.
+    /// Drops the append reservations: they belonged to the old session.
     pub fn forget_reserved(&self) {
         let mut ends = lock(&self.ends);
         ends.retain(|_, reserved| reserved.waiting > 0);
         ends.values_mut().for_each(|reserved| reserved.end = 0);
     }
 
-    /// Notes that a file is opened or closed by a writer; returns the number of that.
+    /// Counts an open or close by a writer; returns its number.
     fn number_of_write(&self, ino: u64) -> u64 {
         let mut dirty = lock(&self.dirty);
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
@@ -439,7 +455,7 @@ impl Client {
         number
     }
 
-    /// Says nothing more to the server, as the death of the process would.
+    /// Sends nothing more to the server, as if the process had died.
     pub fn die(&self) {
         *lock(&self.ended) = true;
     }

@@ -1,4 +1,5 @@
-//! What a client does about files that lost their last name: it has the server keep those that its own kernel knows, for as long as it does.
+//! How a client handles files that lost their last name: it has the server keep those that its own
+//! kernel knows, for as long as the kernel knows them.
 
 use crate::client::Client;
 use crate::mutex::lock;
@@ -7,26 +8,27 @@ use crate::{FileSystem, Result};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-/// How often the server is told with one heartbeat. The next heartbeat must not come too late.
+/// The most requests about removals with one heartbeat, so that the next heartbeat is not late.
 const MOST_ROUNDS: u32 = 8;
 
-/// What a client heard of removals.
+/// What a client knows about removals.
 #[derive(Debug, Default)]
 pub(crate) struct Removals(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last removal that the server knows of.
+    /// The last removal that the server has reported.
     last: u64,
-    /// The last one that is taken note of here.
+    /// The last one that this client has processed.
     noted: u64,
-    /// Files that were told of, the last removal of them, and the last question that the kernel had asked by then: it may get to know them by its answer.
+    /// Reported files, the last removal among them, and the kernel's last lookup at that time: the
+    /// kernel may still learn of these files by the answer to such a lookup.
     told: Option<(Vec<u64>, u64, u64)>,
     /// Files that the server keeps for this client.
     kept: BTreeSet<u64>,
 }
 
-/// What the server is told.
+/// A report to the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Note {
     noted: u64,
@@ -35,7 +37,8 @@ struct Note {
 }
 
 impl State {
-    /// What the server is to be told now, if anything. `have_ended` says whether the kernel's questions up to that one have ended, `knows` what it knows.
+    /// The next report to the server, if there is anything to report. `have_ended` says whether the
+    /// kernel's lookups up to a number have ended, `knows` whether the kernel knows a file.
     fn note(&mut self, have_ended: impl Fn(u64) -> bool, knows: impl Fn(u64) -> bool) -> Option<Note> {
         let mut note = Note { noted: self.noted, ..Note::default() };
         if let Some((told, last, question)) = &self.told {
@@ -50,7 +53,7 @@ impl State {
         (note.noted < self.last || note.noted > self.noted || !note.forgotten.is_empty()).then_some(note)
     }
 
-    /// The server was told, and tells of more removals.
+    /// The server got the report and answered with further removals.
     fn was_told(&mut self, note: &Note, last: u64, removed: Vec<u64>, question: u64) {
         self.noted = note.noted;
         note.forgotten.iter().for_each(|ino| _ = self.kept.remove(ino));
@@ -60,14 +63,15 @@ impl State {
 }
 
 impl Removals {
-    /// The server tells of the number of the last removal.
+    /// The server announced the number of the last removal.
     pub fn hear(&self, last: u64) {
         let mut state = lock(&self.0);
         state.last = state.last.max(last);
     }
 
-    /// Tells the server what there is to tell, and hears of more removals: goes on as long as there are many, and not for those that come meanwhile. `ask` gives
-    /// the server's answer and the last question of the kernel by then.
+    /// Reports to the server and gets further removals. Repeats this as long as full lists arrive,
+    /// but does not wait for new removals to end. `ask` returns the server's answer and the
+    /// kernel's last lookup at that time.
     fn tell(
         &self,
         have_ended: impl Fn(u64) -> bool,
@@ -79,7 +83,7 @@ impl Removals {
             let ((last, removed), question) = ask(&note)?;
             let has_more = removed.len() >= REMOVED_AT_A_TIME;
             lock(&self.0).was_told(&note, last, removed, question);
-            // The first answer is taken note of at once, so that the server lets files go.
+            // Process the first answer at once, so that the server can delete files.
             if round > 1 && !has_more {
                 break;
             }
@@ -94,7 +98,8 @@ impl Removals {
 }
 
 impl FileSystem {
-    /// Takes note of removals, and tells the server which of the files the kernel knows. One caller at a time, once in a heartbeat.
+    /// Processes removals and reports to the server which of the files the kernel knows. One caller
+    /// at a time, once per heartbeat.
     pub(crate) fn note_removals(&self, client: &Client) -> Result<()> {
         let lookups = &self.lookups;
         let (have_ended, knows) = (|question| lookups.have_ended(question), |ino| lookups.knows(ino));
@@ -118,11 +123,11 @@ mod tests {
         let first = state.note(|_| true, |_| true).unwrap();
         assert_eq!(first, Note::default());
         state.was_told(&first, 12, vec![5, 6], 3);
-        // The answer to a question of the kernel is on its way, and may be one of the two.
+        // The answer to a lookup of the kernel is on its way, and it may name one of the two files.
         assert_eq!(state.note(|question| question < 3, |_| false), None);
         let second = state.note(|question| question <= 3, |ino| ino == 6).unwrap();
         assert_eq!(second, Note { noted: 12, kept: vec![6], forgotten: vec![] });
-        // Nobody heard that.
+        // The report was lost.
         assert_eq!(state.note(|_| true, |ino| ino == 6), Some(second));
         let third = state.note(|_| true, |_| false).unwrap();
         assert_eq!(third, Note { noted: 12, kept: vec![], forgotten: vec![6] });
@@ -130,7 +135,8 @@ mod tests {
         assert_eq!(state.note(|_| true, |_| false), None);
     }
 
-    /// Others remove files all the time. What they removed meanwhile waits for the next heartbeat, unless it is very much.
+    /// Other clients remove files all the time. What they remove meanwhile waits for the next
+    /// heartbeat, unless it is very much.
     #[test]
     fn a_heartbeat_does_not_wait_for_others_to_stop_removing() {
         for (at_a_time, expected) in [(1, 2), (REMOVED_AT_A_TIME, MOST_ROUNDS)] {

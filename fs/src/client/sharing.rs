@@ -1,4 +1,5 @@
-//! What a client says of others to the data: it asks the server, or remembers what the server said.
+//! The client's implementation of [`Sharing`]: it sends requests to the server, or uses what the
+//! server said before.
 
 use crate::Result;
 use crate::client::Client;

@@ -1,17 +1,19 @@
-//! Whose session a number is. A session belongs to the client that began it: with its number comes a secret, which the server signs for the number and for the
-//! name in the client's certificate. Nothing of that is kept: a server that was restarted has the same key, and so knows which numbers were given out, and to whom.
+//! Authentication of sessions. A session belongs to the client that began it: with its number the
+//! client gets a secret, a signature by the server over the number and the name in the client's
+//! certificate. The server stores no secrets: a restarted server has the same key, and so can check
+//! which numbers were given out, and to which clients.
 
 use std::io;
 
-/// What proves that a session is a client's own.
+/// Proves that a session belongs to a client.
 pub type Secret = [u8; 16];
 
-/// The key with which numbers of sessions are signed: a setting of the volume.
+/// The setting of the volume with the key that signs session numbers.
 pub(crate) const KEY: &str = "session key";
-/// The sets of each session, as the metadata has it: after a crash a session gets none but its own again.
+/// The setting with the sets of each session: after a crash, a session gets back only its own sets.
 pub(crate) const SETS: &str = "sets of sessions";
 
-/// A new key.
+/// Creates a new key.
 ///
 /// # Errors
 /// When the system has no random bytes.
@@ -33,12 +35,12 @@ pub(super) fn secret(key: &[u8; 32], session: u64, peer: &str) -> Secret {
     secret
 }
 
-/// Whether two secrets are the same. Takes the same time wherever they differ.
+/// Compares two secrets in constant time.
 fn same(a: &Secret, b: &Secret) -> bool {
     a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-/// A client that was found to have the session that it names, or that has none yet.
+/// A client that proved that the session is its own, or that has none yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub(super) session: Option<u64>,
@@ -47,12 +49,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// One in this process, which is believed without a secret.
+    /// A client in this process, which needs no secret.
     pub fn trusted(session: Option<u64>) -> Self {
         Self { session, peer: String::new() }
     }
 
-    /// One that came over the network; None when the session is not its own.
+    /// A client on the network; None when the session is not its own.
     pub(super) fn verified(key: &[u8; 32], session: u64, shown: &Secret, peer: &str) -> Option<Self> {
         let own = session == 0 || same(&secret(key, session, peer), shown);
         own.then(|| Self { session: (session != 0).then_some(session), peer: peer.into() })

@@ -1,4 +1,4 @@
-//! What one client asks.
+//! The requests of one client.
 
 use super::{Grant, Leases, Recall, Request, Sessions};
 use crate::data::sets::Placed;
@@ -15,17 +15,18 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Sets that a client gets at a time.
+/// The most sets that one request gets.
 const MOST_SETS: u32 = 16;
 
-/// How often it is looked whether all clients of before a restart are back.
+/// How often to check whether all clients from before a restart have reconnected.
 const SETTLES: Duration = Duration::from_millis(50);
-/// How long a lock is waited for before the client asks again, if whoever wants it was not interrupted.
+/// How long a request waits for a lock. Then the client sends it again, unless the waiting program
+/// was interrupted.
 const LOCK_WAITS: Duration = Duration::from_millis(500);
-/// The most locks that a session has. Each request looks at all locks of its file.
+/// The most locks of a session. Each request scans all locks of its file.
 const MAX_LOCKS: usize = 1 << 14;
 
-/// A client's session, and the way to it.
+/// The session of a client and the connection to it.
 pub(super) struct Handle {
     pub sessions: Arc<Sessions>,
     pub session: u64,
@@ -33,19 +34,19 @@ pub(super) struct Handle {
     pub peer: String,
     pub recall: Recall,
     pub request: Request,
-    /// What the client may do with chunk sets, by this answer.
+    /// The permissions on chunk sets that this answer grants.
     pub granted: Mutex<BTreeSet<Grant>>,
 }
 
-/// No client calls itself longer names.
+/// The longest name of a client, in bytes.
 const LONGEST_NAME: usize = 255;
-/// No append is longer.
+/// The longest append, in bytes.
 const LONGEST_APPEND: u64 = 4 << 30;
 
-/// What is granted with one answer at most. A client reads no more sets at a time.
+/// The most grants in one answer. A client does not read more sets at a time.
 const MOST_GRANTS: usize = 256;
 
-/// What an error of the file system is to a client.
+/// The error that a client gets for an error of the file system.
 fn told(error: crate::Error) -> Error {
     match error {
         crate::Error::Meta(error) => error,
@@ -59,14 +60,14 @@ fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
     edit.ranges.iter().flat_map(|(_, extents)| extents)
 }
 
-/// What is told of a file that lost its name before.
+/// The answer for a file that lost its name earlier.
 fn gone(meta: &Meta, ino: u64) -> Removed {
     let found = meta.attributes(ino);
     let orphan = found.as_ref().is_ok_and(|attributes| attributes.links == 0);
     Removed { ino, last: orphan || found.is_err(), orphan, dead: Vec::new(), seq: Seq::MAX }
 }
 
-/// Files that are being cut off, each with its new size.
+/// Files that are being truncated, with their new sizes.
 struct Cutting<'a> {
     leases: &'a Leases,
     cuts: Vec<(u64, u64)>,
@@ -92,7 +93,7 @@ impl Drop for Cutting<'_> {
 }
 
 impl Handle {
-    /// What the client may do with chunk sets, by the answer that it gets.
+    /// The permissions on chunk sets that the answer grants.
     pub fn granted(self) -> Vec<Grant> {
         self.granted.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().take(MOST_GRANTS).collect()
     }
@@ -101,7 +102,7 @@ impl Handle {
         lock(&self.granted).extend(sets.into_iter().map(|set| Grant { set, write }));
     }
 
-    /// Grants to read what it was told of.
+    /// Grants reading of the sets that the answer names.
     fn grant_read(&self, extents: &[Extent]) {
         let stripes = extents.iter().filter_map(|extent| match extent.place {
             Place::Stripe(span) => Some(span.set),
@@ -110,7 +111,7 @@ impl Handle {
         self.grant(stripes, false);
     }
 
-    /// Grants what the session may write to, and tries whether targets work.
+    /// Grants writing to the sets of the session, and probing targets.
     fn grant_held(&self, session: u64) {
         self.grant([crate::PROBE_SET], true);
         self.grant(self.sessions.fs.leases.table().sets(session), true);
@@ -135,8 +136,9 @@ impl Handle {
         self.sessions.fs.leases.is_open(ino)
     }
 
-    /// Whether a file may be needed that loses its last name: it is open, or the kernels of others may know it. Clients of before a restart that are not back yet
-    /// may have it open, too.
+    /// Whether a file that loses its last name may still be needed: it is open, or the kernels of
+    /// other clients may know it. In the grace period, clients that have not reconnected may have
+    /// it open, too.
     fn is_needed(&self, ino: u64) -> bool {
         if self.sessions.fs.leases.is_in_grace() {
             return true;
@@ -145,7 +147,8 @@ impl Handle {
         table.count() > 1 || table.is_open(ino)
     }
 
-    /// The result of a request that failed because it was carried out before, if `proof` says so.
+    /// The result of a retried request that failed because it was carried out before, if `proof`
+    /// confirms that.
     fn or_done<T>(&self, result: Result<T>, proof: impl FnOnce(&Meta) -> Option<T>) -> Result<T> {
         match result {
             Err(error @ (Error::Exists | Error::NotFound)) if self.request.again => proof(self.meta()?).ok_or(error),
@@ -153,13 +156,13 @@ impl Handle {
         }
     }
 
-    /// What a transaction notes that must not be carried out twice.
+    /// The idempotency key that a transaction stores if it must not be carried out twice.
     fn once(&self) -> Option<Once> {
         let Request { number, answered, .. } = self.request;
         (number > 0).then_some(Once { session: self.session, request: number, answered })
     }
 
-    /// Whether a transaction that notes it was carried out before.
+    /// Whether a transaction with this idempotency key was carried out before.
     fn was_done(&self) -> Result<bool> {
         match self.once().filter(|_| self.request.again) {
             Some(once) => self.meta()?.was_done(&once),
@@ -167,12 +170,12 @@ impl Handle {
         }
     }
 
-    /// What a transaction set free.
+    /// Passes stripes that a transaction freed to the collector.
     fn freed(&self, dead: Vec<DeadStripe>, seq: Seq) {
         self.sessions.fs.collector.add(dead, seq);
     }
 
-    /// What is left of a file that lost its last name. The client has nothing to do.
+    /// Handles a removed name on the server, so that the client has nothing left to do.
     fn removed(&self, mut removed: Removed) -> Removed {
         self.freed(std::mem::take(&mut removed.dead), removed.seq);
         if removed.orphan && !self.is_open(removed.ino) {
@@ -181,7 +184,7 @@ impl Handle {
         removed
     }
 
-    /// Attributes, with what others wrote before they closed the file.
+    /// The attributes, with what other clients wrote before they closed the file.
     fn settled(&self, attributes: Attributes) -> Result<Attributes> {
         let others = attributes.kind == Kind::File
             && !self.sessions.fs.leases.table().writers(self.session, attributes.ino, true).is_empty();
@@ -190,13 +193,13 @@ impl Handle {
         }
         self.sessions.recall(self.session, attributes.ino, true);
         match self.meta()?.attributes(attributes.ino) {
-            // Removed meanwhile: the name was there when it was asked for.
+            // Removed meanwhile: the name existed at the time of the request.
             Err(Error::NotFound) => Ok(attributes),
             settled => settled,
         }
     }
 
-    /// Changes content while nobody else does: stripes are moved here, too.
+    /// Changes content under the content locks: the server itself moves stripes, too.
     fn changing<T>(&self, inos: &[u64], change: impl FnOnce() -> Result<T>) -> Result<T> {
         let table = &self.sessions.fs.table;
         let mut inos = inos.to_vec();
@@ -207,7 +210,7 @@ impl Handle {
         change()
     }
 
-    /// Refuses to change content for a session that ended meanwhile. Called while none can end.
+    /// Refuses to change content for a session that has ended. Call it while no session can end.
     fn still_lives(&self) -> Result<()> {
         if self.sessions.fs.leases.table().has(self.session) {
             return Ok(());
@@ -215,8 +218,8 @@ impl Handle {
         Err(Error::Unavailable("the session ended before this was done".into()))
     }
 
-    /// Refuses to name stripes of sets that are not this client's: those of a session that ended were given up, data and all. What files name already may be
-    /// named again.
+    /// Refuses to name stripes in sets of other sessions: those of an ended session were given up
+    /// together with their data. Stripes that files name already may be named again.
     fn may_name<'a>(&self, extents: impl IntoIterator<Item = &'a Extent>) -> Result<()> {
         for extent in extents {
             let Place::Stripe(span) = extent.place else { continue };
@@ -233,7 +236,7 @@ impl Handle {
                     "the session ended before this was committed: what was written and not synced then is lost".into(),
                 ));
             };
-            // It may be of another code than the volume's is now.
+            // The set may have been written with an earlier code of the volume.
             let set = self.meta()?.set(span.set)?;
             let layout = self.sessions.fs.store.layout_of(span.set, &set);
             let code = layout.map_err(|why| Error::Corrupt(why.to_string()))?.code;
@@ -245,12 +248,12 @@ impl Handle {
         Ok(())
     }
 
-    /// Refuses to give a file a number that was not given out, or is another one's.
+    /// Refuses to create a file with a number that was not given out or belongs to another file.
     fn may_make(&self, file: &Whole) -> Result<()> {
         let meta = self.meta()?;
         let is_free = match meta.attributes(file.ino) {
             Err(Error::NotFound) => meta.gave_out(file.ino)?,
-            // It was made before, and the answer was lost.
+            // The file was created before, and the answer was lost.
             _ => meta.lookup(file.parent, &file.name).is_ok_and(|found| found.ino == file.ino),
         };
         if is_free { Ok(()) } else { Err(Error::Invalid("the number of another file".into())) }
@@ -260,7 +263,7 @@ impl Handle {
     fn fits(&self, span: &Span, length: u64) -> Result<()> {
         let options = &self.sessions.fs.store.options;
         let data = u64::from(span.block).saturating_mul(options.code.shape().k as u64);
-        // As much as a writer puts into one, so that it can be moved into another.
+        // No more than a writer puts into one stripe, so that it can be moved into another.
         let data = data.min(self.sessions.fs.store.full_stripe() as u64);
         let end = volume::record_range(span.record, span.block).end;
         let starts = u64::from(span.record) >= volume::format::CHUNK_HEADER_BYTES as u64;
@@ -270,7 +273,7 @@ impl Handle {
         Err(Error::Invalid("a stripe that is in no chunk set, or bytes that are not in it".into()))
     }
 
-    /// Notes what follows from a change of content.
+    /// Updates accounts after a change of content.
     fn follow(&self, ino: u64, edit: &ContentEdit) {
         let mut inline = 0;
         for extent in extents_of(edit) {
@@ -283,7 +286,8 @@ impl Handle {
         }
     }
 
-    /// Makes changes that may cut files off. No append gets a place in these meanwhile: the ends of those that have one are cut off with the file.
+    /// Runs changes that may truncate files. Meanwhile no append gets a reservation in them;
+    /// existing reservations are cut with the file.
     fn cutting<T>(&self, edits: &[(u64, &ContentEdit)], change: impl FnOnce() -> Result<T>) -> Result<T> {
         let size_of = |(ino, edit): &(u64, &ContentEdit)| match edit.resize {
             Resize::To(size) => Some((*ino, size)),
@@ -495,7 +499,7 @@ impl Port for Handle {
         let _its_sets_stay = self.sessions.fs.leases.naming();
         self.still_lives()?;
         files.iter().try_for_each(|file| self.may_name(&file.extents).and_then(|()| self.may_make(file)))?;
-        // Needs no proof of whether it was done: a file that is there under its number is not made again.
+        // No idempotency key is needed: a file that exists under its number is not created again.
         self.meta()?.put_files(files)
     }
 
@@ -514,11 +518,12 @@ impl Session for Handle {
         if session.is_some_and(|session| session != self.session) {
             return Err(Error::Unavailable("the session belongs to another client".into()));
         }
-        // The sets of others were given up.
+        // The sets of other sessions were given up.
         let own = session.map_or_else(Vec::new, |session| self.sessions.owned(session, sets));
         let (session, fresh, kept, lapsed) = {
             let mut table = fs.leases.table();
-            // One that ended is over: what its client began in it is not accepted in another one.
+            // An ended session stays ended: work that its client began in it is not accepted in
+            // another session.
             let lives =
                 |number: u64| table.has(number) || fs.leases.is_in_grace() && lock(&fs.leases.before).contains(&number);
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
@@ -532,7 +537,9 @@ impl Session for Handle {
             let (session, fresh) =
                 begun.ok_or_else(|| Error::Unavailable("a session of that number was never given out".into()))?;
             table.belongs(session, &self.peer);
-            // At once: whatever else the client asks may come before its next word. Not if what was not told by now was given up meanwhile.
+            // Hold the sets at once: other requests of the client may arrive before its next
+            // message. Do not hold sets that were given up because the client had not reclaimed
+            // them in time.
             if fs.leases.is_in_grace() && !lapsed {
                 table.hold(session, own);
             }
@@ -558,7 +565,7 @@ impl Session for Handle {
 
     fn heartbeat(&self) -> Result<Heartbeat> {
         let fs = &self.sessions.fs;
-        // The connection on which the session began may be gone.
+        // The connection on which the session began may be closed.
         lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
         self.grant_held(self.session);
         let (others, removed) = {
@@ -594,7 +601,8 @@ impl Session for Handle {
                 Err(_) => break,
             }
         }
-        // A client writes to them for long: they must not be forgotten meanwhile, nor whose they are.
+        // A client writes to the sets for a long time. The sets and their owner must survive a
+        // crash.
         self.sessions.note_sets().map_err(told)?;
         self.meta()?.sync(Seq::MAX)?;
         self.grant(new.iter().map(|(set, _)| *set), true);
@@ -607,7 +615,7 @@ impl Session for Handle {
     }
 
     fn open(&self, ino: u64, writes: u64) -> Result<Attributes> {
-        // Counted first: a removal, or an append, that comes in between then sees that it is open.
+        // Count first: a removal or an append in between then sees that the file is open.
         self.sessions.fs.leases.table().open(self.session, ino, writes);
         self.sessions.recall(self.session, ino, false);
         let found = self.meta()?.attributes(ino);
@@ -648,14 +656,14 @@ impl Session for Handle {
         if length > LONGEST_APPEND {
             return Err(Error::TooLarge);
         }
-        // Clients of before a restart may have got ranges that this server does not know of yet.
+        // Clients from before a restart may have reservations that this server does not know yet.
         self.wait_until_settled();
         let leases = &self.sessions.fs.leases;
         loop {
             let cuts = leases.table().cuts();
             let size = self.meta()?.attributes(ino)?.size;
             let mut table = leases.table();
-            // The size may be that of before.
+            // The size may be from before a truncation.
             if table.cuts() == cuts && !table.is_being_cut(ino) {
                 return table.reserve(ino, size, length).ok_or(Error::TooLarge);
             }
@@ -667,17 +675,20 @@ impl Session for Handle {
 
     fn lock(&self, ino: u64, wanted: FileLock, wait: bool) -> Result<bool> {
         let leases = &self.sessions.fs.leases;
-        // Others of before a restart may have locks that this server does not know of yet. Who is telling of its own ones is not kept from that.
+        // Clients from before a restart may have locks that this server does not know yet. A client
+        // that is reclaiming its own is not delayed.
         if !lock(&leases.before).contains(&self.session) {
             self.wait_until_settled();
         }
         let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
         let mut locks = lock(&leases.locks);
         loop {
-            // Under the lock: what a session has when it ends is taken from it afterwards.
+            // Check while the lock table is locked: the end of a session removes its locks
+            // afterwards.
             self.still_lives()?;
             let own = self.own_lock(&wanted);
-            // One more at least, unless it replaces what there is, as when a client tells once more what it has.
+            // The lock adds one at least, unless it replaces existing ones, as when a client
+            // reclaims again.
             if locks.held(self.session) + 2 > MAX_LOCKS && locks.held_with(ino, &own) > MAX_LOCKS {
                 return Err(Error::TooManyLocks);
             }
@@ -714,7 +725,7 @@ impl Session for Handle {
             first: *found.range.start(),
             last: *found.range.end(),
             exclusive: found.exclusive,
-            // Those of other machines have no number here.
+            // Process numbers of other machines mean nothing here.
             process: if found.owner.0 == self.session { found.process } else { 0 },
         }))
     }

@@ -1,8 +1,9 @@
-//! Serving the metadata of a volume to clients, each in a session of its own.
+//! Serves the metadata of a volume to clients. Each client has a session.
 //!
-//! A client codes and writes its data itself, into chunk sets that were placed for it, and names it in transactions here. Data that it has not committed yet is
-//! asked for when another client opens the file: who opens a file sees what others wrote before. A session that is silent for the time of its lease ends: its sets are sealed, its
-//! openers are gone.
+//! A client codes and writes its data itself, into chunk sets that the server placed for it, and
+//! sends transactions that name it. When another client opens a file, the server recalls
+//! uncommitted data, so that the opener sees what others wrote before. A session without a
+//! heartbeat for the time of its lease ends: its sets are sealed and its openers are dropped.
 
 mod caller;
 mod handle;
@@ -24,44 +25,48 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockRead
 use std::time::{Duration, Instant};
 use table::{Left, Table};
 
-/// How long a client that was asked to commit is waited for.
+/// The longest wait for a client to commit after a recall.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it is asked meanwhile: a message may be lost with its connection.
+/// How often the recall is repeated meanwhile: a message may be lost with its connection.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Numbers of sessions that one opening of a volume gives out.
+/// The session numbers that one opening of a volume can give out.
 const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
-/// How often it is looked whether they know of one that joins; nobody's clock is off by so much in that time.
+/// How often to check whether other clients know of one that joins. Clocks do not differ by more
+/// than this within that time.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How often sessions are looked after.
+/// How often sessions are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// Ticks that are farther apart say that this process was stopped.
+/// A larger distance between two ticks means that this process was stopped.
 const STALL: Duration = Duration::from_secs(3);
 
-/// The sessions that there are, as the metadata has it: after a crash they may come back, and others may not.
+/// The setting with the current sessions: after a crash only these may be reclaimed.
 pub(crate) const SESSIONS: &str = "sessions";
 
-/// Asks a client; without a question it is told that there are others.
+/// Sends questions to a client. An empty list notifies it that there are other clients.
 pub type Recall = Arc<dyn Fn(&[Question]) + Send + Sync>;
 
-/// Who has what, for those who look after the volume.
+/// The sessions' state, as maintenance needs it: which client holds what.
 pub(crate) struct Leases {
     table: Mutex<Table>,
     changed: Condvar,
     locks: Mutex<locks::Locks>,
     unlocked: Condvar,
-    /// The sessions of before a restart may still be taken up: nothing is given back meanwhile.
+    /// The grace period: sessions from before a restart may still be reclaimed, and nothing is
+    /// freed.
     in_grace: AtomicBool,
-    /// Those that were there then, did not end and did not say what they have. What others had was given up before.
+    /// The sessions from before the restart that have neither ended nor completed their reclaim.
+    /// What other sessions had was given up before.
     before: Mutex<BTreeSet<u64>>,
-    /// The sets that those had.
+    /// The sets that those sessions had.
     owned: Mutex<BTreeMap<u64, BTreeSet<u64>>>,
-    /// With what the numbers of sessions are signed.
+    /// The key that signs session numbers.
     key: Mutex<[u8; 32]>,
-    /// Held for reading by who names stripes of a session's sets in a transaction, for writing by who ends a session: what is given up is named no more.
+    /// A transaction that names stripes of a session's sets holds it for reading, the end of a
+    /// session for writing: sets that were given up are not named afterwards.
     naming: RwLock<()>,
-    /// Held by the one that notes which sessions there are.
+    /// Held while the list of sessions is written.
     noting: Mutex<()>,
 }
 
@@ -83,7 +88,8 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Begins with an opening of the volume, the how manieth that is. These sessions of before may be taken up, with the sets that they had.
+    /// Begins with the number of this opening of the volume. The sessions in `before` may be
+    /// reclaimed, with the sets that they had.
     pub fn begin(&self, opening: u64, before: BTreeSet<u64>, mut owned: BTreeMap<u64, BTreeSet<u64>>) {
         owned.retain(|session, _| before.contains(session));
         *lock(&self.owned) = owned;
@@ -92,21 +98,21 @@ impl Leases {
         *lock(&self.before) = before;
     }
 
-    /// Signs the numbers of sessions with this key.
+    /// Sets the key that signs session numbers.
     pub fn sign_with(&self, key: [u8; 32]) {
         *lock(&self.key) = key;
     }
 
-    /// Sessions of before are not taken up any more.
+    /// Ends the grace period.
     fn settle(&self) {
-        // Whoever takes one up has the table.
+        // A thread that reclaims a session holds the table.
         let _table = self.table();
         self.in_grace.store(false, Ordering::Relaxed);
         lock(&self.before).clear();
         lock(&self.owned).clear();
     }
 
-    /// Naming stripes of a session's sets in a transaction: no session ends meanwhile.
+    /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.
     fn naming(&self) -> RwLockReadGuard<'_, ()> {
         self.naming.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +126,7 @@ impl Leases {
         self.is_in_grace() || self.table().is_held(set)
     }
 
-    /// Whether it is too early to say what clients have.
+    /// Whether the server does not know yet what clients hold.
     pub fn is_in_grace(&self) -> bool {
         self.in_grace.load(Ordering::Relaxed)
     }
@@ -130,56 +136,58 @@ impl Leases {
 pub struct Sessions {
     fs: Arc<FileSystem>,
     lease: Duration,
-    /// The start of this machine.
+    /// The boot of this machine.
     start: u64,
     recalls: Mutex<HashMap<u64, Recall>>,
     ticks: Mutex<Ticks>,
     began: Instant,
-    /// Nobody is heard any more.
+    /// Requests are no longer answered.
     closed: AtomicBool,
 }
 
-/// When this process last looked after its clients, and until when those of before a restart may come back.
+/// When this process last checked its clients, and when the grace period ends.
 struct Ticks {
     last: Instant,
     settled: Instant,
 }
 
-/// An answer.
+/// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The encoded result.
     Done(Vec<u8>),
-    /// There is no such session: it must be taken up first.
+    /// There is no such session: the client must reclaim it first.
     NoSession,
     /// There is no such operation.
     Unknown,
 }
 
-/// What an answer lets a client do: whoever guards the chunks may have it prove that.
+/// A permission that an answer grants to a client. The stores may demand proof of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
-    /// With this chunk set.
+    /// The chunk set.
     pub set: u64,
-    /// Append to it too, and not only read.
+    /// Appending is allowed, not only reading.
     pub write: bool,
 }
 
-/// Which request something is.
+/// The identity of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
-    /// Its number in its session; 0 for one that does not come again.
+    /// Its number in its session; 0 for a request that is not repeated.
     pub number: u64,
-    /// All below were answered.
+    /// All requests with lower numbers were answered.
     pub answered: u64,
-    /// It may have been carried out before the server was killed, and is not carried out twice then.
+    /// The request may have been carried out before the server was killed; then it is not carried
+    /// out twice.
     pub again: bool,
 }
 
 impl Sessions {
-    /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). Sessions of before may be taken up for the time of a
-    /// lease; only then, or when all of them are, is taken away what nobody has. `start` is another number whenever the machine was started that has what is
-    /// not durable yet: its clients hear that it may be lost.
+    /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). The
+    /// grace period lasts for one lease, or until all earlier sessions are reclaimed; only then is
+    /// freed what no session holds. `start` changes with every boot of the machine that holds what
+    /// is not durable yet: clients then learn that it may be lost.
     pub fn new(fs: Arc<FileSystem>, lease: Duration, start: u64) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
@@ -200,8 +208,10 @@ impl Sessions {
         &self.fs
     }
 
-    /// Closes the volume when requests are not answered any more. The sessions stay as they are, for the next server to take up. Returns how many targets
-    /// cannot be reached if these are too many to write to, and nothing is lost by that: what they lack is in the volume directory until the next opening.
+    /// Closes the volume after requests are no longer answered. The sessions stay, and the next
+    /// server lets clients reclaim them. Returns the number of unreachable targets if nothing can
+    /// be written without them and nothing is lost: the volume directory keeps what they miss until
+    /// the next opening. 0 otherwise.
     ///
     /// # Errors
     /// When something could not be committed.
@@ -213,22 +223,22 @@ impl Sessions {
         }
     }
 
-    /// How long a client that is silent is believed to live.
+    /// How long a session lives without a heartbeat.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// Whether there is more than one client.
+    /// Whether there are several clients.
     pub fn has_several(&self) -> bool {
         self.fs.leases.table().count() > 1
     }
 
-    /// The clients: the numbers of their sessions, and their names.
+    /// The clients: session numbers and names.
     pub fn clients(&self) -> Vec<(u64, String)> {
         self.fs.leases.table().names()
     }
 
-    /// The number of the next session, and those that live; None as long as some of before a restart may come back.
+    /// The number of the next session, and the living sessions; None in the grace period.
     pub fn living(&self) -> Option<(u64, Vec<u64>)> {
         if self.fs.leases.is_in_grace() {
             return None;
@@ -236,17 +246,20 @@ impl Sessions {
         Some(self.fs.leases.table().living())
     }
 
-    /// Who asks in a session, or, with 0, for one, over the network: `peer` is the name in its certificate. None when the session is not its own.
+    /// Authenticates a caller on the network, in a session or, with 0, one that wants to begin a
+    /// session. `peer` is the name in its certificate. None when the session is not its own.
     pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
         Caller::verified(&lock(&self.fs.leases.key), session, shown, peer.unwrap_or_default())
     }
 
-    /// Carries out what a client of this process asks, in its session; the first thing it asks is for one. May take long: it waits for other clients.
+    /// Carries out a request of a client in this process, in its session. Its first request begins
+    /// a session. May take long because it waits for other clients.
     pub fn answer(self: &Arc<Self>, session: Option<u64>, recall: &Recall, operation: u16, arguments: &[u8]) -> Answer {
         self.answer_request(&Caller::trusted(session), recall, operation, arguments, Request::default()).0
     }
 
-    /// As `answer`, of a request that may come again. Says also what the client may do with chunk sets that it hears of.
+    /// As `answer`, for a request that may be repeated. Also returns the permissions on the chunk
+    /// sets that the answer names.
     pub fn answer_request(
         self: &Arc<Self>,
         caller: &Caller,
@@ -274,7 +287,7 @@ impl Sessions {
         (answer, handle.granted())
     }
 
-    /// Calls `tick` for as long as somebody has these, on a thread of its own.
+    /// Calls `tick` on a thread of its own until these sessions are dropped or closed.
     pub fn keep_ticking(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
         std::thread::spawn(move || {
@@ -286,7 +299,7 @@ impl Sessions {
         });
     }
 
-    /// To be called every second or so.
+    /// Call this about every second.
     pub fn tick(&self) {
         self.fs.beside("looking after clients", || self.look_after());
     }
@@ -298,7 +311,8 @@ impl Sessions {
             let since = now.saturating_duration_since(ticks.last);
             ticks.last = now;
             if since > STALL.min(self.lease / 2) {
-                // This process did not run, or hardly: what clients said meanwhile was not heard, which is no silence of theirs.
+                // This process did not run, or hardly: messages of clients were not received, so
+                // their sessions count as heard.
                 self.fs.leases.table().hear_all(now);
                 ticks.settled += since;
             }
@@ -320,7 +334,7 @@ impl Sessions {
         }
     }
 
-    /// Has the metadata say which sessions there are; with `durable`, waits until that survives a crash.
+    /// Stores the list of sessions; with `durable`, waits until it survives a crash.
     fn note_sessions(&self, durable: bool) -> Result<()> {
         let engine = self.fs.engine()?;
         let seq = {
@@ -332,7 +346,8 @@ impl Sessions {
         if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }
     }
 
-    /// Has the metadata say whose the sets are that sessions write to, so that after a crash nobody gets those of others. Durable with the next sync.
+    /// Stores which sessions own which sets, so that after a crash no client gets the sets of
+    /// another. It is durable with the next sync.
     fn note_sets(&self) -> Result<()> {
         let engine = self.fs.engine()?;
         let _one_at_a_time = lock(&self.fs.leases.noting);
@@ -342,7 +357,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// The sets of those that a session says to have which it had before this server was started. It gets no others.
+    /// Of the sets that a session reclaims, those that it had before this server started. It gets
+    /// no others.
     fn owned(&self, session: u64, told: Vec<u64>) -> Vec<u64> {
         let leases = &self.fs.leases;
         if !leases.is_in_grace() || !lock(&leases.before).contains(&session) {
@@ -356,13 +372,15 @@ impl Sessions {
         told.into_iter().filter(|set| owned.contains(set) && is_open(set)).collect()
     }
 
-    /// A client joins. One that was alone until now hears of it, and what it believed meanwhile is waited for.
+    /// A client joins. Notifies a client that has the exclusive lease, and waits until its lease
+    /// and its caches have expired or it has confirmed.
     fn join(&self, session: u64) {
-        // Durable no later than the first sets that it gets.
+        // This is durable no later than the first sets that the session gets.
         if let Err(error) = self.note_sessions(false) {
             self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
         }
-        // Those that did not come back yet may have been told by the server of before that they are alone.
+        // Clients that have not reconnected yet may have an exclusive lease from the earlier
+        // server.
         if lock(&self.fs.leases.before).iter().any(|other| *other != session) {
             let believed = self.began + EXCLUSIVE_FOR + KERNEL_VALID_FOR + LOOK;
             std::thread::sleep(believed.saturating_duration_since(Instant::now()));
@@ -384,7 +402,7 @@ impl Sessions {
         self.fs.leases.table().let_in(session, Instant::now());
     }
 
-    /// Ends a session, if `end` does, and takes care of what it leaves.
+    /// Ends a session, if `end` does, and cleans up after it.
     fn leave(&self, session: u64, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
         let left = {
             let _nobody_names = self.fs.leases.naming.write().unwrap_or_else(PoisonError::into_inner);
@@ -398,7 +416,8 @@ impl Sessions {
         for &ino in &left.closed {
             self.closed(ino);
         }
-        // It must not come back after a crash, and find what it wrote, before anything of that is taken away.
+        // Make the end durable before anything is freed: otherwise the session could come back
+        // after a crash and miss what it wrote.
         let noted = self.note_sessions(!left.sets.is_empty());
         if let Err(error) = noted.and_then(|()| self.take_back(&left.sets)) {
             self.fs.volume.warn(&format!("cannot take back what client {} wrote to: {error}", left.name));
@@ -406,7 +425,7 @@ impl Sessions {
         Some(left)
     }
 
-    /// Sets that a client does not write to any more: what no transaction names of them is given back.
+    /// Gives up sets that a client no longer writes to: frees what no transaction names.
     fn take_back(&self, sets: &[u64]) -> Result<()> {
         for &set in sets {
             match self.fs.abandon_set(set) {
@@ -417,8 +436,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Has other clients commit what they wrote to a file, and waits until they did; with `closed`, only clients that have closed it.
-    /// One that does not answer is not waited for longer than its lease.
+    /// Has other clients commit what they wrote to a file, and waits for that; with `closed`, only
+    /// clients that have closed it. Does not wait for a client longer than its lease.
     fn recall(&self, session: u64, ino: u64, closed: bool) {
         let leases = &self.fs.leases;
         let mut table = leases.table();

@@ -1,21 +1,24 @@
-//! Who has what open, and which sets are whose: the state behind [`Sessions`](super::Sessions), without a clock and without waiting.
+//! The table of sessions: which files they have open and which sets they own. It is the state
+//! behind [`Sessions`](super::Sessions), without a clock and without waiting.
 
 use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR, REMOVED_AT_A_TIME};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Removed files that are kept for clients that did not take note of their removal yet; of more, the oldest go.
+/// The most removed files that are kept for clients that have not processed their removal yet. With
+/// more, the oldest are dropped.
 const MOST_REMOVED: usize = 1 << 17;
-/// Files without a name that are kept for the kernel of one client.
+/// The most files without a name that are kept for the kernel of one client.
 const MOST_KEPT: usize = 1 << 16;
-/// Files that a client has open, or something uncommitted of. More are not believed.
+/// The most files that a client can have open or uncommitted. More are not recorded.
 const MOST_FILES: usize = 1 << 20;
-/// The same of all sessions of a member of the cluster together, which has a certificate. A session has this many whatever the others have.
+/// The same for all sessions of one cluster member, identified by its certificate, and the number
+/// that each session may have in any case.
 const MOST_FILES_OF_MEMBER: usize = 4 << 20;
 const FEW_FILES: usize = 1024;
-/// Sessions of a member: one certificate may be that of all processes of a large job.
+/// The most sessions of a member: all processes of a large job may share one certificate.
 const MOST_SESSIONS_OF_MEMBER: usize = 4096;
-/// Chunk sets of a session, and of all sessions of a member together.
+/// The most chunk sets of a session, and of all sessions of a member together.
 const MOST_SETS: usize = 4096;
 const MOST_SETS_OF_MEMBER: usize = 1 << 16;
 
@@ -25,46 +28,48 @@ struct Client {
     name: String,
     /// The name in its certificate; empty without certificates.
     peer: String,
-    /// Files that something may be kept of before it is looked what the other sessions of its member have.
+    /// The files that it may have recorded before the sessions of its member are counted again.
     allowed: usize,
     heard: Instant,
-    /// It is not let in yet.
+    /// It has not been admitted yet.
     joins: bool,
-    /// It said what it has, since this server knows it.
+    /// It has completed its reclaim, or needs none.
     told: bool,
-    /// Until when it may believe that there are no others.
+    /// The end of its exclusive lease, including caches in its kernel.
     exclusive_until: Instant,
-    /// It was told of others last.
+    /// The last answer to it said that there are other clients.
     told_of_others: bool,
     /// Chunk sets that it may write to.
     sets: BTreeSet<u64>,
-    /// Files that it has open: all openers, and those that write.
+    /// Open files: the number of all openers, and of those that write.
     open: HashMap<u64, (u32, u32)>,
-    /// Files that it may have uncommitted data of, each with the number of the last opening or closing by a writer.
+    /// Files that it may have uncommitted data of, each with the number of the last open or close
+    /// by a writer.
     dirty: HashMap<u64, u64>,
-    /// Files that it was asked to commit.
+    /// Files with recalls.
     asked: HashMap<u64, Asked>,
     /// Files without a name that its kernel knows.
     kept: HashSet<u64>,
-    /// The last removal that it took note of.
+    /// The last removal that it has processed.
     noted: u64,
 }
 
-/// Who waits for a client to commit a file.
+/// The recalls of a file from a client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     waiting: u32,
-    /// The last question that was answered, and with it all before.
+    /// The last question that was answered, and with it all earlier ones.
     answered: u64,
 }
 
 impl Client {
-    /// The files that something is kept of.
+    /// The number of files that are recorded for it.
     fn files(&self) -> usize {
         self.open.len() + self.dirty.len() + self.kept.len()
     }
 
-    /// It writes to a file, or did until now. Without room for one more file that is not believed.
+    /// Records that it writes to a file, or did until now. Without space for one more file, nothing
+    /// is recorded.
     fn write(&mut self, ino: u64, number: u64, room: usize) {
         if room == 0 && !self.dirty.contains_key(&ino) {
             return;
@@ -74,32 +79,33 @@ impl Client {
     }
 }
 
-/// All clients.
+/// All sessions.
 #[derive(Debug)]
 pub(super) struct Table {
     lease: Duration,
     next: u64,
-    /// The last question that was asked; none of before a restart had as high a number.
+    /// The number of the last question. Questions from before a restart had lower numbers.
     questions: u64,
     clients: BTreeMap<u64, Client>,
-    /// Ends of files that were reserved by appends, as far as they are open.
+    /// The ends of append reservations in open files.
     ends: HashMap<u64, u64>,
-    /// Files that are being cut off, and how many were so far.
+    /// Files that are being truncated, and the number of truncations so far.
     being_cut: HashSet<u64>,
     cuts: u64,
-    /// The last removal; none of before a restart had as high a number.
+    /// The number of the last removal. Removals from before a restart had lower numbers.
     removals: u64,
-    /// Files without a name that nobody has open, each with its removal, until all clients said whether their kernels know them.
+    /// Files without a name that are not open, each with its removal, until all clients have
+    /// reported whether their kernels know them.
     removed: VecDeque<(u64, u64)>,
 }
 
-/// What a client leaves behind.
+/// What an ended session leaves behind.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub name: String,
-    /// Sets that nobody writes to any more.
+    /// Sets that it no longer writes to.
     pub sets: Vec<u64>,
-    /// Files that nobody has open any more.
+    /// Files that are no longer open.
     pub closed: Vec<u64>,
 }
 
@@ -110,13 +116,14 @@ impl Table {
         Self { lease, next: first, questions: first, clients, ends, being_cut, cuts: 0, removals: first, removed }
     }
 
-    /// Sessions live so long without being heard of.
+    /// Sets the time that a session lives without a heartbeat.
     pub fn set_lease(&mut self, lease: Duration) {
         self.lease = lease;
     }
 
-    /// Begins a session, or takes one up whose number this server may have forgotten; returns whether that is new, or did not say yet what it has. Then it is not
-    /// heard before it is let in. None for a number that was never given out.
+    /// Begins a session, or reclaims one whose number this server may have lost. Returns whether it
+    /// is new or has not completed its reclaim; its requests are then not accepted until it is
+    /// admitted. None for a number that was never given out.
     pub fn begin(&mut self, reclaimed: Option<u64>, name: &str, now: Instant) -> Option<(u64, bool)> {
         let session = reclaimed.unwrap_or(self.next);
         match reclaimed {
@@ -130,7 +137,7 @@ impl Table {
             heard: now,
             joins: true,
             told: reclaimed.is_none(),
-            // One that comes back may have heard so from the server of before.
+            // A reclaimed session may have an exclusive lease from the earlier server.
             exclusive_until: if reclaimed.is_some() { now + EXCLUSIVE_FOR + KERNEL_VALID_FOR } else { now },
             told_of_others: false,
             sets: BTreeSet::new(),
@@ -138,7 +145,7 @@ impl Table {
             dirty: HashMap::new(),
             asked: HashMap::new(),
             kept: HashSet::new(),
-            // A new one cannot know what was removed before.
+            // A new client cannot know files that were removed before.
             noted: if reclaimed.is_some() { 0 } else { self.removals },
         };
         let client = self.clients.entry(session).or_insert_with(new);
@@ -146,12 +153,12 @@ impl Table {
         Some((session, client.joins || !client.told))
     }
 
-    /// Whether a member may begin one more session. Who has no name has no limit.
+    /// Whether a member may begin one more session. Clients without a certificate have no limit.
     pub fn admits(&self, peer: &str) -> bool {
         peer.is_empty() || self.of_member(peer).count() < MOST_SESSIONS_OF_MEMBER
     }
 
-    /// A session is that of a member.
+    /// Assigns a session to a member.
     pub fn belongs(&mut self, session: u64, peer: &str) {
         if let Some(client) = self.clients.get_mut(&session) {
             client.peer = peer.into();
@@ -170,17 +177,18 @@ impl Table {
         })
     }
 
-    /// What all sessions of a member have.
+    /// The number of files of all sessions of a member.
     fn files_of_member(&self, peer: &str) -> usize {
         self.of_member(peer).map(Client::files).sum()
     }
 
-    /// Of how many more files something is kept for a session, at least; none if it is to have no more.
+    /// The number of further files that may be recorded for a session, at least; 0 when the limit
+    /// is reached.
     fn room(&mut self, session: u64) -> usize {
         let Some(client) = self.clients.get(&session) else { return 0 };
         let files = client.files();
         let mut allowed = client.allowed.clamp(FEW_FILES, files + FEW_FILES);
-        // All sessions are looked at once for many files.
+        // Count the files of all sessions only once for many files.
         let may = || client.peer.is_empty() || self.files_of_member(&client.peer) < MOST_FILES_OF_MEMBER;
         if files >= allowed && may() {
             allowed += FEW_FILES;
@@ -199,22 +207,23 @@ impl Table {
         (1..self.next).contains(&session)
     }
 
-    /// Lets a session in.
+    /// Admits a session: its requests are accepted from now on.
     pub fn let_in(&mut self, session: u64, now: Instant) {
         if let Some(client) = self.clients.get_mut(&session) {
             (client.joins, client.heard) = (false, now);
         }
     }
 
-    /// A session said what it has.
+    /// A session completed its reclaim.
     pub fn has_told(&mut self, session: u64) {
         if let Some(client) = self.clients.get_mut(&session) {
             client.told = true;
         }
     }
 
-    /// How many others a session is told of; it believes that for some time. That it heard of others is known when it asks the next time: it asks one
-    /// thing after the other, and an answer may be long on its way.
+    /// The number of other clients, for an answer to this session. 0 extends its exclusive lease.
+    /// That the client received a nonzero number is certain only at its next request: it sends one
+    /// request at a time, and an answer may take long.
     pub fn tell_of_others(&mut self, session: u64, now: Instant) -> usize {
         let others = self.clients.len().saturating_sub(1);
         if let Some(client) = self.clients.get_mut(&session) {
@@ -228,30 +237,31 @@ impl Table {
         others
     }
 
-    /// Until when some session may believe that this one is not there, with those that may.
+    /// The end of the longest exclusive lease of other sessions that may not know of this one, with
+    /// the list of those sessions.
     pub fn unaware_of(&self, session: u64, now: Instant) -> Option<(Instant, Vec<u64>)> {
         let unaware = self.clients.iter().filter(|(other, client)| **other != session && client.exclusive_until > now);
         let until = unaware.clone().map(|(_, client)| client.exclusive_until).max()?;
         Some((until, unaware.map(|(&other, _)| other).collect()))
     }
 
-    /// Whether there is such a session, which was let in; it was heard of.
+    /// Records a sign of life. Returns whether the session exists and is admitted.
     pub fn hear(&mut self, session: u64, now: Instant) -> bool {
         self.clients.get_mut(&session).filter(|client| !client.joins).map(|client| client.heard = now).is_some()
     }
 
-    /// All sessions count as heard of.
+    /// Records a sign of life for all sessions.
     pub fn hear_all(&mut self, now: Instant) {
         self.clients.values_mut().for_each(|client| client.heard = now);
     }
 
-    /// Sessions that were not heard of for too long.
+    /// Sessions whose lease has expired.
     pub fn overdue(&self, now: Instant) -> Vec<u64> {
         let late = |client: &Client| !client.joins && now.saturating_duration_since(client.heard) > self.lease;
         self.clients.iter().filter(|(_, client)| late(client)).map(|(&session, _)| session).collect()
     }
 
-    /// Ends a session that was not heard of for too long, if it still was not.
+    /// Ends a session whose lease has expired, if that is still so.
     pub fn end_overdue(&mut self, session: u64, now: Instant) -> Option<Left> {
         self.overdue(now).contains(&session).then(|| self.end(session))
     }
@@ -267,12 +277,12 @@ impl Table {
         Left { name: client.name, sets: client.sets.into_iter().collect(), closed }
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// The number of the next session, and those that live, in order.
+    /// The number of the next session, and the living sessions, in order.
     pub fn living(&self) -> (u64, Vec<u64>) {
         (self.next, self.clients.keys().copied().collect())
     }
@@ -282,7 +292,7 @@ impl Table {
         self.clients.iter().map(|(&session, client)| (session, client.name.clone())).collect()
     }
 
-    /// A session writes to these sets.
+    /// Records that a session owns these sets.
     pub fn hold(&mut self, session: u64, sets: impl IntoIterator<Item = u64>) {
         if let Some(client) = self.clients.get_mut(&session) {
             client.sets.extend(sets);
@@ -299,23 +309,23 @@ impl Table {
         self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
     }
 
-    /// A session gives sets back. Returns those that were its own.
+    /// Takes back sets from a session. Returns those that it owned.
     pub fn release(&mut self, session: u64, sets: &[u64]) -> Vec<u64> {
         let Some(client) = self.clients.get_mut(&session) else { return Vec::new() };
         sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
     }
 
-    /// Whether a session writes to a set, or may name it in a transaction.
+    /// Whether any session writes to a set or may name it in a transaction.
     pub fn is_held(&self, set: u64) -> bool {
         self.clients.values().any(|client| client.sets.contains(&set))
     }
 
-    /// Whether it is held by this session.
+    /// Whether this session owns the set.
     pub fn holds(&self, session: u64, set: u64) -> bool {
         self.clients.get(&session).is_some_and(|client| client.sets.contains(&set))
     }
 
-    /// A session opened a file, to write if it has a number for that.
+    /// Records that a session opened a file; `writes` is not 0 if it may write.
     pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
         let room = self.room(session);
         let Some(client) = self.clients.get_mut(&session) else { return };
@@ -330,8 +340,9 @@ impl Table {
         }
     }
 
-    /// A session closed a file. Which of its openers that was is not told: writers are counted until the last one closes.
-    /// Returns whether nobody has it open any more.
+    /// Records that a session closed a file. The request does not say which of its openers closed:
+    /// writers are counted until the last opener closes. Returns whether no client has the file
+    /// open any more.
     pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
         let room = if wrote > 0 { self.room(session) } else { 0 };
         let Some(client) = self.clients.get_mut(&session) else { return false };
@@ -348,30 +359,33 @@ impl Table {
         !self.is_open(ino)
     }
 
-    /// Forgets the ends of files that nobody has open or something uncommitted of: they are as long as the metadata says.
+    /// Drops reservations of files that no client has open or uncommitted: the metadata has their
+    /// size.
     fn forget_reservations(&mut self) {
         let clients = &self.clients;
         self.ends.retain(|ino, _| clients.values().any(|c| c.open.contains_key(ino) || c.dirty.contains_key(ino)));
     }
 
-    /// Whether anybody has a file open, or a kernel that knows it without a name.
+    /// Whether a client has a file open, or a kernel knows it without a name.
     pub fn is_open(&self, ino: u64) -> bool {
         self.clients.values().any(|client| client.open.contains_key(&ino) || client.kept.contains(&ino))
     }
 
-    /// A file lost its last name, and nobody has it open: it is kept until all clients said whether their kernels know it.
+    /// A file lost its last name and is not open: it is kept until all clients have reported
+    /// whether their kernels know it.
     pub fn set_aside(&mut self, ino: u64) {
         self.removals += 1;
         self.removed.push_back((self.removals, ino));
     }
 
-    /// The last removal.
+    /// The number of the last removal.
     pub fn last_removal(&self) -> u64 {
         self.removals
     }
 
-    /// A session took note of the removals up to a number: its kernel knows `kept` of these files, and has forgotten others that it kept before. Returns the next
-    /// removals and the number of the last of them, and which of the forgotten files nobody has any more.
+    /// Records that a session has processed the removals up to a number: its kernel knows the files
+    /// `kept`, and has forgotten files that it kept before. Returns the next removals, the number
+    /// of the last of them, and the forgotten files that no client needs any more.
     pub fn note(&mut self, session: u64, noted: u64, kept: &[u64], forgotten: &[u64]) -> (u64, Vec<u64>, Vec<u64>) {
         let last = self.removals;
         let peer = self.clients.get(&session).map_or("", |client| &client.peer).to_owned();
@@ -398,7 +412,7 @@ impl Table {
         gone.into_iter().filter(|&ino| !self.is_open(ino)).collect()
     }
 
-    /// A session has no uncommitted data of these files from before those numbers.
+    /// Records that a session has no uncommitted data of these files from before the given numbers.
     pub fn clean(&mut self, session: u64, files: &[(u64, u64)]) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         for (ino, number) in files {
@@ -410,7 +424,8 @@ impl Table {
         self.forget_reservations();
     }
 
-    /// The other sessions that may have uncommitted data of a file; with `closed`, only those that have it no longer open for writing.
+    /// The other sessions that may have uncommitted data of a file; with `closed`, only those that
+    /// no longer have it open for writing.
     pub fn writers(&self, session: u64, ino: u64, closed: bool) -> Vec<u64> {
         let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
         let others = self.clients.iter().filter(|(other, _)| **other != session);
@@ -420,8 +435,8 @@ impl Table {
             .collect()
     }
 
-    /// Notes that somebody waits for a session to commit a file; returns the number of that question. Each has its own: what was committed for one before may
-    /// be less than what was written until now.
+    /// Records a recall of a file from a session; returns the number of the question. Each recall
+    /// has its own: what was committed for an earlier one may lack later writes.
     pub fn ask(&mut self, session: u64, ino: u64) -> u64 {
         self.questions += 1;
         let client = self.clients.get_mut(&session);
@@ -429,19 +444,19 @@ impl Table {
         self.questions
     }
 
-    /// A session answered a question. What it says is taken in by `clean`.
+    /// Records the answer to a question. The numbers in it go to `clean`.
     pub fn answer(&mut self, session: u64, ino: u64, question: u64) {
         let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
         asked.into_iter().for_each(|asked| asked.answered = question.max(asked.answered));
     }
 
-    /// Whether a question is not answered, and something may be uncommitted still.
+    /// Whether a question has no answer yet and there may still be uncommitted data.
     pub fn is_asked(&self, session: u64, ino: u64, question: u64) -> bool {
         let client = self.clients.get(&session).filter(|client| client.dirty.contains_key(&ino));
         client.and_then(|client| client.asked.get(&ino)).is_some_and(|asked| asked.answered < question)
     }
 
-    /// Somebody who asked waits no more.
+    /// A thread no longer waits for a recall.
     pub fn asked(&mut self, session: u64, ino: u64) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         let Some(asked) = client.asked.get_mut(&ino) else { return };
@@ -451,7 +466,8 @@ impl Table {
         }
     }
 
-    /// Gives `length` bytes behind the end of a file, which is at `size` at least, to somebody; returns where they begin.
+    /// Reserves `length` bytes at the end of a file whose size is at least `size`; returns the
+    /// offset where they begin.
     pub fn reserve(&mut self, ino: u64, size: u64, length: u64) -> Option<u64> {
         let before = self.ends.get(&ino).copied().unwrap_or(0);
         let from = size.max(before);
@@ -460,12 +476,13 @@ impl Table {
         Some(from)
     }
 
-    /// A file is about to be cut off: until it is, nobody can tell where it ends. One cut of a file at a time.
+    /// Begins a truncation: until it ends, the end of the file is unknown. Only one truncation of a
+    /// file at a time.
     pub fn begin_cut(&mut self, ino: u64) {
         self.being_cut.insert(ino);
     }
 
-    /// A file was cut off at this size; None if it could not be.
+    /// Ends a truncation to this size; None if it failed.
     pub fn end_cut(&mut self, ino: u64, size: Option<u64>) {
         self.being_cut.remove(&ino);
         self.cuts += 1;
@@ -474,12 +491,12 @@ impl Table {
         }
     }
 
-    /// Whether a file is being cut off: no place behind its end is given out then.
+    /// Whether a file is being truncated: no reservations are given out meanwhile.
     pub fn is_being_cut(&self, ino: u64) -> bool {
         self.being_cut.contains(&ino)
     }
 
-    /// How often files were cut off so far. A size that was read when there were fewer may be that of before.
+    /// The number of truncations so far. A size that was read before the last one may be outdated.
     pub fn cuts(&self) -> u64 {
         self.cuts
     }
@@ -572,7 +589,7 @@ mod tests {
         let start = Instant::now();
         let mut table = Table::new(LEASE, 21);
         assert_eq!(begin(&mut table, Some(20), "a", start), (20, true));
-        // Its requests wait until it is let in; that the answer to its beginning got lost changes nothing.
+        // Its requests wait until it is admitted, even if the answer to its begin got lost.
         assert!(!table.hear(20, start));
         table.let_in(20, start);
         assert!(table.hear(20, start));
@@ -584,7 +601,8 @@ mod tests {
         assert_eq!(begin(&mut table, Some(21), "b", start), (21, false));
     }
 
-    /// A client that was told that it is alone is waited for, until it heard otherwise and what it told its kernel is over, or as long as it may believe it.
+    /// A joining client waits for a client with the exclusive lease, until that one has confirmed
+    /// and the caches in its kernel have expired, or until its lease is over.
     #[test]
     fn who_joins_waits_for_those_who_believe_to_be_alone() {
         let start = Instant::now();
@@ -595,20 +613,20 @@ mod tests {
         let b = begin(&mut table, None, "b", at(200)).0;
         let believed = at(100) + EXCLUSIVE_FOR + KERNEL_VALID_FOR;
         assert_eq!(table.unaware_of(b, at(200)), Some((believed, vec![a])));
-        // A third one waits for the same.
+        // A third client waits for the same.
         let c = begin(&mut table, None, "c", at(210)).0;
         assert_eq!(table.unaware_of(c, at(210)), Some((believed, vec![a])));
-        // Told is not heard: that is sure when it asks once more.
+        // The answer may not have arrived yet: that is certain only at its next request.
         assert_eq!(table.tell_of_others(a, at(215)), 2);
         assert_eq!(table.unaware_of(b, at(215)), Some((believed, vec![a])));
         assert_eq!(table.tell_of_others(a, at(220)), 2);
         let heard = at(220) + KERNEL_VALID_FOR;
         assert_eq!(table.unaware_of(b, at(220)), Some((heard, vec![a])));
         assert_eq!(table.unaware_of(b, heard), None);
-        // Told again, it does not believe for longer what it was told before.
+        // Repeating the answer does not extend the time.
         assert_eq!(table.tell_of_others(a, at(300)), 2);
         assert_eq!(table.unaware_of(b, heard), None);
-        // One that the server of before may have told so.
+        // A session that may have an exclusive lease from the earlier server.
         let d = begin(&mut table, Some(90), "d", at(5000)).0;
         assert_eq!(table.unaware_of(a, at(5000)), Some((at(5000) + EXCLUSIVE_FOR + KERNEL_VALID_FOR, vec![d])));
     }
@@ -623,7 +641,8 @@ mod tests {
         assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
         let (first, second) = (table.ask(a, 9), table.ask(a, 9));
         assert!(table.is_asked(a, 9, first) && table.is_asked(a, 9, second));
-        // What it says by itself is no answer: it may write still. Nor is the answer to the first question one to the second.
+        // A report without a question is no answer: the client may still write. The answer to the
+        // first question does not answer the second.
         table.clean(a, &[(9, 1)]);
         assert!(table.is_asked(a, 9, first));
         table.answer(a, 9, first);
@@ -631,11 +650,11 @@ mod tests {
         table.answer(a, 9, second);
         assert!(!table.is_asked(a, 9, second));
         [0; 2].iter().for_each(|_| table.asked(a, 9));
-        // One that comes too late is none to what is asked now.
+        // A late answer does not answer the current question.
         let third = table.ask(a, 9);
         table.answer(a, 9, second);
         assert!(table.is_asked(a, 9, third));
-        // It is open for writing still: there may be more.
+        // The file is still open for writing: there may be more.
         assert_eq!(table.writers(b, 9, false), [a]);
         assert!(table.close(a, 9, 1));
         assert_eq!(table.writers(b, 9, true), [a]);
@@ -645,7 +664,8 @@ mod tests {
         assert!(!table.is_asked(a, 9, third), "nothing is uncommitted");
     }
 
-    /// What was said before the file was opened or closed once more does not count for what was written since, though it arrives later.
+    /// A report from before the file was opened or closed again does not cover later writes, though
+    /// it arrives after them.
     #[test]
     fn what_is_overtaken_says_nothing() {
         let mut table = Table::new(LEASE, 1);
@@ -678,7 +698,7 @@ mod tests {
         table.note(b, last, &[50], &[]);
         assert_eq!(table.take_settled(), [51]);
         assert!(table.is_open(50) && !table.is_open(51));
-        // One that comes later cannot know them. One that takes its session up may.
+        // A client that joins later cannot know them. A client that reclaims its session may.
         let c = begin(&mut table, None, "c", start).0;
         table.set_aside(52);
         assert_eq!(table.note(c, 0, &[], &[]).1, [52]);
@@ -687,13 +707,14 @@ mod tests {
         assert!(table.take_settled().is_empty());
         table.note(d, u64::MAX, &[], &[]);
         assert_eq!(table.take_settled(), [52]);
-        // What a kernel forgets goes when nobody else has it; what another session keeps it cannot give up.
+        // A file that a kernel forgets is removed when no other client needs it. A session cannot
+        // give up what another one keeps.
         assert!(table.note(c, 0, &[], &[50]).2.is_empty());
         assert!(table.note(a, 0, &[], &[50]).2.is_empty());
         table.open(a, 50, 0);
         assert!(table.note(b, 0, &[], &[50]).2.is_empty());
         assert!(table.close(a, 50, 0));
-        // A session that ends keeps nothing.
+        // An ended session keeps nothing.
         table.set_aside(53);
         table.note(d, last + 2, &[53], &[]);
         [a, b, c].iter().for_each(|&session| _ = table.note(session, last + 2, &[], &[]));
@@ -734,7 +755,7 @@ mod tests {
         assert_eq!(table.reserve(9, u64::MAX, 5), None);
         table.reserve(9, 3, 5);
         table.close(a, 9, 1);
-        // What was appended is not committed yet.
+        // The appended data is not committed yet.
         assert_eq!(table.reserve(9, 3, 5), Some(10));
         table.clean(a, &[(9, 1)]);
         assert_eq!(table.reserve(9, 3, 5), Some(3));

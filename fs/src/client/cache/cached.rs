@@ -1,5 +1,5 @@
-//! What is known of a volume's metadata, and what becomes of it with changes: the state behind [`Cache`](super::Cache), without a clock and without asking
-//! anybody.
+//! The state behind [`Cache`](super::Cache): the cached metadata of a volume, and how changes
+//! invalidate it. It has no clock and sends no requests.
 
 use meta::{Attributes, Listed};
 use plan::{Extent, Place};
@@ -7,31 +7,31 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Names and files that are kept in mind at most; with more, all are forgotten.
+/// The most names and files in the cache; with more, all are dropped.
 const MOST: usize = 1 << 16;
-/// Where bytes are is believed for so long: servers move them, and give up the old place seconds later.
+/// How long cached extents are valid: servers move data and free the old place seconds later.
 const EXTENTS_FOR: Duration = Duration::from_secs(1);
-/// What is kept in mind of that at most, of all files, by [`weight`].
+/// The most cached extents of all files, by [`weight`].
 const MOST_EXTENTS: usize = 1 << 16;
-/// A file of which so much was asked within that time is asked for more at once.
+/// After this many requests within that time, a file's extents are requested for a whole window.
 const MANY: u32 = 8;
-/// So much.
+/// The size of a window, in bytes.
 const WIDE: u64 = 16 << 20;
-/// Lookups in a directory that had to be asked for, until its next entries are read together.
+/// The lookups in a directory that go to the server before its next entries are read together.
 const FEW: u32 = 8;
-/// The same where that did not help.
+/// The largest such number, for directories where reading entries did not help.
 const FEW_AT_MOST: u32 = 4096;
 
-/// Everything that is known.
+/// The whole cached state.
 #[derive(Debug, Default)]
 pub(super) struct CachedState {
     period: u64,
     /// Changes that began or ended.
     changes: u64,
-    /// Changes that are under way.
+    /// Changes in progress.
     changing: u32,
     files: HashMap<u64, Attributes>,
-    /// Files that give no rights to who executes them.
+    /// Files that give no privileges to their executors.
     unprivileged: HashSet<u64>,
     directories: HashMap<u64, Directory>,
     names: usize,
@@ -40,32 +40,33 @@ pub(super) struct CachedState {
     extents: usize,
 }
 
-/// What is known of a directory, and how far it was read.
+/// The cached part of a directory.
 #[derive(Debug)]
 struct Directory {
     names: HashMap<Box<[u8]>, Name>,
-    /// Where reading goes on; None at its end, and then no other names are there.
+    /// Where reading continues; None at the end of the directory: a name that is not cached does
+    /// not exist then.
     cookie: Option<u64>,
-    /// Lookups since it was read last: of what was known, and of what was not.
+    /// Lookups since entries were last read: cached ones, and others.
     hits: u32,
     misses: u32,
-    /// Misses before it is read on.
+    /// The misses after which more entries are read.
     patience: u32,
 }
 
-/// Whose a name is.
+/// The cached state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
-    /// This file's.
+    /// It belongs to this file.
     Of(u64),
-    /// It is not there.
+    /// It does not exist.
     Nobodys,
-    /// It was changed, and was not asked for since.
+    /// It was changed and not looked up since.
     Unsure,
 }
 
 impl Directory {
-    /// One that was just made.
+    /// A directory that was just created.
     fn empty() -> Self {
         Self { cookie: None, ..Self::default() }
     }
@@ -78,12 +79,12 @@ impl Directory {
 
 impl Default for Directory {
     fn default() -> Self {
-        // As if it had been read before, and had helped.
+        // Start as if entries had been read and had helped.
         Self { names: HashMap::new(), cookie: Some(0), hits: FEW, misses: 0, patience: FEW }
     }
 }
 
-/// Where the bytes of a file are.
+/// Cached extents of a file.
 #[derive(Debug)]
 struct Content {
     since: Instant,
@@ -91,29 +92,29 @@ struct Content {
     windows: HashMap<u64, Vec<Extent>>,
 }
 
-/// What a change concerns.
+/// What a change affects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Concerned<'a> {
-    /// Files whose attributes change, and with them maybe their contents.
+    /// Files whose attributes, and maybe contents, change.
     pub files: Vec<u64>,
-    /// Names that come or go.
+    /// Names that are added or removed.
     pub names: Vec<(u64, &'a [u8])>,
-    /// Nobody knows what else.
+    /// It may affect anything else, too.
     pub all: bool,
-    /// It is durable when it ends, and what was changed before it began.
+    /// When it ends, it is durable, as is everything that changed before it began.
     pub durably: bool,
 }
 
-/// What is so after a change.
+/// The known result of a change.
 pub(super) enum Now<'a> {
-    /// A file has these attributes, and this name, if one was given.
+    /// A file has these attributes, and this name if one is given.
     File(Option<(u64, &'a [u8])>, Attributes),
     /// A directory with this name is new and empty.
     Directory((u64, &'a [u8]), Attributes),
 }
 
 impl Now<'_> {
-    /// The file that it is about.
+    /// The file that it describes.
     pub fn ino(&self) -> u64 {
         match self {
             Now::File(_, attributes) | Now::Directory(_, attributes) => attributes.ino,
@@ -121,7 +122,7 @@ impl Now<'_> {
     }
 }
 
-/// When something was asked: what is learnt counts only if nothing changed meanwhile.
+/// The moment of a request. Its answer may be cached only if nothing changed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     period: u64,
@@ -129,7 +130,7 @@ pub(super) struct Asked {
 }
 
 impl CachedState {
-    /// Begins to ask, in this period without others.
+    /// Begins a request in this period without other clients.
     pub fn ask(&mut self, period: u64) -> Asked {
         if self.period != period {
             self.forget_all();
@@ -138,17 +139,18 @@ impl CachedState {
         Asked { period, changes: self.changes }
     }
 
-    /// Whether an answer is still true that was asked for then.
+    /// Whether the answer to a request is still valid.
     fn is_true(&self, asked: Asked) -> bool {
         self.changing == 0 && asked == Asked { period: self.period, changes: self.changes }
     }
 
-    /// The answer to the only change under way is true, if there was no other one since it began.
+    /// Whether the result of the only change in progress is valid: no other change began or ended
+    /// since it began.
     fn is_own(&self, begun: Asked) -> bool {
         self.changing == 1 && begun == Asked { period: self.period, changes: self.changes }
     }
 
-    /// A change begins.
+    /// Begins a change.
     pub fn begin(&mut self, concerned: &Concerned<'_>) -> Asked {
         self.changing += 1;
         self.changes += 1;
@@ -156,7 +158,7 @@ impl CachedState {
         Asked { period: self.period, changes: self.changes }
     }
 
-    /// A change ended, after which this is so.
+    /// Ends a change; `now` is the state after it, if known.
     pub fn end(&mut self, concerned: &Concerned<'_>, begun: Asked, now: Option<Now<'_>>) {
         let is_own = self.is_own(begun);
         self.changing -= 1;
@@ -196,13 +198,13 @@ impl CachedState {
         }
     }
 
-    /// Nothing is known any more.
+    /// Drops everything.
     pub fn forget_all(&mut self) {
         let Self { period, changes, changing, .. } = *self;
         *self = Self { period, changes, changing, ..Self::default() };
     }
 
-    /// Where the bytes of a file are is not known any more.
+    /// Drops the cached extents of a file.
     pub fn forget_extents(&mut self, ino: u64) {
         let gone = self.contents.remove(&ino);
         self.extents -= gone.map_or(0, |content| content.windows.values().map(|extents| weight(extents)).sum());
@@ -213,12 +215,12 @@ impl CachedState {
         self.files.get(&ino).copied()
     }
 
-    /// Whether it is known that a file gives no rights to who executes it.
+    /// Whether a file is known to give no privileges to its executors.
     pub fn is_unprivileged(&self, ino: u64) -> bool {
         self.unprivileged.contains(&ino)
     }
 
-    /// That was learnt.
+    /// Caches that a file gives no privileges.
     pub fn learn_unprivileged(&mut self, asked: Asked, ino: u64) {
         if self.is_true(asked) {
             if self.unprivileged.len() >= MOST {
@@ -228,7 +230,7 @@ impl CachedState {
         }
     }
 
-    /// Whose a name is, if that is known: None inside for nobody's.
+    /// The cached result of a lookup; the inner None means that the name does not exist.
     pub fn name(&mut self, parent: u64, name: &[u8]) -> Option<Option<Attributes>> {
         let directory = self.directories.get_mut(&parent)?;
         let found = match directory.name(name) {
@@ -240,19 +242,20 @@ impl CachedState {
         found
     }
 
-    /// The file of a name, whether or not its attributes are known.
+    /// The file of a cached name, even if its attributes are not cached.
     pub fn ino(&self, parent: u64, name: &[u8]) -> Option<u64> {
         if let Name::Of(ino) = self.directories.get(&parent)?.name(name) { Some(ino) } else { None }
     }
 
-    /// Attributes were learnt.
+    /// Caches attributes.
     pub fn learn_file(&mut self, asked: Asked, attributes: Attributes) {
         if self.is_true(asked) {
             self.put(None, Some(attributes));
         }
     }
 
-    /// It was learnt whose a name is. Returns where the directory is to be read on, if that promises to save questions.
+    /// Caches the result of a lookup. Returns the cookie from which to read entries of the
+    /// directory if that is likely to save requests.
     pub fn learn_name(&mut self, asked: Asked, parent: u64, name: &[u8], found: Option<Attributes>) -> Option<u64> {
         if !self.is_true(asked) {
             return None;
@@ -269,12 +272,13 @@ impl CachedState {
         directory.cookie
     }
 
-    /// Entries of a directory behind a cookie: none if it ends there.
+    /// Caches the entries of a directory after a cookie; an empty list means its end.
     pub fn learn_entries(&mut self, asked: Asked, parent: u64, cookie: u64, listed: &[Listed]) {
         if !self.is_true(asked) {
             return;
         }
-        // Not while they are put in: of those that are forgotten on the way it would be said that they are not there.
+        // Make space before inserting: dropping names in between would make existing names look
+        // absent.
         if !self.has_room(listed.len()) {
             self.forget_names();
         }
@@ -290,7 +294,7 @@ impl CachedState {
         }
     }
 
-    /// Whether so many more files and their names can be kept in mind.
+    /// Whether this many more files and their names fit.
     fn has_room(&self, files: usize) -> bool {
         self.files.len() + self.directories.len() + self.names + 2 * files < MOST
     }
@@ -306,7 +310,7 @@ impl CachedState {
         if let Some((parent, name)) = name {
             let directory = self.directories.entry(parent).or_default();
             match found {
-                // As all others that are not among them.
+                // In a directory that is cached completely, names that are not cached do not exist.
                 None if directory.cookie.is_none() => self.names -= usize::from(directory.names.remove(name).is_some()),
                 None => self.names += usize::from(directory.names.insert(name.into(), Name::Nobodys).is_none()),
                 Some(Attributes { ino, .. }) => {
@@ -319,7 +323,7 @@ impl CachedState {
         }
     }
 
-    /// The extents of a range, clipped to it, if they are known.
+    /// The cached extents of a range, clipped to it.
     pub fn extents(&self, ino: u64, range: &Range<u64>, now: Instant) -> Option<Vec<Extent>> {
         let content = self.contents.get(&ino).filter(|content| now < content.since + EXTENTS_FOR)?;
         let extents = content.windows.get(&window(range)?)?;
@@ -327,7 +331,7 @@ impl CachedState {
         Some(extents[first..].iter().map_while(|extent| extent.clip(range)).collect())
     }
 
-    /// What to ask for instead of a range that is not known.
+    /// The range to request instead of a range that is not cached.
     pub fn widen(&mut self, ino: u64, range: Range<u64>, now: Instant) -> Range<u64> {
         if self.contents.get(&ino).is_none_or(|content| now >= content.since + EXTENTS_FOR) {
             if self.contents.len() >= MOST {
@@ -345,13 +349,13 @@ impl CachedState {
         }
     }
 
-    /// The extents of a range were learnt.
+    /// Caches the extents of a range.
     pub fn learn_extents(&mut self, asked: Asked, ino: u64, range: &Range<u64>, extents: &[Extent]) {
         let is_window = range.end - range.start == WIDE && range.start.is_multiple_of(WIDE);
         if !is_window || !self.is_true(asked) || self.extents + weight(extents) > MOST_EXTENTS {
             return;
         }
-        // Of a time that began later they are all the same as old as that time.
+        // The age of all windows counts from the first one, so none is older than it seems.
         if let Some(content) = self.contents.get_mut(&ino) {
             let before = content.windows.insert(range.start / WIDE, extents.to_vec());
             self.extents += weight(extents);
@@ -360,13 +364,13 @@ impl CachedState {
     }
 }
 
-/// What extents count for: one each, and more with the bytes of a file that are in the metadata itself.
+/// The weight of extents: one for each, and more for the bytes that are in the metadata itself.
 fn weight(extents: &[Extent]) -> usize {
     let bytes = |extent: &Extent| if let Place::Bytes(bytes) = &extent.place { bytes.len() } else { 0 };
     extents.iter().map(|extent| 1 + bytes(extent) / 64).sum()
 }
 
-/// The window that a range is in, if it is in one alone.
+/// The window that contains the whole range, if one does.
 fn window(range: &Range<u64>) -> Option<u64> {
     let window = range.start / WIDE;
     (range.end <= (window + 1).checked_mul(WIDE)?).then_some(window)
@@ -428,7 +432,7 @@ mod tests {
         let early = known.ask(1);
         let begun = known.begin(&none);
         let during = known.ask(1);
-        // Two changes at the same time: neither knows what the other one did.
+        // Two changes at the same time: neither knows the result of the other.
         let other = known.begin(&none);
         known.end(&none, begun, Some(Now::File(None, file(1))));
         known.end(&none, other, Some(Now::File(None, file(2))));
@@ -438,7 +442,7 @@ mod tests {
         let late = known.ask(1);
         known.learn_file(late, file(5));
         assert_eq!(known.file(5), Some(file(5)));
-        // Others came and went.
+        // Other clients came and went.
         known.ask(2);
         assert_eq!(known.file(5), None);
         known.learn_file(late, file(6));
@@ -460,10 +464,10 @@ mod tests {
         let page: Vec<Listed> = (1000..1100).map(entry).collect();
         known.learn_entries(asked, 1, 0, &page);
         assert!(page.iter().all(|entry| known.name(1, &entry.name).is_some()), "each is a hit");
-        // That helped, so that it is read on, from there.
+        // Reading entries helped, so it continues from there.
         assert_eq!(misses(&mut known, 20, few).last(), Some(&Some(page[99].cookie)));
         known.learn_entries(asked, 1, page[99].cookie, &[entry(2000)]);
-        // It did not help; and then it ends.
+        // It did not help; and then the directory ends.
         assert_eq!(misses(&mut known, 40, few).last(), Some(&Some(entry(2000).cookie)));
         assert_eq!(known.directories[&1].patience, 2 * FEW);
         known.learn_entries(asked, 1, entry(2000).cookie, &[]);
@@ -493,7 +497,7 @@ mod tests {
         assert_eq!(known.extents(7, &(0..10), start), None);
         assert_eq!(known.extents(7, &wide, start + EXTENTS_FOR), None);
         assert_eq!(known.extents, 2);
-        // A time later it begins anew.
+        // It begins anew when the time is over.
         assert_eq!(known.widen(7, 0..10, start + EXTENTS_FOR), 0..10);
         assert_eq!(known.extents, 0);
     }
@@ -502,13 +506,14 @@ mod tests {
     fn in_a_directory_that_is_known_whole_other_names_are_nobodys() {
         let mut known = CachedState::default();
         let asked = known.ask(1);
-        // One that was made here, and one that was read to its end.
+        // A directory that was created here, and one that was read to its end.
         let of = |parent, name| Concerned { names: vec![(parent, name)], ..Concerned::default() };
         let begun = known.begin(&of(1, b"new"));
         known.end(&of(1, b"new"), begun, Some(Now::Directory((1, b"new"), file(5))));
         let asked = if known.is_true(asked) { asked } else { known.ask(1) };
         known.learn_entries(asked, 6, 0, &[entry(0), entry(1)]);
-        // While it is read: what becomes of these two nobody says.
+        // Two changes at the same time while the directory is read: the state of both names is
+        // unknown.
         let begun = [known.begin(&of(6, b"c")), known.begin(&of(6, b"d"))];
         begun.into_iter().for_each(|begun| known.end(&of(6, b"c"), begun, None));
         known.forget(&of(6, b"d"));
@@ -524,7 +529,8 @@ mod tests {
             assert_eq!((known.name(parent, b"x"), known.name(parent, b"y")), (None, Some(None)), "it is being made");
             known.end(&made, begun, Some(Now::File(Some((parent, b"x")), file(9))));
             assert_eq!(known.name(parent, b"x"), Some(Some(file(9))));
-            // Two at a time: of neither is it known what became of it, before it was asked for.
+            // Two changes at the same time: the state of both names is unknown until they are
+            // looked up.
             let (a, b) = (of(parent, b"a"), of(parent, b"b"));
             let begun = [known.begin(&a), known.begin(&b)];
             known.end(&a, begun[0], Some(Now::File(Some((parent, b"a")), file(10))));
@@ -537,7 +543,7 @@ mod tests {
             known.end(&made, begun, None);
             assert_eq!((known.name(parent, b"x"), known.ino(parent, b"x")), (None, None), "it may be removed");
         }
-        // Others came.
+        // Other clients joined.
         known.ask(2);
         assert_eq!((known.name(5, b"y"), known.name(6, b"y")), (None, None));
     }
@@ -551,13 +557,13 @@ mod tests {
             assert!(known.files.len() + known.directories.len() + known.names <= MOST + 3);
         }
         assert_eq!(known.names, known.directories.values().map(|directory| directory.names.len()).sum::<usize>());
-        // A directory that is read while all is forgotten in between is not known whole.
+        // A directory is not complete if everything was dropped while it was read.
         known.learn_entries(asked, 200, 0, &[entry(1)]);
         let many: Vec<Listed> = (2..MOST as u64 / 2 - 100).map(entry).collect();
         known.learn_entries(asked, 200, entry(1).cookie, &many);
         known.learn_entries(asked, 200, many.last().unwrap().cookie, &[]);
         assert_eq!(known.name(200, b"f1"), None);
-        // Names of which nothing is known take room, too.
+        // Names in an unknown state take space, too.
         let made = (0..2 * MOST).map(|number| format!("{number}").into_bytes()).collect::<Vec<_>>();
         for name in &made {
             let concerned = Concerned { names: vec![(200, name)], ..Concerned::default() };

@@ -1,11 +1,12 @@
-//! Whether a client is the only one of its volume, and until when it may believe so.
+//! The exclusive lease: whether this is the only client of its volume, and until when it may rely
+//! on that.
 
 use crate::mutex::lock;
 use crate::session::EXCLUSIVE_FOR;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What a client knows of others.
+/// The state of the exclusive lease.
 #[derive(Debug, Default)]
 pub(crate) struct ExclusiveLease(Mutex<State>);
 
@@ -16,17 +17,19 @@ struct State {
 }
 
 impl ExclusiveLease {
-    /// The server's answer to what was asked then, at `now`. Answers come in the order in which they were given.
+    /// Records the server's answer, received at `now`, to a request sent at `asked`. Call it in the
+    /// order in which the server gave the answers.
     pub fn hear(&self, asked: Instant, others: u32, now: Instant) {
         let mut state = lock(&self.0);
-        // Others may have come and gone between two periods.
+        // Other clients may have come and gone between two periods.
         if others > 0 || state.until.is_none_or(|until| now > until) {
             state.period += 1;
         }
         state.until = (others == 0).then(|| asked + EXCLUSIVE_FOR);
     }
 
-    /// The number of the time without others that goes on. What was learnt in an earlier one may be old.
+    /// The number of the current period without other clients. What was cached in an earlier period
+    /// may be outdated.
     pub fn period(&self, now: Instant) -> Option<u64> {
         let state = lock(&self.0);
         state.until.filter(|&until| now <= until).map(|_| state.period)
@@ -49,7 +52,7 @@ mod tests {
         exclusive.hear(at(1000), 0, at(1400));
         assert_eq!(exclusive.period(at(2500)), first);
         assert_eq!(exclusive.period(at(2501)), None, "counted from the question");
-        // Heard a moment too late: others may have come and gone.
+        // The answer came after the end of the lease: other clients may have come and gone.
         exclusive.hear(at(2400), 0, at(2501));
         let second = exclusive.period(at(2502));
         assert!(second.is_some() && second != first);

@@ -1,7 +1,9 @@
-//! What a client keeps in mind of its volume's metadata while it is the only client, so that it need not ask the server again: attributes, names, and where the
-//! bytes of files are. With others it asks each time.
+//! The metadata cache of a client. While it is the only client of its volume, it keeps attributes,
+//! names and extents, and so saves requests to the server. With other clients, every request goes
+//! to the server.
 //!
-//! It is the port that the rest of the client asks. Changes go through it, too, and what they concern is forgotten before and after.
+//! The cache is the port that the rest of the client uses. Changes go through it, too; it drops
+//! what they affect before and after.
 
 mod cached;
 mod exclusive;
@@ -22,52 +24,58 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use unsynced::Unsynced;
 
-/// Entries of a directory that are read together, where its names are looked up one by one.
+/// The number of directory entries that are read together when names of a directory are looked up
+/// one by one.
 const PAGE: usize = 1000;
 
-/// A port with a memory.
+/// A port with a cache.
 pub(crate) struct Cache {
     port: Arc<dyn Port>,
     exclusive: Arc<ExclusiveLease>,
     known: Mutex<CachedState>,
     unsynced: Mutex<Unsynced>,
-    /// Held while the session is taken up: an answer that comes meanwhile may be that of another server, which is not known yet.
+    /// Held while the session is reclaimed: an answer that arrives meanwhile may come from another
+    /// server, and which one is not known yet.
     pub taking_up: Mutex<()>,
 }
 
 impl Cache {
-    /// Asks this port what it does not know.
+    /// Creates a cache that forwards misses to this port.
     pub fn new(port: Arc<dyn Port>, exclusive: Arc<ExclusiveLease>) -> Self {
         Self { port, exclusive, known: Mutex::default(), unsynced: Mutex::default(), taking_up: Mutex::default() }
     }
 
-    /// What was changed and not synced may be lost. Returns whether there is something.
+    /// Changes that were not synced may be lost. Returns whether there are any.
     pub fn lose_unsynced(&self) -> bool {
         lock(&self.unsynced).lose()
     }
 
-    /// Whether something of a file or directory may be lost with what was not synced, which was not told so far: to who closed it, or to who synced it.
+    /// Whether changes of a file or directory may be lost and this was not reported so far: to a
+    /// program that closed it, or to one that synced it.
     pub fn tell_lost(&self, ino: u64, at_close: bool) -> bool {
         lock(&self.unsynced).tell(ino, at_close)
     }
 
-    /// Makes durable what was changed so long ago: what may be lost with the server's machine is then not more than that.
+    /// Syncs if there are unsynced changes of at least this age. So no more than that can be lost
+    /// with the server's machine.
     pub fn sync_old(&self, age: Duration) -> Result<()> {
         let is_due = lock(&self.unsynced).is_older_than(age);
         if is_due { self.sync(Seq::MAX) } else { Ok(()) }
     }
 
-    /// Waits until it is known which server answered, and until it was told all that it had to be told.
+    /// Waits until it is known which server answered, and until everything has been reclaimed from
+    /// it.
     pub fn wait_for_reclaim(&self) {
         drop(lock(&self.taking_up));
     }
 
-    /// What was said of where the bytes of a file are did not help: it is asked for again.
+    /// Drops the cached extents of a file because they were outdated.
     pub fn forget_extents(&self, ino: u64) {
         lock(&self.known).forget_extents(ino);
     }
 
-    /// Looks at what is known, or says since when an answer would be true; None with others.
+    /// Looks something up in the cache. On a miss, returns the moment that the answer of the server
+    /// must be cached with. None while there are other clients.
     fn look<T>(&self, known: impl FnOnce(&mut CachedState) -> Option<T>) -> Option<std::result::Result<T, Asked>> {
         let period = self.exclusive.period(Instant::now())?;
         let mut state = lock(&self.known);
@@ -75,7 +83,7 @@ impl Cache {
         Some(known(&mut state).ok_or(asked))
     }
 
-    /// Makes a change. `now` says what its result tells of a file.
+    /// Sends a change to the server. `now` extracts the new state of a file from its result.
     fn change<'a, T>(
         &self,
         concerned: &Concerned<'a>,
@@ -99,20 +107,20 @@ impl Cache {
                 unsynced.synced(before);
                 unsynced.durable(inos(), marked);
             } else {
-                // A sync that began meanwhile may not have it.
+                // A sync that began meanwhile may not include it.
                 unsynced.change(inos().chain(now.as_ref().map(Now::ino)));
             }
         }
         let mut known = lock(&self.known);
         known.end(concerned, begun, now);
         if matches!(done, Err(Error::Unavailable(_))) {
-            // It may have been carried out or not, with whatever came of it.
+            // The change may or may not have happened.
             known.forget_all();
         }
         done
     }
 
-    /// Makes a change of which no more is known than what it concerns.
+    /// Sends a change whose result says nothing about the new state.
     fn just_change<T>(&self, concerned: &Concerned<'_>, change: impl FnOnce(&dyn Port) -> Result<T>) -> Result<T> {
         self.change(concerned, change, |_| None)
     }
@@ -162,7 +170,7 @@ impl Port for Cache {
     }
 
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
-        // What is no name of an entry has an answer of its own.
+        // Only the server knows the result for names that are not entries, like `.`.
         if meta::check_name(name).is_err() {
             return self.port.lookup(parent, name);
         }
@@ -207,7 +215,7 @@ impl Port for Cache {
             return Ok(extents);
         }
         if extents.len() >= MOST_EXTENTS {
-            // It may be less than all of it.
+            // The list may be incomplete.
             return self.port.extents(ino, range);
         }
         lock(&self.known).learn_extents(asked, ino, &wide, &extents);
@@ -311,7 +319,7 @@ impl Port for Cache {
         let names = vec![(rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1)];
         let moved = lock(&self.known).ino(rename.from.0, &rename.from.1);
         let files = moved.into_iter().chain(rename.replaced).collect();
-        // Without its number, the attributes that are known of it cannot be found.
+        // Without the number of the moved file, its cached attributes cannot be found.
         self.just_change(&Concerned { files, names, all: moved.is_none(), durably: false }, |port| {
             port.rename(rename, now)
         })

@@ -1,13 +1,13 @@
-//! What a client changed and did not sync, by the files and directories that it concerns: that may be lost with the machine of its server, though the client
-//! goes on.
+//! Unsynced changes of a client, by file and directory. They may be lost with the machine of the
+//! server, although the client continues.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// So many are told apart; with more, it may be any.
+/// The most files that are tracked one by one; with more, any file may be affected.
 const MOST: usize = 1 << 16;
 
-/// A moment: what was changed before it has a lower number.
+/// A moment: changes before it have lower numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(u64);
 
@@ -15,20 +15,21 @@ pub(super) struct Moment(u64);
 #[derive(Debug, Default)]
 pub(super) struct Unsynced {
     changes: u64,
-    /// When each was changed last.
+    /// The last change of each file.
     changed: HashMap<u64, u64>,
-    /// The last change of those that are not told apart.
+    /// The last change of files that are not tracked one by one.
     others: Option<u64>,
-    /// Since when there is something, or something may be there.
+    /// Since when there are, or may be, unsynced changes.
     since: Option<Instant>,
-    /// What may be lost and was told to nobody who synced it; whether it was to somebody who closed it, who need not be who changed it.
+    /// Files whose changes may be lost, until a sync reports it. The value says whether a close has
+    /// reported it; the program that closed need not be the one that wrote.
     lost: HashMap<u64, bool>,
-    /// Any may be lost; those who synced were told of these.
+    /// Set when any file may be affected: the files whose sync has reported it.
     any_lost: Option<HashSet<u64>>,
 }
 
 impl Unsynced {
-    /// These are about to be changed, or were changed just now.
+    /// Records that these files are about to be changed, or were changed just now.
     pub fn change(&mut self, inos: impl IntoIterator<Item = u64>) -> Moment {
         self.changes += 1;
         self.since.get_or_insert_with(Instant::now);
@@ -42,7 +43,8 @@ impl Unsynced {
         Moment(self.changes)
     }
 
-    /// The change that began then is durable itself: of these nothing is left, unless there was another one since.
+    /// The change that began at that moment is durable itself. Its files are clean, unless they
+    /// were changed again since.
     pub fn durable(&mut self, inos: impl IntoIterator<Item = u64>, begun: Moment) {
         for ino in inos {
             if self.changed.get(&ino) == Some(&begun.0) {
@@ -51,26 +53,26 @@ impl Unsynced {
         }
     }
 
-    /// A sync begins.
+    /// The current moment, for the beginning of a sync.
     pub fn now(&self) -> Moment {
         Moment(self.changes)
     }
 
-    /// What was changed before is durable.
+    /// Everything that was changed before is durable.
     pub fn synced(&mut self, before: Moment) {
         self.changed.retain(|_, number| *number > before.0);
         self.others = self.others.filter(|&number| number > before.0);
-        // What is left came later than that.
+        // The remaining changes are newer than that.
         let is_left = self.others.is_some() || !self.changed.is_empty();
         self.since = is_left.then(Instant::now);
     }
 
-    /// Whether there is something that was changed so long ago.
+    /// Whether there are unsynced changes of at least this age.
     pub fn is_older_than(&self, age: Duration) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= age)
     }
 
-    /// What is not durable may be lost. Returns whether there is something.
+    /// Unsynced changes may be lost. Returns whether there are any.
     pub fn lose(&mut self) -> bool {
         let fits = self.lost.len() + self.changed.len() <= MOST;
         let lost = std::mem::take(&mut self.changed);
@@ -86,7 +88,8 @@ impl Unsynced {
         has_lost
     }
 
-    /// Whether something of a file or directory may be lost, which was not told so far: to anybody who closed it, or to somebody who synced it.
+    /// Whether changes of a file or directory may be lost, and no close or no sync, respectively,
+    /// has reported it yet.
     pub fn tell(&mut self, ino: u64, at_close: bool) -> bool {
         if at_close {
             return self.lost.get_mut(&ino).is_some_and(|told| !std::mem::replace(told, true));
@@ -110,12 +113,12 @@ mod tests {
         assert!(!unsynced.lose() && !unsynced.tell(1, false) && !unsynced.is_older_than(Duration::ZERO));
         unsynced.change([1, 2]);
         let sync = unsynced.now();
-        // While it goes on.
+        // While the sync runs.
         unsynced.change([2, 3]);
         unsynced.synced(sync);
         assert!(unsynced.is_older_than(Duration::ZERO) && !unsynced.is_older_than(Duration::from_secs(60)));
         assert!(unsynced.lose());
-        // Whoever closes it hears so, and that takes it from nobody who syncs it.
+        // A close reports it and does not take the report from a later sync.
         assert_eq!([1, 2, 2].map(|ino| unsynced.tell(ino, true)), [false, true, false]);
         assert_eq!([1, 2, 3, 2].map(|ino| unsynced.tell(ino, false)), [false, true, true, false]);
         assert!(!unsynced.lose() && !unsynced.tell(3, true) && !unsynced.is_older_than(Duration::ZERO));
@@ -136,7 +139,7 @@ mod tests {
             assert!(unsynced.changed.len() <= MOST);
         }
         assert!(unsynced.lose());
-        // Each is told once, whoever asks first.
+        // The first sync of each file reports it, and only that.
         assert!([7, 8, u64::MAX].iter().all(|&ino| unsynced.tell(ino, false) && !unsynced.tell(ino, false)));
         for round in 0..3 {
             unsynced.change(round * 30_000..(round + 1) * 30_000);
