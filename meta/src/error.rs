@@ -1,16 +1,16 @@
-//! What can go wrong with names and attributes, by what the caller can do about it.
+//! The errors of names and attributes, distinguished by what the caller can do about them.
 
 use crate::kv::KvError;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// An error of this crate. The first ones are those of POSIX, in its words.
+/// An error of this crate. The first variants are the POSIX errors of the same names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Error {
     /// No such file or directory.
     NotFound,
-    /// There is a file of that name.
+    /// A file of that name exists.
     Exists,
     /// Not a directory.
     NotDirectory,
@@ -18,25 +18,25 @@ pub enum Error {
     IsDirectory,
     /// The directory has entries.
     NotEmpty,
-    /// An argument that has no meaning here.
+    /// An invalid argument.
     Invalid(Cow<'static, str>),
-    /// A name of more than 255 bytes, or a link of more than 4095.
+    /// A name is longer than 255 bytes, or a link target longer than 4095.
     NameTooLong,
-    /// More names than a file can have.
+    /// The file has the largest possible number of names.
     TooManyLinks,
-    /// A file larger than a file can be.
+    /// The file would exceed the largest possible size.
     TooLarge,
     /// No such extended attribute.
     NoAttribute,
-    /// Not permitted for that kind of file.
+    /// Not permitted for this kind of file.
     NotPermitted,
-    /// There is no room for the metadata.
+    /// There is no space for the metadata.
     NoSpace,
-    /// The metadata cannot be written or read.
+    /// The metadata cannot be read or written.
     Unavailable(String),
-    /// The metadata is not what it should be.
+    /// The metadata is damaged.
     Corrupt(String),
-    /// More locks than a client can have.
+    /// The client has the largest possible number of locks.
     TooManyLocks,
 }
 

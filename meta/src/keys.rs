@@ -1,17 +1,17 @@
-//! The keys of the metadata. Numbers are big-endian, so that the order of keys is the order of numbers.
+//! The keys of the metadata. Numbers are big-endian, so that keys sort by number.
 //!
 //! | key | value |
 //! |---|---|
-//! | `I` ino | [`Home`](crate::record::Home): the entry that has the dinode, or the dinode itself |
-//! | `N` parent, hash, name | [`Entry`](crate::record::Entry): a dinode, or the number of one with several names |
+//! | `I` ino | [`Home`](crate::record::Home): the entry that holds the dinode, or the dinode |
+//! | `N` parent, hash, name | [`Entry`](crate::record::Entry): a dinode, or a hard link's ino |
 //! | `D` ino | [`DirectoryState`](crate::record::DirectoryState) of a directory |
 //! | `B` ino, offset | length and place of an extent of a file with many |
 //! | `X` ino, name | value of an extended attribute |
 //! | `V` set | [`SetRecord`](crate::record::SetRecord) |
 //! | `T` set, record | [`StripeRecord`](crate::record::StripeRecord) |
-//! | `R` set, record, ino | a file that shares bytes of a stripe that were written for another |
-//! | `J` set | positions of a set that must be made again |
-//! | `O` ino | a file without a name, as long as somebody has it open |
+//! | `R` set, record, ino | a file that shares bytes of a stripe written for another file |
+//! | `J` set | positions of a set to rebuild |
+//! | `O` ino | a file without a name, while a client has it open |
 //! | `G` | [`Totals`](crate::record::Totals) |
 //! | `K` session, request | a request that was carried out and whose answer may not have arrived |
 //! | `S` name | a setting |
@@ -32,7 +32,7 @@ pub(crate) const TOTALS: u8 = b'G';
 pub(crate) const REQUEST: u8 = b'K';
 pub(crate) const SETTING: u8 = b'S';
 
-/// A key of a kind, two numbers and a tail.
+/// A key: its kind, numbers, and a suffix.
 fn key(kind: u8, numbers: &[u64], tail: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + 8 * numbers.len() + tail.len());
     key.push(kind);
@@ -53,7 +53,7 @@ pub(crate) fn under(prefix: Vec<u8>) -> Range<Vec<u8>> {
     prefix..end
 }
 
-/// The number at `at` in a key, 0 where the key is too short.
+/// The number at `at` in a key; 0 when the key is too short.
 pub(crate) fn number(key: &[u8], at: usize) -> u64 {
     key.get(at..at + 8).map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap_or_default()))
 }
@@ -62,8 +62,9 @@ pub(crate) fn home(ino: u64) -> Vec<u8> {
     key(HOME, &[ino], &[])
 }
 
-/// The hash that orders the names of a directory: one for which nobody can make names that collide. The low byte is left for telling equal
-/// hashes apart in cookies, the high bits because cookies are signed.
+/// The hash that orders the names of a directory. It is cryptographic, so that no user can create
+/// names that collide. The low byte is free, to tell equal hashes apart in cookies. The top bit is
+/// free because cookies are signed.
 pub(crate) fn hash(name: &[u8]) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(name).as_bytes();
     (u64::from_le_bytes([a, b, c, d, e, f, g, h]) >> 10) << 8
@@ -77,7 +78,7 @@ pub(crate) fn entries(parent: u64) -> Range<Vec<u8>> {
     under(key(ENTRY, &[parent], &[]))
 }
 
-/// From the first entry whose hash is at least `hash` to the end of the directory.
+/// The range from the first entry whose hash is at least `hash` to the end of the directory.
 pub(crate) fn entries_from(parent: u64, hash: u64) -> Range<Vec<u8>> {
     key(ENTRY, &[parent, hash], &[])..entries(parent).end
 }

@@ -1,11 +1,12 @@
-//! Numbers that are never given out twice: leased from the metadata in batches, so that giving one out writes nothing.
+//! Numbers that are never used twice. They are leased from the metadata in batches, so that
+//! allocating one writes nothing.
 
 use crate::record::decode;
 use crate::transaction::run;
 use crate::{Meta, Result, keys};
 use std::sync::{Mutex, PoisonError};
 
-/// Numbers that may be given out.
+/// A batch of numbers to allocate from.
 #[derive(Debug)]
 pub(crate) struct Lease {
     setting: &'static str,
@@ -16,12 +17,12 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Numbers of files. The root is 1, and what is below 16 is left for files of the system.
+    /// File numbers (inos). The root is 1; numbers below 16 are reserved for system files.
     pub fn inos() -> Self {
         Self { setting: "next-ino", first: 16, batch: 65_536, next: 0, end: 0 }
     }
 
-    /// Numbers of chunk sets.
+    /// Chunk set numbers.
     pub fn sets() -> Self {
         Self { setting: "next-set", first: 1, batch: 64, next: 0, end: 0 }
     }
@@ -32,7 +33,7 @@ impl Meta {
         self.next(&self.inos)
     }
 
-    /// The number of a new chunk set.
+    /// Allocates the number of a new chunk set.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -40,7 +41,7 @@ impl Meta {
         self.next(&self.sets)
     }
 
-    /// Gives out no numbers of chunk sets up to this one any more.
+    /// Never allocates a chunk set number up to and including `last` again.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -56,7 +57,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether a number of a file was given out, or may have been before a crash.
+    /// Whether a file number was allocated, or may have been allocated before a crash.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -73,7 +74,7 @@ impl Meta {
         self.next_of(lease, 1)
     }
 
-    /// The first of `count` numbers of files, as many as a batch at the most.
+    /// Allocates `count` file numbers, at most a batch, and returns the first.
     pub(crate) fn next_inos(&self, count: u32) -> Result<u64> {
         self.next_of(&self.inos, u64::from(count))
     }
@@ -83,7 +84,7 @@ impl Meta {
         if count > lease.batch {
             return Err(crate::Error::Invalid("too many numbers at a time".into()));
         }
-        // What is left of a batch and does not suffice is given up: numbers are many.
+        // Drop the rest of a batch when it is too small: numbers are plentiful.
         if lease.end - lease.next < count {
             let key = keys::setting(lease.setting);
             let (first, committed) = run(&*self.kv, |t| {
@@ -91,7 +92,8 @@ impl Meta {
                 t.put(key.clone(), &(first + lease.batch));
                 Ok(first)
             })?;
-            // Before any of them is given out: a client may know one for longer than a crash lets what it is the number of exist.
+            // Sync before any of them is used: a client may remember a number even when a crash
+            // loses its file.
             self.kv.sync(committed.seq)?;
             (lease.next, lease.end) = (first, first + lease.batch);
         }

@@ -1,8 +1,9 @@
-//! Locks that are held for moments: never while a server is asked, and one inside the other only from a lower rank to a higher one. Builds with debug assertions
-//! check both.
+//! Locks that are held only briefly: never while waiting for a server, and nested only from a lower
+//! rank to a higher one. Builds with debug assertions check both rules.
 //!
-//! Who asks a server under such a lock keeps others from what needs no server at all, for as long as it is away. What has to be done by one at a time, however long
-//! that takes, is a turn, and has a mutex without a rank: only those wait for it who want the same.
+//! A thread that waits for a server under such a lock would block work that needs no server, for as
+//! long as the server is unreachable. Work that only one thread may do at a time, however long it
+//! takes, uses a mutex without a rank; then only threads that want the same work wait.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,21 +18,21 @@ impl<T: Default, const RANK: u32> Default for Ranked<T, RANK> {
     }
 }
 
-/// The content of a locked one.
+/// Access to the content of a locked mutex.
 #[derive(Debug)]
 pub struct Guard<'a, T, const RANK: u32> {
-    /// Always there but while it waits.
+    /// Always `Some`, except during a wait.
     guard: Option<MutexGuard<'a, T>>,
     _held: Held<RANK>,
 }
 
 impl<T, const RANK: u32> Ranked<T, RANK> {
-    /// Puts something behind a lock.
+    /// Wraps content in a lock.
     pub fn new(content: T) -> Self {
         Self(Mutex::new(content))
     }
 
-    /// The content, even if somebody panicked who had it.
+    /// Locks the mutex. A panic of an earlier holder is ignored.
     pub fn lock(&self) -> Guard<'_, T, RANK> {
         let held = Held::new();
         Guard { guard: Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)), _held: held }
@@ -39,7 +40,7 @@ impl<T, const RANK: u32> Ranked<T, RANK> {
 }
 
 impl<T, const RANK: u32> Guard<'_, T, RANK> {
-    /// Lets go of the lock, as long as `waits` says so, until somebody signals.
+    /// Releases the lock and waits for `signal`, as long as `waits` returns true.
     #[must_use]
     pub fn wait_while(mut self, signal: &Condvar, mut waits: impl FnMut(&T) -> bool) -> Self {
         let guard = self.guard.take().expect("it is locked");
@@ -63,13 +64,13 @@ impl<T, const RANK: u32> DerefMut for Guard<'_, T, RANK> {
     }
 }
 
-/// Says that this thread has a lock of a rank.
+/// Records that this thread holds a lock of a rank.
 #[derive(Debug)]
 struct Held<const RANK: u32>;
 
 #[cfg(debug_assertions)]
 thread_local! {
-    /// The ranks of the locks that this thread has, as bits.
+    /// The ranks of the locks that this thread holds, as bits.
     static RANKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -91,7 +92,8 @@ impl<const RANK: u32> Drop for Held<RANK> {
     }
 }
 
-/// To be called where a server is asked. With debug assertions it panics if this thread has a lock with a rank.
+/// Called before a request to a server. With debug assertions it panics if this thread holds a
+/// ranked lock.
 pub fn assert_none_is_held() {
     #[cfg(debug_assertions)]
     RANKS.with(|ranks| assert!(ranks.get() == 0, "a server is asked under locks of ranks {:#b}", ranks.get()));
@@ -113,7 +115,7 @@ mod tests {
         let checks = cfg!(debug_assertions);
         assert_eq!(fails(&|| drop((high.lock(), low.lock()))), checks, "the other way round");
         assert_eq!(fails(&|| (high.lock(), assert_none_is_held()).1), checks);
-        // What panicked has let go.
+        // The panicked thread has released its lock.
         assert_none_is_held();
         assert_eq!(*low.lock(), 1);
     }

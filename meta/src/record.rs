@@ -5,12 +5,12 @@ use plan::{Extent, TargetId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The bytes of a value.
+/// Encodes a value.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("these types have no maps of unknown length, the only thing that fails")
 }
 
-/// The value of some bytes. They were checksummed by the journal, so that others mean a newer format.
+/// Decodes a value. The journal has verified its checksum, so an error means a newer format.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     postcard::from_bytes(bytes)
         .map_err(|why| Error::Corrupt(format!("a {} in the metadata: {why}", std::any::type_name::<T>())))
@@ -19,13 +19,13 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 /// Nanoseconds since 1970-01-01 UTC, from year 1677 to 2262.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time {
-    /// Seconds since 1970.
+    /// Seconds since 1970-01-01 UTC.
     pub seconds: i64,
-    /// Nanoseconds after that second, below 10^9.
+    /// Nanoseconds within that second, below 10^9.
     pub nanoseconds: u32,
 }
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A regular file.
@@ -44,12 +44,13 @@ pub enum Kind {
     CharacterDevice,
 }
 
-/// An inode, which lives in the directory entry of its name if it has only one (ECFS, section IV: dinode).
+/// An inode. It is stored in the directory entry of its name if it has only one (ECFS, section IV:
+/// dinode).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dinode {
-    /// Its number.
+    /// The inode number.
     pub ino: u64,
-    /// What it is.
+    /// The type.
     pub kind: Kind,
     /// Permission bits, up to 07777.
     pub mode: u32,
@@ -57,75 +58,75 @@ pub struct Dinode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names. Not kept for directories.
+    /// Number of names. Not maintained for directories.
     pub links: u32,
     /// Device number, for devices.
     pub device: u32,
-    /// Bytes of content.
+    /// Size of the content, in bytes.
     pub size: u64,
-    /// Bytes of extents.
+    /// Size of the extents, in bytes.
     pub allocated: u64,
     /// Last access.
     pub accessed: Time,
-    /// Last change of content. Not kept for directories.
+    /// Last change of content. Not maintained for directories.
     pub modified: Time,
-    /// Last change of anything. Not kept for directories.
+    /// Last change of content or attributes. Not maintained for directories.
     pub changed: Time,
-    /// When it was made.
+    /// Creation time.
     pub created: Time,
-    /// What is in it.
+    /// The content.
     pub content: Content,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
-    /// Extents, ordered, when there are few.
+    /// A small number of extents, in order.
     Here(Vec<Extent>),
-    /// Extents under keys of their own.
+    /// The extents have keys of their own.
     Elsewhere,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     Link(Vec<u8>),
 }
 
-/// The value of a name.
+/// The value of a directory entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// The file itself.
+    /// The file's dinode.
     Inside(Dinode),
-    /// The number and kind of a file with several names.
+    /// The number and type of a file with several names.
     Elsewhere(u64, Kind),
 }
 
-/// Where a file's dinode is.
+/// The place of a file's dinode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Home {
     /// In the entry of its only name.
     Entry {
         /// The directory.
         parent: u64,
-        /// The name.
+        /// The name in that directory.
         name: Vec<u8>,
     },
-    /// Here: it has several names, or none, or is the root.
+    /// Here: the file has several names or none, or is the root.
     Here(Dinode),
 }
 
-/// What changes in a directory when an entry comes or goes, kept apart from its dinode and changed by blind deltas, so that creating
-/// a file writes no inode of the parent.
+/// The part of a directory that changes when an entry comes or goes. It is separate from the dinode
+/// and changed by blind deltas, so that creating a file does not write the parent's inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryState {
     /// Last change of its entries.
     pub modified: Time,
-    /// Last change of anything.
+    /// Last change of entries or attributes.
     pub changed: Time,
-    /// Entries.
+    /// Number of entries.
     pub entries: i64,
-    /// Those that are directories.
+    /// Number of entries that are directories.
     pub directories: i64,
 }
 
-/// A delta of a [`DirectoryState`].
+/// A delta to a [`DirectoryState`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DirectoryDelta {
     pub modified: Option<Time>,
@@ -139,35 +140,35 @@ pub(crate) struct DirectoryDelta {
 pub struct SetRecord {
     /// The code's canonical spec.
     pub code: String,
-    /// Where its chunks are, by position.
+    /// The target of each chunk, by position.
     pub places: Vec<Option<TargetId>>,
-    /// Nothing is written to it any more.
+    /// No more stripes are written to it.
     pub sealed: bool,
-    /// Where the next record would go, known once it is sealed; 0 before.
+    /// The position of the next record, known once the set is sealed; 0 before.
     pub length: u32,
 }
 
-/// A stripe that some file refers to.
+/// A stripe to which some file refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StripeRecord {
-    /// The length of its blocks.
+    /// The length of its blocks, in bytes.
     pub block: u32,
-    /// Bytes of files in it, counted as often as they are referred to.
+    /// Bytes of files in it; bytes with several references count several times.
     pub live: i64,
 }
 
-/// Counts over the volume.
+/// Totals of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Files of any kind, the root included.
+    /// Files of any type, including the root.
     pub files: i64,
-    /// Bytes that files refer to.
+    /// Bytes to which files refer.
     pub bytes: i64,
 }
 
 /// How deltas change values; see [`crate::kv::MergeFn`].
 pub(crate) fn merge(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
-    // A value that cannot be read counts as none: it was checksummed, so that this does not happen.
+    // An unreadable value counts as absent. This does not happen, because values are checksummed.
     match key.first() {
         Some(&crate::keys::DIRECTORY) => {
             let mut state: DirectoryState = old.and_then(|old| decode(old).ok()).unwrap_or_default();

@@ -1,45 +1,48 @@
-//! Requests of clients that may come again, though they were carried out by a server that was killed before its answer arrived. A transaction that must not
-//! happen twice says in itself which request it is.
+//! Recognizes repeated requests. A client repeats a request when the server was killed before its
+//! answer arrived, although it carried the request out. A transaction that must not happen twice
+//! therefore records which request it is.
 
 use crate::transaction::{Transaction, run};
 use crate::{Meta, Result, keys};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-/// Requests that were answered are forgotten with one in so many (a power of two), and no more than so many at a time.
+/// One in `FORGET_EVERY` requests (a power of two) removes the records of answered ones, at most
+/// `FORGET_AT_ONCE` at a time.
 const FORGET_EVERY: u64 = 16;
 const FORGET_AT_ONCE: usize = 256;
-/// Sessions whose floors are remembered before all floors are dropped.
+/// How many sessions' floors are remembered before all floors are dropped.
 const FLOORS: usize = 4096;
 
-/// Whether those before are forgotten with a request. Not with every sixteenth number: requests that are noted may come with the same number of others between
-/// them each time, and then never have such a number.
+/// Whether this request removes earlier records. It is not simply every sixteenth number: a client
+/// may send the same number of unrecorded requests between recorded ones, so that no recorded one
+/// has such a number.
 fn forgets(request: u64) -> bool {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     request.wrapping_mul(GOLDEN) >> (u64::BITS - FORGET_EVERY.trailing_zeros()) == 0
 }
 
-/// A request of a session that is carried out once.
+/// A request of a session that must be carried out only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Once {
     /// The session.
     pub session: u64,
-    /// The number of the request in it.
+    /// The number of the request in the session.
     pub request: u64,
-    /// All requests below will not come again.
+    /// No request below this number will be repeated.
     pub answered: u64,
 }
 
-/// Up to which request of each session all are forgotten. Without this, each search for more would step over all that
-/// were deleted since the last checkpoint of the index.
+/// Up to which request of each session all records are removed. Without this, each search would
+/// step over all keys deleted since the last checkpoint of the index.
 #[derive(Default)]
 pub(crate) struct Floors(Mutex<HashMap<u64, Floor>>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Floor {
-    /// All requests below are forgotten.
+    /// All records of requests below this are removed.
     at: u64,
-    /// The request that forgot more last, and the floor if its transaction was committed.
+    /// The last request that removed more, and the floor if its transaction was committed.
     next: Option<(u64, u64)>,
 }
 
@@ -58,7 +61,7 @@ impl Floors {
 }
 
 impl Meta {
-    /// Notes, in a transaction, which request it is.
+    /// Records in a transaction which request it is.
     pub(crate) fn note(&self, t: &mut Transaction<'_>, once: &Once) -> Result<()> {
         t.put_bytes(keys::request(once.session, once.request), Vec::new());
         if forgets(once.request) {
@@ -67,12 +70,13 @@ impl Meta {
         Ok(())
     }
 
-    /// Forgets, in a transaction, requests of a session that do not come again.
+    /// Removes, in a transaction, the records of a session's requests that will not be repeated.
     fn forget_answered(&self, t: &mut Transaction<'_>, once: &Once) -> Result<()> {
         let &Once { session, request, answered } = once;
         let floor = self.floors.of(session);
         let at = match floor.next {
-            // It is noted as long as no later one forgets it.
+            // The record of request `by` proves that its transaction was committed. It exists until
+            // a later request removes it.
             Some((by, next)) if self.kv.get(&keys::request(session, by))?.is_some() => next,
             _ => floor.at,
         };
@@ -94,7 +98,7 @@ impl Meta {
         Ok(self.kv.get(&keys::request(once.session, once.request))?.is_some())
     }
 
-    /// Forgets the requests of all sessions but these.
+    /// Removes the records of all sessions except these.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -136,7 +140,8 @@ mod tests {
         assert!(!meta.was_done(&once(7, last, 0)).unwrap() && meta.was_done(&once(8, 3, 0)).unwrap());
     }
 
-    /// What is deleted is stepped over by scans until the next checkpoint: there must be no more of it with each request.
+    /// Scans step over deleted keys until the next checkpoint, so their number must not grow with
+    /// each request.
     #[test]
     fn what_is_forgotten_is_not_looked_for_again() {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
@@ -159,7 +164,7 @@ mod tests {
                 let kept =
                     (1..request).filter(|&request| meta.was_done(&Once { session: 7, request, answered: 0 }).unwrap());
                 assert!(fails || kept.count() == 0);
-                // Where it looked first: what the last one that did not fail left.
+                // The start of its search: the floor that the last successful one left.
                 let last = forgetting.iter().enumerate().rev();
                 let last = last.map(|(place, &other)| (place % 3 == 0, other));
                 let last = last.filter(|&(failed, other)| !failed && other < request).map(|(_, other)| other).next();

@@ -7,19 +7,19 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// A stripe that nothing refers to any more.
+/// A stripe to which nothing refers any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeadStripe {
     /// The chunk set.
     pub set: u64,
-    /// Where its record begins.
+    /// The start of its record.
     pub record: u32,
-    /// The length of its blocks.
+    /// The length of its blocks, in bytes.
     pub block: u32,
 }
 
 impl Meta {
-    /// A chunk set.
+    /// Returns a chunk set's record.
     ///
     /// # Errors
     /// `NotFound`.
@@ -27,7 +27,7 @@ impl Meta {
         decode(&self.kv.get(&keys::set(set))?.ok_or(Error::NotFound)?)
     }
 
-    /// Writes what is known of a chunk set.
+    /// Writes a chunk set's record.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -39,7 +39,7 @@ impl Meta {
         Ok(outcome.seq)
     }
 
-    /// Changes what is known of a chunk set, if it is there.
+    /// Changes a chunk set's record, if it exists.
     ///
     /// # Errors
     /// `NotFound`.
@@ -53,7 +53,7 @@ impl Meta {
         Ok(outcome.seq)
     }
 
-    /// Records that a chunk set gets no more stripes, and how long its chunks are.
+    /// Seals a chunk set: it gets no more stripes. Records the length of its chunks.
     ///
     /// # Errors
     /// `NotFound`.
@@ -61,7 +61,8 @@ impl Meta {
         self.change_set(set, |record| (record.sealed, record.length) = (true, length))
     }
 
-    /// Forgets a chunk set without stripes. Returns whether it did: not when a stripe of it is referred to.
+    /// Removes a chunk set without stripes. Returns whether it did: not while a file refers to a
+    /// stripe of it.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -78,7 +79,7 @@ impl Meta {
         Ok((forgotten, outcome.seq))
     }
 
-    /// All chunk sets from number `from` on, at most `limit`, in order.
+    /// Up to `limit` chunk sets in order, starting at number `from`.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -88,7 +89,7 @@ impl Meta {
         found.iter().map(|(key, value)| Ok((keys::number(key, 1), decode(value)?))).collect()
     }
 
-    /// The stripes of a chunk set that files refer to, or did until a moment ago, in order.
+    /// The stripes of a chunk set to which files refer, or did until a moment ago, in order.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -105,7 +106,7 @@ impl Meta {
         self.kv.get(&keys::stripe(set, record))?.as_deref().map(decode).transpose()
     }
 
-    /// Forgets a stripe that nothing refers to. Returns whether it did.
+    /// Removes a stripe to which nothing refers. Returns whether it did.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -124,7 +125,7 @@ impl Meta {
         Ok((forgotten, outcome.seq))
     }
 
-    /// Notes that a file shares bytes of a stripe that were written for another file.
+    /// Records that a file shares bytes of a stripe that were written for another file.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -136,7 +137,7 @@ impl Meta {
         Ok(outcome.seq)
     }
 
-    /// The files that share bytes of a stripe beside those that it was written for.
+    /// The files that share bytes of a stripe, except those that it was written for.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -145,13 +146,13 @@ impl Meta {
         Ok(found.iter().map(|(key, _)| keys::number(key, 13)).collect())
     }
 
-    /// Adds positions of a chunk set to those that must be made again.
+    /// Adds positions of a chunk set to the repair queue.
     ///
     /// # Errors
     /// When the metadata cannot be written.
     pub fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
         let ((), outcome) = run(&*self.kv, |t| {
-            // One that was forgotten meanwhile needs none.
+            // A set that was removed meanwhile needs no repair.
             if t.get::<SetRecord>(&keys::set(set))?.is_none() {
                 return Ok(());
             }
@@ -165,7 +166,7 @@ impl Meta {
         Ok(outcome.seq)
     }
 
-    /// The chunk sets that have positions to be made again, with these.
+    /// The chunk sets in the repair queue, with their positions to rebuild.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -174,7 +175,7 @@ impl Meta {
         found.iter().map(|(key, value)| Ok((keys::number(key, 1), decode(value)?))).collect()
     }
 
-    /// Records that positions of a chunk set were made again and where they are now.
+    /// Records that positions of a chunk set were rebuilt, and their new targets.
     ///
     /// # Errors
     /// `NotFound`.
@@ -199,7 +200,7 @@ impl Meta {
         Ok(outcome.seq)
     }
 
-    /// Files and bytes in the volume.
+    /// The number of files and bytes in the volume.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,5 +1,5 @@
-//! Transactions over a [`Kv`]: what was read is guarded, what is written is seen by later reads of the same
-//! transaction, and the whole is tried again when somebody else was faster.
+//! Transactions over a [`Kv`]. Values read are guarded, writes are visible to later reads of the
+//! same transaction, and the transaction is retried when another one was faster.
 
 use crate::kv::{Batch, Change, Committed, Guard, Kv, KvError};
 use crate::record::{StripeRecord, Totals, decode, encode};
@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The most pairs that are looked through at a time for one that the transaction leaves.
+/// The largest number of pairs to search at a time for one that the transaction does not change.
 const MOST_AT_ONCE: usize = 1024;
 
-/// A transaction that is being put together.
+/// A transaction in preparation.
 pub(crate) struct Transaction<'a> {
     kv: &'a dyn Kv,
     read: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -24,16 +24,17 @@ pub(crate) struct Transaction<'a> {
     totals: Totals,
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// Its number.
+    /// The transaction's number.
     pub seq: Seq,
-    /// Stripes that lost their last reference in it.
+    /// Stripes that lost their last reference in this transaction.
     pub dead: Vec<DeadStripe>,
 }
 
-/// Runs `work` until it commits without a conflict, or fails. What it returns is that of the run that committed.
+/// Runs `work` until it commits without a conflict, or fails. Returns the result of the run that
+/// committed.
 pub(crate) fn run<T>(kv: &dyn Kv, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<(T, Outcome)> {
     loop {
         let mut transaction = Transaction {
@@ -47,7 +48,7 @@ pub(crate) fn run<T>(kv: &dyn Kv, mut work: impl FnMut(&mut Transaction) -> Resu
         };
         let result = match work(&mut transaction) {
             Ok(result) => result,
-            // What it found wrong may be that somebody changed something between two of its reads.
+            // The error may come from a change by another transaction between two reads.
             Err(_) if !transaction.is_current()? => continue,
             Err(error) => return Err(error),
         };
@@ -67,12 +68,12 @@ pub(crate) fn run<T>(kv: &dyn Kv, mut work: impl FnMut(&mut Transaction) -> Resu
 }
 
 impl Transaction<'_> {
-    /// The value of a key, which must still be the same at the commit.
+    /// The value of a key. It must still be the same at the commit.
     pub fn get<T: DeserializeOwned>(&mut self, key: &[u8]) -> Result<Option<T>> {
         self.get_bytes(key)?.as_deref().map(decode).transpose()
     }
 
-    /// As `get`, before decoding.
+    /// As `get`, without decoding.
     pub fn get_bytes(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         if let Some(value) = self.written.get(key).or_else(|| self.read.get(key)) {
             return Ok(value.clone());
@@ -82,7 +83,7 @@ impl Transaction<'_> {
         Ok(value)
     }
 
-    /// The keys and values of a range, in order, at most `limit`. They are not guarded.
+    /// Up to `limit` keys and values of a range, in order. They are not guarded.
     pub fn scan(&self, range: &Range<Vec<u8>>, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let own = self.written.range(range.clone());
         let deleted = own.clone().filter(|(_, value)| value.is_none()).count();
@@ -92,11 +93,11 @@ impl Transaction<'_> {
         Ok(merged.into_iter().filter_map(|(key, value)| value.map(|value| (key, value))).take(limit).collect())
     }
 
-    /// The last key and value of a range. Not guarded.
+    /// The last key and value of a range. It is not guarded.
     pub fn last(&self, range: &Range<Vec<u8>>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let own = self.written.range(range.clone()).rev();
         let ours = own.filter_map(|(key, value)| Some((key.clone(), value.clone()?))).next();
-        // Nothing before that is the last one.
+        // No earlier key can be the last one.
         let floor = ours.as_ref().map_or(&range.start, |(key, _)| key);
         let (mut end, mut limit) = (range.end.clone(), 1);
         loop {
@@ -112,44 +113,44 @@ impl Transaction<'_> {
         }
     }
 
-    /// Sets a value.
+    /// Sets a key to a value.
     pub fn put<T: Serialize>(&mut self, key: Vec<u8>, value: &T) {
         self.written.insert(key, Some(encode(value)));
     }
 
-    /// As `put`, of bytes that are encoded.
+    /// As `put`, with encoded bytes.
     pub fn put_bytes(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.written.insert(key, Some(value));
     }
 
-    /// Removes a key, which may be absent.
+    /// Removes a key. It may be absent.
     pub fn delete(&mut self, key: Vec<u8>) {
         self.written.insert(key, None);
     }
 
-    /// Changes a value by a delta, whatever it is.
+    /// Applies a delta to a value, whatever the value is.
     pub fn merge<T: Serialize>(&mut self, key: Vec<u8>, delta: &T) {
         self.merged.push((key, encode(delta)));
     }
 
-    /// Counts that files refer to so many more bytes of a stripe.
+    /// Counts `bytes` more bytes of a stripe to which files refer.
     pub fn refer(&mut self, stripe: (u64, u32), block: u32, bytes: i64) {
         let record = self.stripes.entry(stripe).or_insert(StripeRecord { block, live: 0 });
         record.live = record.live.saturating_add(bytes);
     }
 
-    /// Counts files and bytes.
+    /// Adds to the totals of files and bytes.
     pub fn count(&mut self, files: i64, bytes: i64) {
         self.totals.files = self.totals.files.saturating_add(files);
         self.totals.bytes = self.totals.bytes.saturating_add(bytes);
     }
 
-    /// Nothing may be in the range at the commit.
+    /// Requires that the range has no keys at the commit.
     pub fn must_be_empty(&mut self, range: Range<Vec<u8>>) {
         self.empty.push(range);
     }
 
-    /// Whether everything that was read is still so.
+    /// Whether everything that was read is still unchanged.
     fn is_current(&self) -> Result<bool> {
         for (key, value) in &self.read {
             if self.kv.get(key)? != *value {
@@ -167,7 +168,7 @@ impl Transaction<'_> {
             None => Change::Delete(key),
         });
         let merged = self.merged.into_iter().map(|(key, delta)| Change::Merge(key, delta));
-        // These come first, so that their results are the first.
+        // The stripes come first, so that their results come first.
         let stripes = self.stripes.into_iter();
         let stripes = stripes.map(|((set, record), delta)| Change::Merge(keys::stripe(set, record), encode(&delta)));
         let totals = (self.totals != Totals::default()).then(|| Change::Merge(keys::totals(), encode(&self.totals)));

@@ -32,7 +32,6 @@
 //! A segment is a head and records with successive numbers, all of the head's epoch. A snapshot is
 //! a head, blocks, and one end. The end is written after the rest was synced, so a snapshot with an
 //! end is complete.
-//! is written after the rest was synced, so a snapshot with an end is complete.
 //!
 //! Transactions of an epoch that are not before the first transaction of a later epoch are void:
 //! they were not found when the later epoch began, and so were not durable. A frame whose checksum

@@ -1,4 +1,4 @@
-//! Attributes: reading and setting them; extended ones.
+//! Reads and sets attributes and extended attributes.
 
 use super::MAX_NAME;
 use super::find::{find, put};
@@ -7,19 +7,19 @@ use crate::transaction::run;
 use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
-/// The largest value of an extended attribute.
+/// The largest value of an extended attribute, in bytes.
 const MAX_ATTRIBUTE: usize = 65_536;
 
-/// What `stat` shows of a file.
+/// The attributes that `stat` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Its number.
+    /// The file's number (ino).
     pub ino: u64,
-    /// What it is.
+    /// The file's type.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
-    /// Names; for a directory two and its sub-directories.
+    /// Number of names; for a directory, two plus its subdirectories.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -27,24 +27,25 @@ pub struct Attributes {
     pub gid: u32,
     /// Device number, for devices.
     pub device: u32,
-    /// Bytes of content; for a directory a number that grows with its entries.
+    /// Size of the content, in bytes; for a directory, a number that grows with its entries.
     pub size: u64,
-    /// Bytes that are not holes.
+    /// Size without holes, in bytes.
     pub allocated: u64,
     /// Last access.
     pub accessed: Time,
     /// Last change of content.
     pub modified: Time,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub changed: Time,
-    /// When it was made.
+    /// Creation time.
     pub created: Time,
 }
 
-/// The extended attribute with the capabilities that a program has by its file, see capabilities(7).
+/// The extended attribute that holds the capabilities of a program file, see capabilities(7).
 pub const FILE_CAPABILITIES: &[u8] = b"security.capability";
 
-/// A mode without set-user-ID, and without set-group-ID if the group may execute; else that bit gives nobody any rights.
+/// Clears set-user-ID, and set-group-ID if the group may execute; without that, the bit gives no
+/// rights.
 pub fn unprivileged(mode: u32) -> u32 {
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2000;
@@ -53,7 +54,7 @@ pub fn unprivileged(mode: u32) -> u32 {
     mode & !(SET_USER | group)
 }
 
-/// Refuses what no extended attribute can be.
+/// Refuses an invalid extended attribute.
 pub(super) fn check_attribute(name: &[u8], value: &[u8]) -> Result<()> {
     if name.len() > MAX_NAME {
         return Err(Error::NameTooLong);
@@ -99,11 +100,11 @@ impl Attributes {
 pub enum SetTime {
     /// The time of the operation.
     Now,
-    /// This one.
+    /// This time.
     To(Time),
 }
 
-/// Attributes to set; None stays. The size is set by [`Meta::change_content`].
+/// Attributes to set; `None` leaves one unchanged. [`Meta::change_content`] sets the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Permission bits.
@@ -116,14 +117,14 @@ pub struct Change {
     pub accessed: Option<SetTime>,
     /// Last change of content.
     pub modified: Option<SetTime>,
-    /// Last change of anything; the time of the operation if None.
+    /// Last change of content or attributes; the time of the operation if `None`.
     pub changed: Option<Time>,
-    /// When it was made.
+    /// Creation time.
     pub created: Option<Time>,
 }
 
 impl Meta {
-    /// The attributes of a dinode that was read.
+    /// The attributes of a dinode that the caller has read.
     pub(crate) fn attributes_of(&self, dinode: &Dinode) -> Result<Attributes> {
         let state = if dinode.kind == Kind::Directory { Some(self.directory_state(dinode.ino)?) } else { None };
         Ok(Attributes::new(dinode, state))
@@ -137,7 +138,7 @@ impl Meta {
         self.attributes_of(&self.dinode(ino)?)
     }
 
-    /// The attributes of the file of that name. `.` and `..` are names here.
+    /// The attributes of the file of this name. `.` and `..` work as names here.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `NameTooLong`.
@@ -153,7 +154,7 @@ impl Meta {
         }
     }
 
-    /// The directory that has the entry of a directory; the root is its own.
+    /// The parent of a directory; the root is its own parent.
     ///
     /// # Errors
     /// `NotFound`.
@@ -165,7 +166,8 @@ impl Meta {
         })
     }
 
-    /// A path of a file from the root, without a slash in front; None for a file with several names or none.
+    /// The path of a file from the root, without a leading slash; `None` for a file with several
+    /// names or none.
     ///
     /// # Errors
     /// `NotFound`; when the metadata cannot be read.
@@ -174,7 +176,7 @@ impl Meta {
         while at != super::ROOT {
             let home = crate::record::decode(&self.kv.get(&keys::home(at))?.ok_or(Error::NotFound)?)?;
             let crate::record::Home::Entry { parent, name } = home else { return Ok(None) };
-            // A circle of directories cannot be; but if it were, this would end.
+            // A cycle of directories is impossible; but if there were one, the loop would end here.
             if path.len() > 65_536 {
                 return Ok(None);
             }
@@ -188,8 +190,8 @@ impl Meta {
         Ok(Some(path))
     }
 
-    /// What is known of a file, as it is committed, and its path as [`path`](Self::path) has it, if it has a name. A server that is asked this waits for no
-    /// client.
+    /// The committed attributes of a file, and its path as [`path`](Self::path) returns it, if it
+    /// has a name. A server that carries this out waits for no client.
     ///
     /// # Errors
     /// `NotFound`; when the metadata cannot be read.
@@ -201,7 +203,7 @@ impl Meta {
         }
     }
 
-    /// Sets attributes and returns them all.
+    /// Sets attributes and returns all of them.
     ///
     /// # Errors
     /// `NotFound`.
@@ -235,8 +237,9 @@ impl Meta {
         Ok((Attributes::new(&shown, state), outcome.seq))
     }
 
-    /// Whether a file gives rights to who executes it, which must go before somebody else changes its content: set-user-ID, set-group-ID or
-    /// [capabilities](FILE_CAPABILITIES). A server that is asked this waits for no client.
+    /// Whether a file gives rights to a user who executes it: set-user-ID, set-group-ID or
+    /// [capabilities](FILE_CAPABILITIES). They must be removed before another user changes its
+    /// content. A server that carries this out waits for no client.
     ///
     /// # Errors
     /// `NotFound`.
@@ -247,10 +250,10 @@ impl Meta {
                 || self.kv.get(&keys::attribute(ino, FILE_CAPABILITIES))?.is_some()))
     }
 
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` when it is none.
+    /// `NotFound`; `Invalid` when the file is not a symbolic link.
     pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
         match self.dinode(ino)?.content {
             Content::Link(target) => Ok(target),
@@ -258,7 +261,7 @@ impl Meta {
         }
     }
 
-    /// An extended attribute.
+    /// The value of an extended attribute.
     ///
     /// # Errors
     /// `NoAttribute`.
@@ -266,7 +269,7 @@ impl Meta {
         self.kv.get(&keys::attribute(ino, name))?.ok_or(Error::NoAttribute)
     }
 
-    /// The names of the extended attributes.
+    /// The names of a file's extended attributes.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -276,10 +279,11 @@ impl Meta {
         Ok(found.into_iter().map(|(key, _)| key[9..].to_vec()).collect())
     }
 
-    /// Sets an extended attribute; `must_exist` says whether it must have been there, or must not.
+    /// Sets an extended attribute. `must_exist` says whether it must exist already or must not.
     ///
     /// # Errors
-    /// `NotFound`, `NoAttribute`, `Exists`; `Invalid` and `NameTooLong` for what cannot be one.
+    /// `NotFound`, `NoAttribute`, `Exists`; `Invalid` and `NameTooLong` for an invalid name or
+    /// value.
     pub fn set_attribute(
         &self,
         ino: u64,
@@ -291,7 +295,7 @@ impl Meta {
         self.set_attribute_once(ino, name, value, must_exist, now, None)
     }
 
-    /// The same for a request that is not carried out twice; see [`Meta::was_done`].
+    /// The same for a request that must be carried out only once; see [`Meta::was_done`].
     ///
     /// # Errors
     /// As `set_attribute`.
@@ -328,7 +332,7 @@ impl Meta {
         self.remove_attribute_once(ino, name, now, None)
     }
 
-    /// The same for a request that is not carried out twice; see [`Meta::was_done`].
+    /// The same for a request that must be carried out only once; see [`Meta::was_done`].
     ///
     /// # Errors
     /// As `remove_attribute`.
@@ -344,7 +348,7 @@ impl Meta {
     }
 }
 
-/// Sets the time of the last change of anything.
+/// Sets the time of the last change of content or attributes.
 pub(super) fn touch(t: &mut crate::transaction::Transaction, ino: u64, now: Time) -> Result<()> {
     let mut found = find(t, ino)?;
     if found.dinode.kind == Kind::Directory {

@@ -1,4 +1,4 @@
-//! The content of files: extents, sizes, and what they do to the stripes that they refer to.
+//! The content of files: extents, sizes, and their references to stripes.
 use serde::{Deserialize, Serialize};
 
 use super::find::{Found, find, put};
@@ -14,57 +14,60 @@ use std::ops::Range;
 
 /// A file with more extents than this keeps them under keys of their own.
 const FEW_EXTENTS: usize = 4;
-/// A file with more bytes in its extents themselves keeps these under keys of their own.
+/// A file with more inline bytes than this keeps its extents under keys of their own.
 const FEW_BYTES: usize = 2048;
-/// Extents of a file that one transaction replaces or removes; with more, there are several.
+/// How many extents of a file one transaction may replace or remove. A larger change takes several.
 pub(super) const DEAD_ENOUGH: usize = 8192;
-/// The most extents that [`Meta::extents`] returns.
+/// The largest number of extents that [`Meta::extents`] returns.
 pub const MOST_EXTENTS: usize = 16384;
 
-/// A change of the content of one file.
+/// A change to the content of one file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ContentEdit {
-    /// The ranges that change, ordered and apart, each with its new extents.
+    /// The ranges that change, in order and without overlap, each with its new extents.
     pub ranges: Vec<(Range<u64>, Vec<Extent>)>,
-    /// What happens to the size.
+    /// The change of the size.
     pub resize: Resize,
-    /// The new time of the last change of content; that of the last change of anything too.
+    /// The new time of the last change of content; it also becomes that of the last change of
+    /// attributes.
     pub modified: Option<Time>,
 }
 
-/// What a change of content does to the size of the file.
+/// How a change of content affects the size of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resize {
-    /// Nothing.
+    /// The size does not change.
     #[default]
     Keep,
-    /// It is at least this.
+    /// The size becomes at least this, in bytes.
     AtLeast(u64),
-    /// It is this.
+    /// The size becomes this, in bytes.
     To(u64),
 }
 
-/// Why a change is not made in one transaction: it would replace or remove too many extents.
+/// Set when a change does not fit into one transaction because it would replace or remove too many
+/// extents.
 #[derive(Debug, Default)]
 struct TooMany(bool);
 
 impl TooMany {
-    /// The error with which the transaction is given up; nobody sees it.
+    /// Sets the flag and returns the error that aborts the transaction. No caller sees that error.
     fn note(&mut self) -> Error {
         self.0 = true;
         Error::TooLarge
     }
 }
 
-/// The extents of a file that a transaction has met, as it leaves them. The ranges of an edit come in order: then each extent is read once.
+/// The extents of a file that a transaction has read, with its changes. The ranges of an edit come
+/// in order, so each extent is read only once.
 #[derive(Default)]
 struct Met {
     extents: BTreeMap<u64, Extent>,
-    /// They are all that begin in here, and the last one before.
+    /// `extents` has all extents that begin in this range, and the last one before it.
     known: Range<u64>,
 }
 
-/// Extents of one file that are being changed, wherever they are.
+/// The extents of one file while they change, wherever they are stored.
 struct Extents<'t, 'kv> {
     t: &'t mut Transaction<'kv>,
     ino: u64,
@@ -77,7 +80,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
         Self { t, ino, here, met: Met::default() }
     }
 
-    /// Reads what a range meets or touches, as far as that was not met yet.
+    /// Reads the extents that overlap or touch a range, unless they are known.
     fn meet(&mut self, range: &Range<u64>, too_many: &mut TooMany) -> Result<()> {
         if range.start < self.met.known.start {
             self.met = Met::default();
@@ -106,7 +109,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
         Ok(())
     }
 
-    /// The extents that meet or touch a range, ordered.
+    /// The extents that overlap or touch a range, in order.
     fn touching(&mut self, range: &Range<u64>, too_many: &mut TooMany) -> Result<Vec<Extent>> {
         match &self.here {
             Some(extents) => {
@@ -147,7 +150,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
         }
     }
 
-    /// Gives `range` new content; returns by how much the mapped bytes grew.
+    /// Replaces the content of `range`; returns by how many bytes the allocated size grows.
     fn replace(&mut self, range: Range<u64>, new: &[Extent], too_many: &mut TooMany) -> Result<i64> {
         let old = self.touching(&range, too_many)?;
         let edit = edit(&old, range, new);
@@ -159,7 +162,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
         Ok(grown)
     }
 
-    /// What the dinode then says; few extents stay in it, many move out.
+    /// The new content of the dinode: a few extents stay in it, many move out.
     fn into_content(self) -> Content {
         let Some(extents) = self.here else { return Content::Elsewhere };
         let bytes = |e: &Extent| if let Place::Bytes(bytes) = &e.place { bytes.len() } else { 0 };
@@ -171,7 +174,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
     }
 }
 
-/// The content of a file that is new.
+/// The content of a new file.
 pub(super) fn put_new(t: &mut Transaction, ino: u64, extents: &[Extent]) -> Content {
     refer(t, extents);
     Extents::new(t, ino, Some(extents.to_vec())).into_content()
@@ -186,12 +189,12 @@ pub(super) fn decode_extent(key: &[u8], value: &[u8]) -> Result<Extent> {
     Ok(Extent { offset: keys::number(key, 9), length, place })
 }
 
-/// Counts that files refer to these extents.
+/// Counts the references of a file to these extents.
 fn refer(t: &mut Transaction, extents: &[Extent]) {
     count_references(t, extents, 1);
 }
 
-/// Counts that they no longer do.
+/// Removes the references of a file to these extents.
 pub(super) fn release(t: &mut Transaction, extents: &[Extent]) {
     count_references(t, extents, -1);
 }
@@ -229,7 +232,7 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, too_many: &mut To
         Resize::AtLeast(size) => dinode.size.max(size),
         Resize::To(size) => {
             grown += extents.replace(size..u64::MAX, &[], too_many)?;
-            // An empty file has few extents again.
+            // An empty file again keeps its extents in the dinode.
             if size == 0 {
                 extents.here = Some(Vec::new());
             }
@@ -249,8 +252,8 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, too_many: &mut To
 }
 
 impl Meta {
-    /// The extents of a file that meet a range, clipped to it, in order: the first [`MOST_EXTENTS`] of them, so that with as many there may be more behind
-    /// the last one.
+    /// The extents of a file that overlap a range, clipped to it, in order. It returns at most
+    /// [`MOST_EXTENTS`]; when it returns that many, there may be more behind the last one.
     ///
     /// # Errors
     /// `NotFound`.
@@ -259,7 +262,8 @@ impl Meta {
             Content::Here(extents) => Ok(extents.iter().filter_map(|extent| extent.clip(&range)).collect()),
             Content::Link(_) => Ok(Vec::new()),
             Content::Elsewhere => {
-                // Of one moment: extents that are joined between two looks would be in neither.
+                // Read all from one state: two reads could both miss extents that are joined in
+                // between.
                 let inside = keys::extent(ino, range.start)..keys::extent(ino, range.end);
                 let found =
                     self.kv.scan_with_previous(&keys::extent(ino, 0), &inside.start..&inside.end, MOST_EXTENTS)?;
@@ -270,7 +274,8 @@ impl Meta {
         }
     }
 
-    /// How long a file is, and its extents that meet a range, both of one moment: what others cut off meanwhile does not look like a hole.
+    /// The size of a file and its extents that overlap a range, both from one state. Otherwise,
+    /// data that another client truncates meanwhile would look like a hole.
     ///
     /// # Errors
     /// `NotFound`.
@@ -278,14 +283,14 @@ impl Meta {
         loop {
             let extents = self.extents(ino, range.clone())?;
             let size = self.dinode(ino)?.size;
-            // No other content has the same extents.
+            // The extents determine the content: no other content has the same ones.
             if self.extents(ino, range.clone())? == extents {
                 return Ok((size, extents));
             }
         }
     }
 
-    /// The chunk sets that a file has bytes in.
+    /// The chunk sets that hold bytes of a file.
     ///
     /// # Errors
     /// `NotFound`.
@@ -307,7 +312,7 @@ impl Meta {
     /// Calls `each` with the number of every file.
     ///
     /// # Errors
-    /// When the metadata cannot be read, and what `each` returns.
+    /// When the metadata cannot be read, and any error that `each` returns.
     pub fn each_file<E: From<Error>>(
         &self,
         mut each: impl FnMut(u64) -> std::result::Result<(), E>,
@@ -325,7 +330,7 @@ impl Meta {
         }
     }
 
-    /// Whether a file has extents under keys of their own.
+    /// Whether the extents of a file have keys of their own.
     ///
     /// # Errors
     /// `NotFound`.
@@ -333,8 +338,10 @@ impl Meta {
         Ok(self.dinode(ino)?.content == Content::Elsewhere)
     }
 
-    /// Changes the content of a file. Calls for one file must come one at a time. It is one transaction, unless that would replace or remove very many extents:
-    /// then the file gets its new content piece by piece, each in a transaction, and is cut off from its end; its size and time are what they are to be with the last.
+    /// Changes the content of a file. Calls for one file must come one at a time. The change is one
+    /// transaction, unless it would replace or remove very many extents. Then the file gets its new
+    /// content in pieces, a transaction each, and is truncated from its end; its size and time have
+    /// their new values after the last one.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Invalid`, `TooLarge`.
@@ -342,7 +349,7 @@ impl Meta {
         self.change_content_once(ino, edit, None)
     }
 
-    /// As `change_content`, as a request that `was_done` knows from then on.
+    /// As `change_content`, for a request that `was_done` recognizes from then on.
     ///
     /// # Errors
     /// As `change_content`.
@@ -360,7 +367,8 @@ impl Meta {
         Ok((Attributes::new(&dinode, None), dead, seq))
     }
 
-    /// Carries out a transaction with these edits. With more extents than one takes, pieces of them come before, and it gets the rest.
+    /// Carries out a transaction with these edits. If there are too many extents for one, pieces of
+    /// the edits go first, and the transaction gets the rest.
     fn bounded<T>(
         &self,
         edits: &[(u64, &ContentEdit)],
@@ -391,7 +399,7 @@ impl Meta {
         Ok((result, dead, committed.seq))
     }
 
-    /// Carries out so much of an edit, piece by piece, that the rest fits into a transaction; returns the rest.
+    /// Carries out pieces of an edit until the rest fits into one transaction; returns the rest.
     fn change_pieces(&self, ino: u64, edit: &ContentEdit, dead: &mut Vec<DeadStripe>) -> Result<ContentEdit> {
         let mut rest = edit.clone();
         if self.dinode(ino)?.content != Content::Elsewhere {
@@ -418,7 +426,8 @@ impl Meta {
             if old.len() <= DEAD_ENOUGH {
                 return Ok(rest);
             }
-            // What is kept for now is a part of the file as it was: cut off later, and not yet as short as it is to be.
+            // The file keeps, for now, a prefix of its old content. It is shorter than before and
+            // longer than it will be.
             let first = old.iter().map(|(key, _)| keys::number(key, 9)).min().unwrap_or(size);
             let is_longer = self.dinode(ino)?.size > first;
             let resize = if is_longer { Resize::To(first) } else { Resize::Keep };
@@ -433,7 +442,8 @@ impl Meta {
         Ok(())
     }
 
-    /// Changes the content of several files in one transaction; files that are gone are left out.
+    /// Changes the content of several files in one transaction. Files that no longer exist are
+    /// skipped.
     ///
     /// # Errors
     /// As `change_content`.
@@ -441,17 +451,18 @@ impl Meta {
         self.change_contents_once(edits, None)
     }
 
-    /// As `change_contents`, and returns when it is durable, and all that was done before. What it set free is not told if that fails.
+    /// As `change_contents`, and waits until this and everything before is durable. On failure, the
+    /// dead stripes are not reported.
     ///
     /// # Errors
-    /// As `change_contents`, and when it is not sure that it is durable.
+    /// As `change_contents`, and an error when durability cannot be confirmed.
     pub fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
         let (dead, seq) = self.change_contents(edits)?;
         self.sync(seq)?;
         Ok((dead, seq))
     }
 
-    /// As `change_contents`, as a request that `was_done` knows from then on.
+    /// As `change_contents`, for a request that `was_done` recognizes from then on.
     ///
     /// # Errors
     /// As `change_content`.

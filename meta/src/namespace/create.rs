@@ -1,4 +1,4 @@
-//! New files and new names.
+//! Creates files and adds names.
 
 use super::find::{Found, directory, entry, find};
 use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
@@ -7,20 +7,20 @@ use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
-/// A file to be made.
+/// A file to create.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct New {
-    /// What it is.
+    /// The type.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
-    /// Group; that of the directory where the directory says so (set-group-ID).
+    /// Group. A set-group-ID directory passes on its own group instead.
     pub gid: u32,
     /// Device number, for devices.
     pub device: u32,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub link: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl New {
     }
 }
 
-/// What a new or vanished entry does to its directory.
+/// Updates a directory for an entry that was added or removed.
 pub(super) fn count(t: &mut Transaction, parent: u64, entries: i64, kind: Kind, now: Time) {
     let directories = if kind == Kind::Directory { entries } else { 0 };
     let delta = DirectoryDelta { modified: Some(now), changed: Some(now), entries, directories };
@@ -56,7 +56,7 @@ pub(super) fn count(t: &mut Transaction, parent: u64, entries: i64, kind: Kind, 
 }
 
 impl Meta {
-    /// Makes the root directory if there is none.
+    /// Creates the root directory if it does not exist.
     pub(crate) fn make_root(&self, owner: (u32, u32), now: Time) -> Result<()> {
         if self.kv.get(&keys::home(ROOT))?.is_some() {
             return Ok(());
@@ -73,15 +73,15 @@ impl Meta {
         Ok(())
     }
 
-    /// Makes a file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// `NotFound` and `NotDirectory` of the parent, `Exists`, `NameTooLong`, `Invalid`.
+    /// `NotFound` and `NotDirectory` for the parent, `Exists`, `NameTooLong`, `Invalid`.
     pub fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
         self.make_once(parent, name, new, now, None)
     }
 
-    /// As `make`, as a request that `was_done` knows from then on.
+    /// As `make`, for a request that `was_done` recognizes from then on.
     ///
     /// # Errors
     /// As `make`.
@@ -108,7 +108,7 @@ impl Meta {
                 return Err(Error::Exists);
             }
             let mut dinode = new.dinode(ino, now);
-            // Set-group-ID on a directory hands its group, and itself to sub-directories, down.
+            // A set-group-ID directory passes its group on, and the bit itself to subdirectories.
             if home.mode & 0o2000 != 0 {
                 dinode.gid = home.gid;
                 dinode.mode |= if new.kind == Kind::Directory { 0o2000 } else { 0 };
@@ -126,7 +126,7 @@ impl Meta {
         Ok((self.attributes_of(&dinode)?, committed.seq))
     }
 
-    /// Gives a file one more name.
+    /// Adds another name to a file.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NotDirectory`, `TooManyLinks`; `NotPermitted` for directories.
@@ -151,7 +151,7 @@ impl Meta {
             }
             dinode.links += 1;
             dinode.changed = now;
-            // With a second name, the dinode moves out of the entry of the first.
+            // With a second name, the dinode moves out of the first name's entry.
             if let Some((first_parent, first_name)) = inside {
                 t.put(keys::entry(first_parent, &first_name), &Entry::Elsewhere(ino, dinode.kind));
             }

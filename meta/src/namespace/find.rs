@@ -1,30 +1,30 @@
-//! Finding dinodes, and putting them back where they were.
+//! Finds dinodes, and writes them back to where they were.
 
 use crate::record::{Dinode, DirectoryState, Entry, Home, Kind};
 use crate::transaction::Transaction;
 use crate::{Error, Meta, Result, keys};
 
-/// A dinode and where it is.
+/// A dinode and its place.
 pub(crate) struct Found {
     pub dinode: Dinode,
-    /// The entry that has it; None when it stands under its number.
+    /// The entry that holds it; `None` when it is stored under its number.
     pub entry: Option<(u64, Vec<u8>)>,
 }
 
-/// The dinode of a number.
+/// The dinode of a file.
 pub(crate) fn find(t: &mut Transaction, ino: u64) -> Result<Found> {
     match t.get(&keys::home(ino))?.ok_or(Error::NotFound)? {
         Home::Here(dinode) => Ok(Found { dinode, entry: None }),
         Home::Entry { parent, name } => match t.get(&keys::entry(parent, &name))? {
             Some(Entry::Inside(dinode)) if dinode.ino == ino => Ok(Found { dinode, entry: Some((parent, name)) }),
-            // It moved between the two reads; what was read is guarded, so that the commit would notice. For those who only
-            // read, `find_unguarded` tries again.
+            // The file moved between the two reads. Both are guarded, so the commit would notice.
+            // For callers that only read, `find_unguarded` retries.
             _ => Err(Error::NotFound),
         },
     }
 }
 
-/// Writes a changed dinode where it was found.
+/// Writes a changed dinode back to its place.
 pub(crate) fn put(t: &mut Transaction, found: Found) {
     match found.entry {
         Some((parent, name)) => t.put(keys::entry(parent, &name), &Entry::Inside(found.dinode)),
@@ -32,7 +32,7 @@ pub(crate) fn put(t: &mut Transaction, found: Found) {
     }
 }
 
-/// The directory of a number.
+/// The dinode of a directory.
 pub(crate) fn directory(t: &mut Transaction, ino: u64) -> Result<Dinode> {
     let found = find(t, ino)?.dinode;
     if found.kind == Kind::Directory { Ok(found) } else { Err(Error::NotDirectory) }
@@ -60,9 +60,10 @@ impl Entry {
 }
 
 impl Meta {
-    /// The dinode of a number, as of some moment.
+    /// The dinode of a file, from some single moment.
     pub(crate) fn dinode(&self, ino: u64) -> Result<Dinode> {
-        // A file that is renamed while it is looked for is found at the second try; only one that is renamed all the time is not.
+        // If the file is renamed during the search, the next attempt finds it. Only a file that is
+        // renamed all the time is not found.
         for _ in 0..100 {
             let home = self.kv.get(&keys::home(ino))?.ok_or(Error::NotFound)?;
             match crate::record::decode(&home)? {

@@ -1,4 +1,4 @@
-//! Listing directories.
+//! Lists directories.
 
 use super::Attributes;
 use crate::record::{Entry, decode};
@@ -8,30 +8,31 @@ use serde::{Deserialize, Serialize};
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Where a listing goes on behind it. It stays valid whatever else comes and goes, and is at least 256.
+    /// Where a listing continues after this entry. It stays valid while other entries come and go,
+    /// and is at least 256.
     pub cookie: u64,
     /// Its name.
     pub name: Vec<u8>,
-    /// Its file.
+    /// Its file's attributes.
     pub attributes: Attributes,
 }
 
 impl Meta {
-    /// The next entries of a directory behind `cookie` (0: from the beginning), at most `limit`, in the order of the hashes of their names; none
-    /// only at the end.
+    /// Up to `limit` entries of a directory after `cookie` (0: from the beginning), in the order of
+    /// the hashes of their names. The result is empty only at the end.
     ///
     /// # Errors
     /// When the metadata cannot be read.
     pub fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
-        // A cookie is the hash of a name and its rank among equal hashes, from 1. Names whose hash is 0 make no exception, since hashes begin
-        // at 256 here.
+        // A cookie is the hash of a name and its rank among equal hashes, counted from 1. A hash of
+        // 0 is no special case, since hashes are shifted to begin at 256 here.
         let (hash, mut rank) = (cookie & !0xFF, cookie & 0xFF);
         let mut range = keys::entries_from(parent, hash.saturating_sub(256));
         let (mut listed, mut last, mut skip) = (Vec::new(), hash, rank as usize);
         let mut pairs = self.kv.scan(&range.start..&range.end, limit.saturating_add(skip))?.into_iter().peekable();
         while let Some((key, value)) = pairs.next() {
             if pairs.peek().is_none() && listed.is_empty() {
-                // If this one is gone, or was listed before, it is not the end yet.
+                // If this entry is gone or was listed before, the end is not reached yet.
                 range.start = [&key[..], &[0]].concat();
                 pairs = self.kv.scan(&range.start..&range.end, limit)?.into_iter().peekable();
             }

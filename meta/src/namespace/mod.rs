@@ -1,7 +1,7 @@
-//! The operations on names, attributes and content. Each is one transaction.
+//! Operations on names, attributes and content. Each operation is one transaction.
 //!
-//! Permissions are the caller's business (the kernel checks them for a mount). Changes of the content of one file must come one
-//! at a time; everything else may come from any number of threads.
+//! The caller checks permissions (for a mount, the kernel does). Content changes of one file must
+//! come one at a time; all other operations may run in any number of threads.
 
 mod attributes;
 mod content;
@@ -20,18 +20,18 @@ pub use remove::Removed;
 pub use rename::{Rename, RenameMode};
 pub use whole::{Put, Whole};
 
-/// The longest name in bytes.
+/// The longest name, in bytes.
 pub const MAX_NAME: usize = 255;
-/// The longest target of a symbolic link in bytes.
+/// The longest target of a symbolic link, in bytes.
 pub const MAX_LINK: usize = 4095;
-/// The most names of a file.
+/// The largest number of names of a file.
 pub const MAX_LINKS: u32 = 65_000;
-/// The largest file.
+/// The largest size of a file, in bytes.
 pub const MAX_SIZE: u64 = i64::MAX as u64;
-/// The root directory.
+/// The number of the root directory.
 pub const ROOT: u64 = 1;
 
-/// Refuses names that no entry can have.
+/// Refuses invalid names.
 ///
 /// # Errors
 /// `NameTooLong`, `Invalid`.

@@ -1,4 +1,4 @@
-//! Names that go away, and files that go with their last one.
+//! Removes names, and files with their last name.
 
 use super::content::{DEAD_ENOUGH, release};
 use super::create::count;
@@ -9,23 +9,24 @@ use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
-/// What became of a file whose name was removed.
+/// The result of removing a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// The file.
     pub ino: u64,
-    /// It was its last name.
+    /// This was the file's last name.
     pub last: bool,
-    /// It has no name any more and waits for [`Meta::drop_orphan`].
+    /// The file has no name any more and waits for [`Meta::drop_orphan`].
     pub orphan: bool,
-    /// Stripes that nothing refers to any more.
+    /// Stripes to which nothing refers any more.
     pub dead: Vec<DeadStripe>,
-    /// The transaction.
+    /// The transaction's number.
     pub seq: Seq,
 }
 
-/// Takes one name from a file whose entry is being removed or replaced. `keep` keeps a file without names for those who have it open.
-/// Returns whether it was the last one, and whether the file is an orphan now.
+/// Removes one name from a file whose entry is being removed or replaced. `keep` keeps a file
+/// without names for clients that have it open. Returns whether it was the last name, and whether
+/// the file is now an orphan.
 pub(super) fn drop_name(t: &mut Transaction, entry: Entry, keep: bool, now: Time) -> Result<(bool, bool)> {
     let mut dinode = match entry {
         Entry::Inside(dinode) => dinode,
@@ -37,7 +38,8 @@ pub(super) fn drop_name(t: &mut Transaction, entry: Entry, keep: bool, now: Time
         t.put(keys::home(dinode.ino), &Home::Here(dinode));
         return Ok((false, false));
     }
-    // What is quickly told is removed here; a file with many extents, or open, is an orphan first.
+    // A small file is removed here; a file with many extents, or an open one, first becomes an
+    // orphan.
     if keep || dinode.content == Content::Elsewhere {
         t.put(keys::orphan(dinode.ino), &());
         t.put(keys::home(dinode.ino), &Home::Here(dinode));
@@ -47,7 +49,7 @@ pub(super) fn drop_name(t: &mut Transaction, entry: Entry, keep: bool, now: Time
     Ok((true, false))
 }
 
-/// Removes all of a file but its names and the extents that have keys of their own.
+/// Removes all of a file except its names and the extents that have keys of their own.
 fn erase(t: &mut Transaction, dinode: &Dinode) -> Result<()> {
     if let Content::Here(extents) = &dinode.content {
         release(t, extents);
@@ -61,11 +63,12 @@ fn erase(t: &mut Transaction, dinode: &Dinode) -> Result<()> {
 }
 
 impl Meta {
-    /// Removes the name of a file that is no directory. `ino` is the file that it is expected to have; `keep` keeps the file
-    /// when this was its last name, until [`Meta::drop_orphan`].
+    /// Removes the name of a file other than a directory. `ino` is the file that the caller expects
+    /// to have the name. With `keep`, a file that loses its last name exists until
+    /// [`Meta::drop_orphan`].
     ///
     /// # Errors
-    /// `NotFound`, also when the name has another file; `IsDirectory`.
+    /// `NotFound`, also when another file has the name; `IsDirectory`.
     pub fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
         let ((last, orphan), committed) = run(&*self.kv, |t| {
             let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
@@ -79,10 +82,11 @@ impl Meta {
         Ok(Removed { ino, last, orphan, dead: committed.dead, seq: committed.seq })
     }
 
-    /// Removes an empty directory. `ino` is the one that is expected to have the name; `keep` keeps its dinode, without a name, until [`Meta::drop_orphan`].
+    /// Removes an empty directory. `ino` is the directory that the caller expects to have the name.
+    /// With `keep`, its dinode exists, without a name, until [`Meta::drop_orphan`].
     ///
     /// # Errors
-    /// `NotFound`, also when the name has another directory; `NotDirectory`, `NotEmpty`.
+    /// `NotFound`, also when another directory has the name; `NotDirectory`, `NotEmpty`.
     pub fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
         let (orphan, committed) = run(&*self.kv, |t| {
             let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
@@ -97,7 +101,7 @@ impl Meta {
         Ok(Removed { ino, last: true, orphan, dead: Vec::new(), seq: committed.seq })
     }
 
-    /// Removes a file that has no name. Does nothing when it is not there.
+    /// Removes a file without a name. Does nothing when the file is not an orphan.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -131,7 +135,8 @@ impl Meta {
         }
     }
 
-    /// Removes files that have no name in one transaction, as far as they are quickly told; returns the others, which are for [`Meta::drop_orphan`].
+    /// Removes orphans in one transaction, except those whose extents have keys of their own.
+    /// Returns these for [`Meta::drop_orphan`].
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -158,7 +163,7 @@ impl Meta {
         Ok((large, committed.dead, committed.seq))
     }
 
-    /// Files without names, left by whoever had them open.
+    /// Files without names, left by clients that had them open.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,4 +1,4 @@
-//! Renaming.
+//! Renames files.
 
 use super::create::count;
 use super::find::{directory, entry};
@@ -9,43 +9,44 @@ use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
-/// What to do with a file that has the new name.
+/// What to do when a file already has the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenameMode {
-    /// Replace it.
+    /// Replace that file.
     Replace,
     /// Fail.
     NoReplace,
-    /// Give it the old name.
+    /// Exchange the two names.
     Exchange,
 }
 
-/// A name to be changed.
+/// A rename request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rename {
-    /// The directory and the name that a file has.
+    /// The file's current directory and name.
     pub from: (u64, Vec<u8>),
-    /// Those that it is to have.
+    /// The new directory and name.
     pub to: (u64, Vec<u8>),
-    /// What happens to a file that has the new name.
+    /// What to do when a file already has the new name.
     pub mode: RenameMode,
-    /// The file that is expected to have the new name.
+    /// The file that the caller expects to have the new name.
     pub replaced: Option<u64>,
-    /// Keeps that file when this was its last name, until [`Meta::drop_orphan`].
+    /// Keeps that file until [`Meta::drop_orphan`] when this was its last name.
     pub keep: bool,
 }
 
 impl Meta {
-    /// Gives a file another name.
+    /// Renames a file.
     ///
     /// # Errors
-    /// `NotFound`, also when another file than `replaced` has the new name by now; `Exists`, `NotEmpty`, `IsDirectory`, `NotDirectory`; `Invalid` when a directory would
-    /// come to lie in itself.
+    /// `NotFound`, also when another file than `replaced` has the new name by now; `Exists`,
+    /// `NotEmpty`, `IsDirectory`, `NotDirectory`; `Invalid` when a directory would move into
+    /// itself.
     pub fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
         self.rename_once(rename, now, None)
     }
 
-    /// As `rename`, as a request that `was_done` knows from then on.
+    /// As `rename`, for a request that `was_done` recognizes from then on.
     ///
     /// # Errors
     /// As `rename`.
@@ -138,8 +139,8 @@ fn settle(t: &mut Transaction, file: Entry, at: (u64, &[u8]), now: Time) -> Resu
     Ok(())
 }
 
-/// Fails when `target` is `moved` or lies in it. All directories on the way up are guarded, so that none of two renames at the same time
-/// can close a circle.
+/// Fails when `target` is `moved` or is inside it. All directories on the way up are guarded, so
+/// that two concurrent renames cannot create a cycle.
 fn must_not_enclose(t: &mut Transaction, moved: &Entry, target: u64) -> Result<()> {
     if moved.kind() != Kind::Directory {
         return Ok(());

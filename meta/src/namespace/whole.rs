@@ -1,5 +1,5 @@
-//! Files that are made with all that is in them, many in one transaction: what an archive encoder puts in, and what makes its tasks
-//! happen whole or not at all.
+//! Creates complete files, many in one transaction. An archive encoder stores its output this way,
+//! so that each of its tasks happens completely or not at all.
 
 use super::create::New;
 use super::find::directory;
@@ -13,26 +13,26 @@ use plan::Extent;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A file with all that is in it.
+/// A file with all its attributes and content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Whole {
-    /// Its number, one of [`Meta::new_inos`].
+    /// Its number, from [`Meta::new_inos`].
     pub ino: u64,
-    /// The directory that it goes into.
+    /// Its directory.
     pub parent: u64,
-    /// Its name there.
+    /// Its name in the directory.
     pub name: Vec<u8>,
-    /// What it is.
+    /// The file to create.
     pub new: New,
-    /// Bytes of content.
+    /// Size of the content, in bytes.
     pub size: u64,
     /// Last access.
     pub accessed: Time,
     /// Last change of content.
     pub modified: Time,
-    /// Last change of anything.
+    /// Last change of content or attributes.
     pub changed: Time,
-    /// Its content, ordered and apart.
+    /// Its extents, in order and without overlap.
     pub extents: Vec<Extent>,
     /// Extended attributes.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
@@ -57,17 +57,17 @@ impl Whole {
     }
 }
 
-/// What became of files that were to be made.
+/// The result of creating files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Put {
-    /// Those, by their index, whose name something else has, or whose directory is gone.
+    /// The indices of files whose name is taken by another file, or whose directory is gone.
     pub refused: Vec<u32>,
-    /// The transaction.
+    /// The transaction's number.
     pub seq: Seq,
 }
 
 impl Meta {
-    /// Numbers for files that are about to be made: the first of `count`, one behind the other.
+    /// Allocates `count` consecutive numbers for new files; returns the first.
     ///
     /// # Errors
     /// When the metadata cannot be written.
@@ -75,11 +75,13 @@ impl Meta {
         self.next_inos(count)
     }
 
-    /// Makes files with all that is in them, in one transaction. The times of their directories stay: who puts a tree in gives these the times that they shall
-    /// have. A file that is there already, from an earlier try, is not made again. Names that something else has are refused, the others made.
+    /// Creates complete files in one transaction. The times of their directories do not change: a
+    /// caller that writes a tree sets them itself. A file that exists from an earlier attempt is
+    /// not created again. Files whose name is taken by another file are refused; the others are
+    /// created.
     ///
     /// # Errors
-    /// When one of them cannot be, whatever is there: then none is made.
+    /// When one of the files is invalid; then none is created.
     pub fn put_files(&self, files: &[Whole]) -> Result<Put> {
         files.iter().try_for_each(Whole::check)?;
         let (refused, committed) = run(&*self.kv, |t| {
@@ -131,7 +133,7 @@ impl Meta {
         Ok(Put { refused, seq: committed.seq })
     }
 
-    /// The attributes of the files of many names, each in its directory; None where there is none.
+    /// The attributes of the files of many names, each in its directory; `None` for a missing file.
     ///
     /// # Errors
     /// When the metadata cannot be read.
