@@ -1,4 +1,4 @@
-//! What a status found a while ago, for monitoring: who asks for that waits for nothing.
+//! Keeps a recent status of the volume for monitoring, so that a reader does not wait for targets.
 
 use crate::mutex::lock;
 use crate::{FileSystem, Status, now};
@@ -8,39 +8,39 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use volume::TargetHealth;
 
-/// How often the volume is looked at.
+/// How often the status is taken.
 const LOOK: Duration = Duration::from_secs(10);
-/// It takes this part of the time at most.
+/// Taking it uses at most one part in this many of the time.
 const SHARE: u32 = 20;
-/// How soon the end of the volume is noticed.
+/// How soon the thread notices that the volume was closed.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A target, as far as it is known without asking anybody.
+/// The known state of a target, without asking it.
 #[derive(Clone, Debug)]
 pub struct KnownTarget {
     /// Its number.
     pub id: TargetId,
     /// Where it is.
     pub path: PathBuf,
-    /// What it fails together with.
+    /// Its failure domain.
     pub domain: Option<Domain>,
-    /// How it is; None when it was never found.
+    /// Its health; None when it was never found.
     pub health: Option<TargetHealth>,
 }
 
 impl FileSystem {
-    /// From now on, has the volume looked at in the background.
+    /// Starts a background thread that takes the status regularly.
     pub fn watch_status(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
         std::thread::spawn(move || watch(&weak));
     }
 
-    /// What was found when the volume was last looked at, and when, in seconds since 1970.
+    /// The last status and its time, in seconds since 1970.
     pub fn last_status(&self) -> Option<(i64, Arc<Status>)> {
         lock(&self.counts.census).clone()
     }
 
-    /// All targets of the volume, those too that are not there.
+    /// All targets of the volume, including missing ones.
     pub fn known_targets(&self) -> Vec<KnownTarget> {
         let mut health = self.known_health();
         let label = self.volume.label();
@@ -60,7 +60,7 @@ fn watch(fs: &Weak<FileSystem>) {
         let Some(open) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
         if Instant::now() >= next {
             let begun = Instant::now();
-            // While the metadata cannot be read, what was known is told, with its age.
+            // While the metadata cannot be read, readers get the old status with its age.
             if let Some(Ok(status)) = open.beside("looking at the volume", || open.status()) {
                 *lock(&open.counts.census) = Some((now().seconds, Arc::new(status)));
             }

@@ -1,9 +1,10 @@
-//! What a crash, or a client that is gone, left: files without names, and stripes that no transaction names.
+//! Cleans up after a crash, or after a client that is gone: files without names, and stripes that
+//! no transaction names.
 
 use crate::{FileSystem, Result};
 
 impl FileSystem {
-    /// Takes away what a crash left: files that were open without a name, and stripes that no transaction names.
+    /// Removes what a crash left: open files without a name, and stripes that no transaction names.
     pub(crate) fn clean_up(&self) -> Result<()> {
         for ino in self.engine()?.meta.orphans()? {
             self.leases.set_aside(ino);
@@ -32,7 +33,8 @@ impl FileSystem {
         }
     }
 
-    /// Nobody writes to a set any more who did: seals it, and has the collector give back what no transaction names of it.
+    /// Gives up a set whose writer is gone: seals it, and has the collector free what no
+    /// transaction names of it.
     pub(crate) fn abandon_set(&self, set: u64) -> Result<()> {
         let engine = self.engine()?;
         if !engine.meta.set(set)?.sealed {
@@ -44,7 +46,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives back what no transaction names of an abandoned set. Waits for targets.
+    /// Frees what no transaction names of an abandoned set. Waits for targets.
     pub(crate) fn give_back_abandoned(&self, set: u64) -> Result<()> {
         if !self.delete_if_empty(set)? {
             self.punch_orphans(set)?;
@@ -53,7 +55,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Punches what no transaction names out of a set that was open when the volume was not closed.
+    /// Punches what no transaction names out of a set that was open when the volume was not closed
+    /// properly.
     fn punch_orphans(&self, set: u64) -> Result<()> {
         let layout = self.store.layout(set)?;
         let mut gaps = Vec::new();
@@ -70,7 +73,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives back what can be given back, at the end. A client has the server do that.
+    /// Frees everything that can be freed, before the volume is closed. For a client, the server
+    /// does that.
     pub(crate) fn give_back_all(&self) -> Result<()> {
         if self.is_shared() {
             return Ok(());

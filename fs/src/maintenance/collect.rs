@@ -1,5 +1,6 @@
-//! Giving room back: stripes that nothing refers to are punched out of their chunks, chunk sets without stripes are deleted, files without names are
-//! dropped, and data that waits in the metadata is moved into stripes.
+//! The collector frees space. It punches unreferenced stripes out of their chunks, deletes chunk
+//! sets without stripes, and drops files without names. It also moves data that was synced into the
+//! metadata into stripes.
 
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
@@ -15,23 +16,23 @@ use std::time::{Duration, Instant};
 use volume::SetLayout;
 use volume::target::TargetFile;
 
-/// A stripe is left alone for so long after nothing refers to it any more: somebody may be reading it.
+/// How long a stripe is kept after its last reference is gone: a reader may still be using it.
 const GRACE: Duration = Duration::from_secs(3);
-/// Files without names that one transaction drops, if they are small.
+/// The most small files without names that one transaction drops.
 const ORPHANS_AT_ONCE: usize = 256;
 const TICK: Duration = Duration::from_millis(200);
-/// Data in the metadata is moved into stripes when it is so old, or so much.
+/// Data in the metadata is moved into stripes when it reaches this age or this many bytes.
 const INLINE_AFTER: Duration = Duration::from_secs(5);
 const INLINE_ENOUGH: u64 = 4 << 20;
 
-/// What waits to be given back.
+/// What waits to be freed.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     dead: Mutex<VecDeque<(Instant, Seq, DeadStripe)>>,
     orphans: Mutex<Vec<u64>>,
-    /// Sets that were in use when they were looked at: they are empty, maybe, when they no longer are.
+    /// Sets that were in use when they were checked. They may be empty when they no longer are.
     busy: Mutex<BTreeSet<u64>>,
-    /// Sets that a client writes to no more.
+    /// Sets whose client no longer writes to them.
     abandoned: Mutex<BTreeSet<u64>>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Collector {
 pub(crate) struct Inline(Mutex<BTreeMap<u64, (Instant, u64)>>);
 
 impl Collector {
-    /// Stripes that lost their last reference in a transaction.
+    /// Adds stripes that lost their last reference in a transaction.
     pub fn add(&self, dead: Vec<DeadStripe>, seq: Seq) {
         if !dead.is_empty() {
             let now = Instant::now();
@@ -48,12 +49,12 @@ impl Collector {
         }
     }
 
-    /// A set that a client writes to no more, and nobody else will.
+    /// Adds a set that no client writes to any more.
     pub fn abandon(&self, set: u64) {
         lock(&self.abandoned).insert(set);
     }
 
-    /// A file without a name that nobody has open.
+    /// Adds a file without a name that is not open.
     pub fn add_orphan(&self, ino: u64) {
         lock(&self.orphans).push(ino);
     }
@@ -101,10 +102,10 @@ pub(crate) fn collect(fs: &Weak<FileSystem>) {
 }
 
 impl FileSystem {
-    /// Gives back what is due, or all.
+    /// Frees what is due, or everything.
     pub(crate) fn collect(&self, all: bool) -> Result<()> {
         let mut orphans = std::mem::take(&mut *lock(&self.collector.orphans));
-        // What a client has open since, it gives up later.
+        // If a client has opened a file since, its close adds the file again.
         orphans.retain(|&ino| !self.leases.is_open(ino));
         orphans.sort_unstable();
         orphans.dedup();
@@ -127,7 +128,8 @@ impl FileSystem {
                 }
             }
         }
-        // What was written to a set and given up before its commit is in no transaction: it is looked at when it is full.
+        // Data that was written to a set and given up before its commit is in no transaction. So
+        // check every set when it is sealed.
         let mut busy = std::mem::take(&mut *lock(&self.collector.busy));
         busy.extend(self.store.take_sealed());
         while let Some(set) = busy.pop_first() {
@@ -143,9 +145,10 @@ impl FileSystem {
         }
         let due = self.collector.due(all);
         let Some(last) = due.iter().map(|(seq, _)| *seq).max() else { return Ok(()) };
-        // What is given back must not be referred to by what a crash brings back.
+        // The transactions that dropped the references must be durable first: after a crash, no
+        // reference to freed stripes may come back.
         if let Err(error) = self.meta.sync(last) {
-            // On full targets, of all times, it must not be forgotten.
+            // Keep them for the next try: on full targets, this space is needed most.
             due.into_iter().for_each(|(seq, dead)| self.collector.add(vec![dead], seq));
             return Err(error.into());
         }
@@ -169,18 +172,19 @@ impl FileSystem {
             }
         }
         for (set, dead) in sets {
-            // What is not given back now is when the set is compacted.
+            // Space that is not freed now is freed when the set is compacted.
             failed = failed.or(self.give_back(set, dead).err());
             self.compactor.suspect(set);
         }
         failed.map_or(Ok(()), Err)
     }
 
-    /// Drops files without names, in the order of their numbers.
+    /// Drops files without names, ordered by number.
     fn drop_orphans(&self, inos: &[u64]) -> Result<()> {
         let meta = &self.engine()?.meta;
         let files: Vec<_> = inos.iter().map(|&ino| self.table.enter(ino)).collect();
-        // The extents of large ones are dropped in several transactions: nobody may move any between them.
+        // The extents of large files are dropped in several transactions. No other thread may move
+        // them in between.
         let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
         let (large, dead, seq) = meta.drop_small_orphans(inos)?;
         self.collector.add(dead, seq);
@@ -191,7 +195,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Punches stripes out of the chunks of a set, or deletes the chunks when the set has no others.
+    /// Punches stripes out of the chunks of a set, or deletes the chunks when the set has no other
+    /// stripes.
     fn give_back(&self, set: u64, mut dead: Vec<DeadStripe>) -> Result<()> {
         let layout = self.store.layout(set)?;
         if self.delete_if_empty(set)? {
@@ -201,7 +206,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Gives back stripes that were written and then named by no transaction. The caller has pins on their sets.
+    /// Frees stripes that were written and then not named by any transaction. The caller holds pins
+    /// on their sets.
     pub(crate) fn give_back_unnamed(&self, extents: &[Extent]) -> Result<()> {
         let mut sets: BTreeMap<u64, Vec<DeadStripe>> = BTreeMap::new();
         for extent in extents {
@@ -216,7 +222,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Punches stripes out of the chunks of a set. A chunk that cannot be punched keeps its room until it is repaired or deleted.
+    /// Punches stripes out of the chunks of a set. A chunk that cannot be punched keeps its space
+    /// until it is repaired or deleted.
     fn punch(&self, layout: &SetLayout, dead: &mut [DeadStripe]) {
         dead.sort_unstable();
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -238,7 +245,7 @@ impl FileSystem {
         targets.each(answering, move |position, target| {
             let file = TargetFile::Chunk { set, position: position as u16 };
             match ranges.iter().try_for_each(|range| target.punch(file, range.clone())) {
-                // That a chunk is not there says nothing of its target.
+                // A missing chunk is not a failure of its target.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
                 done => done,
             }
@@ -251,11 +258,12 @@ impl FileSystem {
             Err(Error::Meta(meta::Error::NotFound)) => return Ok(false),
             layout => layout?,
         };
-        // A stripe on its way to the metadata has no record there yet.
+        // A stripe that is on its way to the metadata has no record there yet.
         let busy =
             self.leases.is_held(set) || self.store.is_being_written(set) || !self.table.uncommitted_in(set).is_empty();
         if !busy && self.store.is_in_use(set) {
-            // It gets no more; who syncs next must not look for its chunks.
+            // The set gets no more stripes. Sync it now, so that the next sync does not look for
+            // deleted chunks.
             self.store.sync()?;
         }
         if busy || self.store.is_in_use(set) {
@@ -293,7 +301,7 @@ impl FileSystem {
     }
 
     fn move_inline_of(&self, ino: u64) -> Result<()> {
-        // A few bytes stay in the dinode for good.
+        // A small amount of data stays in the inode for good.
         if !self.engine()?.meta.has_many_extents(ino)? {
             return Ok(());
         }
@@ -302,8 +310,9 @@ impl FileSystem {
 }
 
 impl FileSystem {
-    /// Writes the bytes of some extents of a file into new stripes; returns the extents as they are there. The caller holds the file's content.
-    /// The pins keep these until they are committed.
+    /// Writes the bytes of some extents of a file into new stripes; returns the new extents. The
+    /// caller holds the file's content lock. The pins keep the new sets until the extents are
+    /// committed.
     pub(crate) fn store_extents(&self, ino: u64, extents: &[Extent]) -> Result<(Vec<Extent>, Vec<Pin<'_>>)> {
         let (mut moved, mut pins) = (Vec::with_capacity(extents.len()), Vec::new());
         let mut waiting: VecDeque<Extent> = extents.iter().cloned().collect();
@@ -316,7 +325,7 @@ impl FileSystem {
                     waiting.push_front(extent);
                     break;
                 }
-                // One that takes more than a stripe, as nobody should make them, is cut.
+                // An extent that is longer than a stripe should not exist; it is cut.
                 let cut = extent.offset + extent.length.min(room as u64);
                 if let Some(rest) = extent.clip(&(cut..extent.end())) {
                     waiting.push_front(rest);

@@ -1,7 +1,8 @@
-//! Compaction: what is left of sparse chunk sets is written anew, so that the sets can be deleted and their room is really given back.
+//! Compaction: rewrites what is left of sparse chunk sets, so that the sets can be deleted and
+//! their space is freed.
 //!
-//! Punching holes gives most of the room back at once; compaction is for the rest: what holes cannot give back, and the chunks themselves, of which there
-//! would be ever more.
+//! Punching holes frees most of the space at once. Compaction frees the rest: what holes cannot
+//! free, and the chunks themselves, whose number would grow for ever.
 
 use crate::data::manifest;
 use crate::mutex::lock;
@@ -11,10 +12,10 @@ use plan::{Extent, Place};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-/// A sealed set of which less than this share is referred to, in percent, is worth writing anew.
+/// A sealed set is compacted when less than this share of it is referenced, in percent.
 const SPARSE: u64 = 40;
 
-/// Sets that lost stripes and may be sparse by now, and sets that cannot be compacted.
+/// Sets that lost stripes and may be sparse now, and sets that cannot be compacted.
 #[derive(Debug, Default)]
 pub(crate) struct Compactor {
     suspects: Mutex<BTreeSet<u64>>,
@@ -22,7 +23,7 @@ pub(crate) struct Compactor {
 }
 
 impl Compactor {
-    /// A set lost stripes.
+    /// Records that a set lost stripes.
     pub fn suspect(&self, set: u64) {
         if !lock(&self.stuck).contains(&set) {
             lock(&self.suspects).insert(set);
@@ -35,7 +36,7 @@ impl Compactor {
 }
 
 impl FileSystem {
-    /// Compacts one of the sets that need it, if any does. Returns whether it did.
+    /// Compacts one set that needs it, if there is one. Returns whether it did.
     pub(crate) fn compact_one(&self) -> Result<bool> {
         while let Some(set) = self.compactor.next() {
             match self.engine()?.meta.set(set) {
@@ -52,7 +53,7 @@ impl FileSystem {
         Ok(false)
     }
 
-    /// Whether little of a set is referred to.
+    /// Whether only little of a set is referenced.
     fn is_sparse(&self, set: u64) -> Result<bool> {
         let record = self.engine()?.meta.set(set)?;
         let layout = self.store.layout(set)?;
@@ -62,7 +63,8 @@ impl FileSystem {
         Ok(u64::try_from(live).unwrap_or(0) * 100 < length * SPARSE)
     }
 
-    /// Writes what is referred to of a set into other sets. When nothing refers to it any more, the collector deletes it.
+    /// Rewrites the referenced data of a set into other sets. When nothing refers to the set any
+    /// more, the collector deletes it.
     fn compact(&self, set: u64) -> Result<()> {
         let layout = self.store.layout(set)?;
         let mut files = BTreeSet::new();
@@ -78,19 +80,19 @@ impl FileSystem {
             }
         }
         if self.engine()?.meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0) {
-            // Somebody refers to it whom its manifests do not name; it stays as it is.
+            // A file refers to the set that its manifests do not name; the set stays as it is.
             lock(&self.compactor.stuck).insert(set);
         }
         Ok(())
     }
 
-    /// Writes what a file has in a set into other sets.
+    /// Rewrites the data of a file in a set into other sets.
     fn move_out(&self, ino: u64, set: u64) -> Result<()> {
         let in_set = |extent: &Extent| matches!(extent.place, Place::Stripe(span) if span.set == set);
         self.restripe(ino, in_set)
     }
 
-    /// Writes some of the extents of a file into new stripes.
+    /// Rewrites some extents of a file into new stripes.
     pub(crate) fn restripe(&self, ino: u64, which: impl Fn(&Extent) -> bool) -> Result<()> {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
@@ -105,7 +107,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Writes these extents of a file, whose content the caller holds, into new stripes.
+    /// Rewrites these extents of a file into new stripes. The caller holds the file's content lock.
     fn restripe_extents(&self, ino: u64, extents: &[Extent]) -> Result<()> {
         let (moved, _pins) = self.store_extents(ino, extents)?;
         if moved.is_empty() {
@@ -129,7 +131,7 @@ mod tests {
     use crate::testing::{Lab, make};
     use plan::{Extent, Place};
 
-    /// A hostile client may have put one into the metadata that is longer than a stripe.
+    /// A hostile client may have put an extent into the metadata that is longer than a stripe.
     #[test]
     fn an_extent_that_is_longer_than_a_stripe_is_cut() {
         let lab = Lab::new("rs:2+1", 3);
@@ -150,7 +152,8 @@ mod tests {
         drop(pins);
     }
 
-    /// A file that is dropped in several transactions is not moved between them: nothing would be counted right after that.
+    /// A file that is dropped in several transactions is not moved between them: the counts of
+    /// references would be wrong afterwards.
     #[test]
     fn what_is_dropped_is_not_moved() {
         let lab = Lab::new("rs:2+1", 3);
@@ -183,7 +186,8 @@ mod tests {
         assert_eq!(chunks.count(), 0);
     }
 
-    /// A check reads files first and stripes then: what is moved between is no fault of the volume.
+    /// A check reads the files first and then the stripes. What is moved in between is not a
+    /// problem of the volume.
     #[test]
     fn a_check_beside_moves_and_removals_finds_nothing() {
         let lab = Lab::new("rs:2+1", 3);

@@ -1,4 +1,4 @@
-//! Metadata against chunks, and metadata from chunks.
+//! Checks the metadata against the chunks, and rebuilds the metadata from the chunks.
 
 use crate::data::manifest::{self, File, Piece};
 use crate::data::store::Stored;
@@ -17,30 +17,31 @@ use std::path::Path;
 use std::sync::Arc;
 use volume::target::TargetFile;
 
-/// What a comparison finds is compared again so often at most.
+/// How often a comparison that found problems is repeated.
 const COMPARED_AGAIN: usize = 2;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// Files of any kind.
     pub files: usize,
-    /// Extents of them.
+    /// Their extents.
     pub extents: usize,
     /// Stripes.
     pub stripes: usize,
-    /// What does not agree, a line each.
+    /// Contradictions, one line each.
     pub problems: Vec<String>,
 }
 
 impl FileSystem {
-    /// Checks what files refer to against what the chunk sets have, and the counts of references.
+    /// Checks the references of files against the chunk sets and the counts of references.
     ///
     /// # Errors
     /// When the metadata cannot be read.
     pub fn check(&self) -> Result<Checked> {
         let mut found = self.compare()?;
-        // The comparison is no snapshot: what was written or moved meanwhile looks wrong once, and what is wrong stays so.
+        // The comparison is not a snapshot: data that is written or moved meanwhile looks wrong
+        // once. A real problem is found again.
         for _ in 0..COMPARED_AGAIN {
             if found.problems.is_empty() {
                 break;
@@ -62,13 +63,13 @@ impl FileSystem {
         Ok(found)
     }
 
-    /// What files refer to against what the records of stripes say.
+    /// Compares the references of files with the records of stripes.
     fn compare(&self) -> Result<Checked> {
         let mut found = Checked::default();
         let mut live: BTreeMap<(u64, u32), (u32, i64)> = BTreeMap::new();
         self.engine()?.meta.each_file(|ino| -> Result<()> {
             let attributes = match self.meta.attributes(ino) {
-                // It was removed meanwhile.
+                // The file was removed meanwhile.
                 Err(meta::Error::NotFound) => return Ok(()),
                 attributes => attributes?,
             };
@@ -124,7 +125,8 @@ impl FileSystem {
         Ok(found)
     }
 
-    /// Whether the chunks of these sets are there. What is not is queued for repair, where that can be.
+    /// Checks that the chunks of these sets exist. Queues missing ones for repair where that is
+    /// possible.
     fn check_chunks(
         &self,
         sets: &[(u64, SetRecord)],
@@ -146,24 +148,24 @@ impl FileSystem {
     }
 }
 
-/// What a rebuild found.
+/// The result of a rebuild of the metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Rebuilt {
     /// Files that were found.
     pub files: usize,
-    /// Those of them that had no name.
+    /// Files without a known name among them.
     pub unnamed: usize,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
     /// Chunk sets.
     pub sets: usize,
-    /// What could not be brought back, a line each. What is left of it stays where it is.
+    /// What could not be restored, one line each. What is left of it stays on the targets.
     pub problems: Vec<String>,
-    /// More of these than are listed.
+    /// The number of further problems that are not listed.
     pub unlisted: usize,
 }
 
-/// No more is listed of what cannot be brought back.
+/// The most problems that are listed.
 const LISTED: usize = 1000;
 
 impl Rebuilt {
@@ -175,23 +177,24 @@ impl Rebuilt {
         }
     }
 
-    /// Whether everything was brought back that there were chunks of.
+    /// Whether everything that had chunks was restored.
     pub fn is_whole(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// The chunks that may be those of a set: by position, the targets that have one.
+/// The chunks that may belong to a set: for each position, the targets that have one.
 type Candidates = BTreeMap<u16, Vec<TargetId>>;
 
-/// A stripe that was found, and what is in it.
+/// A stripe that was found, with its content.
 struct FoundStripe {
     sequence: u64,
     stored: Stored,
     pieces: Vec<Piece>,
 }
 
-/// Makes the metadata of a volume again from its chunks alone. What there is of it on the targets is removed.
+/// Rebuilds the metadata of a volume from its chunks alone. Existing metadata on the targets is
+/// removed.
 ///
 /// # Errors
 /// When the volume is open, or its targets cannot be read or written.
@@ -218,7 +221,7 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
 }
 
 impl FileSystem {
-    /// Names the files that the manifests of all stripes tell of.
+    /// Creates the files that the manifests of all stripes name.
     fn take_in_chunks(&self) -> Result<Rebuilt> {
         let mut done = Rebuilt::default();
         let mut stripes = Vec::new();
@@ -236,7 +239,8 @@ impl FileSystem {
             stripes.extend(self.take_in_set(set, candidates, &mut done)?);
         }
         self.engine()?.meta.skip_sets(sets.keys().last().copied().unwrap_or(0))?;
-        // Later stripes lie over earlier ones, as their writes did, and those of later openings over all of these.
+        // Later stripes overwrite earlier ones, as their writes did; those of later openings
+        // overwrite all of these.
         stripes.sort_by_key(|stripe| stripe.sequence);
         if let Some(last) = stripes.last() {
             let opening: u64 = self.engine()?.meta.setting("openings")?.unwrap_or(0);
@@ -259,7 +263,7 @@ impl FileSystem {
         let some_lost = !done.is_whole();
         for (ino, (map, file)) in files {
             let (path, size) = self.take_in_file(ino, &map, file, &mut done)?;
-            // Holes look the same, so that this is said only where something is lost.
+            // A hole looks the same, so report this only where something is lost.
             if let Some(gap) = first_gap(&map, size).filter(|_| some_lost) {
                 done.lost(format!(
                     "{}: bytes {} to {} were not found and read as zeroes; they are lost, unless they were a hole",
@@ -273,8 +277,9 @@ impl FileSystem {
         Ok(done)
     }
 
-    /// The stripes of a set, found from whichever chunk of it has them. A set of which too little is left is none: it may be one that was deleted while
-    /// a target was away, or one whose targets are away now, and whose chunks must stay for the next time.
+    /// The stripes of a set, read from any chunk that has them. Too little may be left of a set to
+    /// use it: it was deleted while a target was away, or its targets are away now and its chunks
+    /// must stay for the next time.
     fn take_in_set(&self, set: u64, candidates: &Candidates, done: &mut Rebuilt) -> Result<Vec<FoundStripe>> {
         let mut records = BTreeMap::new();
         let mut positions: BTreeMap<u16, TargetId> = BTreeMap::new();
@@ -288,7 +293,8 @@ impl FileSystem {
                 let header = scanned.header.filter(|header| header.volume == volume);
                 let found = scanned.records.into_iter().filter(|header| header.volume == volume && header.set == set);
                 let found: Vec<_> = found.collect();
-                // Of two, one was left behind where the other was moved away or made again: it has no more than the other.
+                // Of two chunks for one position, one was left behind when the other was moved or
+                // rebuilt: it has no more stripes than the other.
                 if (header.is_some() || !found.is_empty()) && most.is_none_or(|most| most < found.len()) {
                     most = Some(found.len());
                     positions.insert(position, id);
@@ -322,7 +328,7 @@ impl FileSystem {
                 ));
                 continue;
             };
-            // A manifest that says more than the stripe has is none of ours.
+            // A manifest that claims more bytes than the stripe has is not valid.
             if pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.length))
                 != Some(u64::from(header.data_bytes))
             {
@@ -331,7 +337,7 @@ impl FileSystem {
             let stored = Stored { set, record: header.record, block: header.block_bytes };
             stripes.push(FoundStripe { sequence: header.sequence, stored, pieces });
         }
-        // Without stripes it would be deleted as empty.
+        // A set without stripes would be deleted as empty.
         if !stripes.is_empty() || records.is_empty() {
             self.engine()?.meta.put_set(set, &record)?;
             done.sets += 1;
@@ -339,7 +345,7 @@ impl FileSystem {
         Ok(stripes)
     }
 
-    /// Makes a file of extents; returns its path and its size.
+    /// Creates a file from extents; returns its path and its size.
     fn take_in_file(
         &self,
         ino: u64,
@@ -368,7 +374,8 @@ impl FileSystem {
         }
         let mut made = self.make(parent, last, &wanted);
         let mut number = 1;
-        // A name that two files had, one after the other: the later number is the later file, and both are kept.
+        // Two files had the name one after the other. The later number is the later file; keep
+        // both.
         while matches!(made, Err(Error::Meta(meta::Error::Exists))) && number < 1000 {
             made = self.make(parent, &[last, format!(".{number}").as_bytes()].concat(), &wanted);
             number += 1;
@@ -383,7 +390,7 @@ impl FileSystem {
     }
 }
 
-/// The first bytes of a file that are nowhere.
+/// The first range of a file that no stripe has.
 fn first_gap(map: &ExtentMap, size: u64) -> Option<std::ops::Range<u64>> {
     let mut at = 0;
     for extent in map.within(&(0..size)) {

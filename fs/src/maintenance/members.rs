@@ -1,4 +1,5 @@
-//! Who of the targets is there, as [`plan::membership`] decides it: this tells it what is seen, with the time.
+//! The membership of the targets. [`plan::membership`] decides it; this module reports observations
+//! and the time to it.
 
 use crate::mutex::lock;
 use crate::volume::label::Role;
@@ -9,7 +10,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use volume::Control;
 
-/// The targets of a volume that somebody looks after.
+/// The membership of the targets of a volume, if it is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Members(Mutex<Option<Watched>>);
 
@@ -20,7 +21,7 @@ struct Watched {
 }
 
 impl Members {
-    /// How a target is, and for how long; None where nobody looks.
+    /// The state of a target, and for how long; None while the membership is not watched.
     pub fn state(&self, id: TargetId) -> Option<(State, Duration)> {
         let watched = lock(&self.0);
         let Watched { begun, membership } = watched.as_ref()?;
@@ -28,13 +29,13 @@ impl Members {
         Some((state, begun.elapsed().saturating_sub(since)))
     }
 
-    /// Begins to look after them. Those that are silent for `down_out` are counted out.
+    /// Begins to watch. A target that is silent for `down_out` is out.
     fn begin(&self, down_out: Duration) {
         let new = || Watched { begun: Instant::now(), membership: Membership::new(down_out) };
         lock(&self.0).get_or_insert_with(new);
     }
 
-    /// Does something with the membership, and the time, if it was begun.
+    /// Calls `work` with the membership and the time, if it is watched.
     fn with<T>(&self, work: impl FnOnce(&mut Membership, Duration) -> T) -> Option<T> {
         let mut watched = lock(&self.0);
         let Watched { begun, membership } = watched.as_mut()?;
@@ -42,28 +43,28 @@ impl Members {
     }
 }
 
-/// What was seen of the targets.
+/// The result of a look at the targets.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// What became of them.
+    /// Changes of state.
     pub changes: Vec<Change>,
-    /// Those whose chunks are to be made again on others now.
+    /// Targets whose chunks must be rebuilt on others now.
     pub to_repair: Vec<TargetId>,
 }
 
 impl FileSystem {
-    /// From now on it is known which targets are there and since when, as long as somebody looks at them. Those that are silent for `down_out` are
-    /// counted out.
+    /// Begins to watch the membership; `look_at_members` must be called regularly. A target that is
+    /// silent for `down_out` is out.
     pub fn watch_members(&self, down_out: Duration) {
         self.members.begin(down_out);
     }
 
-    /// Looks which targets are there.
+    /// Checks which targets are present.
     pub fn look_at_members(&self) -> Seen {
         let label = self.volume.label();
         let all: Vec<(TargetId, bool)> =
             label.members().map(|member| (member.id, member.role == Role::Draining)).collect();
-        // It takes as long as a target that hangs; nobody waits for the membership meanwhile.
+        // This takes as long as a hanging target, so do it without the lock of the membership.
         let absent = self.absent_targets();
         let seen = self.members.with(|membership, now| {
             membership.handle_members(&all, now);
@@ -80,10 +81,12 @@ impl FileSystem {
         seen.unwrap_or_default()
     }
 
-    /// Makes again what was on targets that are out. They are tried again later if something cannot be.
+    /// Rebuilds what was on targets that are out. Targets for which something failed are tried
+    /// again later.
     ///
     /// # Errors
-    /// When it was cancelled or the metadata cannot be written; a chunk set that cannot be repaired is in the result.
+    /// When it was cancelled or the metadata cannot be written. A chunk set that cannot be repaired
+    /// is part of the result.
     pub fn repair_without(&self, out: &[TargetId]) -> Result<crate::Repaired> {
         let done = self.repair(&Control::default());
         let whole = done.as_ref().is_ok_and(|done| done.failed.is_empty());

@@ -1,4 +1,5 @@
-//! Work that goes on beside programs, where the metadata is: space is given back, chunks are verified and repaired, targets come and go.
+//! Background work where the metadata is: freeing space, verifying and repairing chunks, adding and
+//! removing targets.
 
 pub mod census;
 pub mod cleanup;

@@ -1,11 +1,13 @@
-//! Stray chunks: what lies on a target and belongs to the volume no more. While a target is away or fails, sets are deleted and chunks are moved; when it
-//! is back, what it missed is made up for.
+//! Orphan chunks: chunks on a target that the metadata does not know there. While a target is away
+//! or fails, sets are deleted and chunks are moved; when it is back, its orphan chunks are removed.
 //!
-//! A chunk is removed only if it is certain that nobody needs it:
-//! - this process deleted or moved it; or it was found on the target, its header says that it is this volume's (or it was being made again and has none),
-//!   and this metadata saw its set made, before this opening;
-//! - the metadata, durably, does not know the set, or has the chunk on another target, where it really is;
-//! - nobody writes to the set, and nobody repairs or moves it at the same time.
+//! A chunk is removed only if it is certain that it is not needed:
+//! - This process deleted or moved it. Or it was found on the target, its header names this volume
+//!   (or it was being rebuilt and has no header), and this metadata created its set, before this
+//!   opening.
+//! - The metadata, durably, does not know the set, or has the chunk on another target, where it
+//!   really is.
+//! - Nothing writes to the set, and nothing repairs or moves it at the same time.
 
 use crate::mutex::lock;
 use crate::{FileSystem, Result};
@@ -20,40 +22,42 @@ use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
 use volume::target::TargetFile;
 
 const TICK: Duration = Duration::from_millis(200);
-/// How often it is looked whether targets are healthy again.
+/// How often to check whether targets are healthy again.
 const LOOK: Duration = Duration::from_secs(1);
-/// So many are removed from a target before the next one has its turn.
+/// The most chunks that are removed from one target before the next target is served.
 const AT_ONCE: usize = 256;
-/// So many of a target are kept in mind; the others are found when it is listed again.
+/// The most candidates of a target that are remembered; the others are found when it is listed
+/// again.
 const REMEMBERED: usize = 1 << 16;
-/// A target on which something failed is tried again after this time, and after twice as long each time it fails again.
+/// The back-off for a target on which something failed: this long, and twice as long after each
+/// further failure.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Whoever wants it done now waits no longer for lists of chunks.
+/// The longest wait for lists of chunks when a caller wants everything removed now.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 type Listed = io::Result<Vec<(TargetFile, u64)>>;
 
-/// What is known of stray chunks.
+/// The state of the search for orphan chunks.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanChunks {
     known: Mutex<Suspects>,
-    /// Held by the one that removes some.
+    /// Held while orphan chunks are removed.
     removing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Suspects {
-    /// Targets that were healthy at the last look, and when that was.
+    /// Targets that were healthy at the last check, and its time.
     healthy: BTreeSet<TargetId>,
     looked: Option<Instant>,
     /// Targets whose chunks must be listed.
     unlisted: BTreeSet<TargetId>,
-    /// Lists that are being made, each by a thread: a target may have very many chunks.
+    /// Lists in progress, each in a thread: a target may have very many chunks.
     lists: BTreeMap<TargetId, Receiver<Listed>>,
-    /// Chunks that may be stray.
+    /// Candidates: chunks that may be orphan chunks.
     found: BTreeMap<TargetId, BTreeSet<TargetFile>>,
-    /// Targets that are left alone until then, and how long that was.
+    /// Targets that are left alone until a moment, and the length of that pause.
     pauses: BTreeMap<TargetId, (Instant, Duration)>,
 }
 
@@ -78,17 +82,17 @@ impl Suspects {
 }
 
 impl OrphanChunks {
-    /// A chunk is not needed any more and could not be removed.
+    /// Records a chunk that is not needed any more and could not be removed.
     pub fn remember(&self, id: TargetId, file: TargetFile) {
         lock(&self.known).remember(id, file);
     }
 
-    /// A target may have missed something.
+    /// Records that a target may have missed deletions or moves.
     pub fn suspect(&self, id: TargetId) {
         lock(&self.known).unlisted.insert(id);
     }
 
-    /// Keeps any from being removed, or looked for. Nothing is suspected then.
+    /// Stops removals and searches for as long as the guard lives, and drops all suspicions.
     #[cfg(test)]
     pub fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
         let held = lock(&self.removing);
@@ -96,7 +100,7 @@ impl OrphanChunks {
         held
     }
 
-    /// Whether a target's chunks are to be listed.
+    /// Whether the chunks of a target are to be listed.
     #[cfg(test)]
     pub fn is_suspected(&self, id: TargetId) -> bool {
         lock(&self.known).unlisted.contains(&id)
@@ -110,7 +114,7 @@ fn set_of(file: TargetFile) -> Option<(u64, u16)> {
     }
 }
 
-/// The thread that removes them.
+/// The thread that removes orphan chunks.
 pub(crate) fn watch(fs: &Weak<FileSystem>) {
     let mut next = Instant::now();
     loop {
@@ -132,7 +136,8 @@ pub(crate) fn watch(fs: &Weak<FileSystem>) {
 }
 
 impl FileSystem {
-    /// Removes chunks that the metadata has no use for any more, durably; those that cannot be removed now, later.
+    /// Removes chunks that the metadata, durably, no longer needs. Chunks that cannot be removed
+    /// now are removed later.
     pub(crate) fn remove_chunks(&self, set: u64, places: impl IntoIterator<Item = (usize, TargetId)>) {
         let file = move |position: usize| TargetFile::Chunk { set, position: position as u16 };
         let targets = &self.store.targets;
@@ -145,7 +150,7 @@ impl FileSystem {
         }
     }
 
-    /// Removes all stray chunks that can be removed now.
+    /// Removes all orphan chunks that can be removed now.
     pub(crate) fn remove_strays_now(&self) -> Result<()> {
         {
             let mut known = lock(&self.orphan_chunks.known);
@@ -160,7 +165,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Removes some stray chunks; with `look`, looks for others. Returns whether there are more.
+    /// Removes some orphan chunks; with `look`, searches for more. Returns whether there are more.
     pub(crate) fn remove_orphan_chunks(&self, look: bool) -> Result<bool> {
         let _one_at_a_time = lock(&self.orphan_chunks.removing);
         if look {
@@ -181,7 +186,7 @@ impl FileSystem {
         if due.is_empty() {
             return Ok(false);
         }
-        // What a crash brings back must not need what is removed.
+        // Sync first: the state after a crash must not need what is removed.
         let result = self.meta.sync(Seq::MAX);
         let mut more = false;
         for (id, files) in due {
@@ -196,7 +201,8 @@ impl FileSystem {
         Ok(more)
     }
 
-    /// Removes these from a target, unless they are no strays. Returns whether it is worth going on with it.
+    /// Removes these chunks from a target if they are orphan chunks. Returns whether to continue
+    /// with this target.
     fn remove_strays_of(&self, id: TargetId, files: &mut impl Iterator<Item = TargetFile>) -> bool {
         let targets = &self.store.targets;
         if targets.get(id).is_none() {
@@ -211,7 +217,7 @@ impl FileSystem {
             match stray {
                 Some(Ok(true)) => {}
                 Some(Ok(false)) => continue,
-                // Somebody works with the set, or the metadata cannot be read: later.
+                // Another thread works with the set, or the metadata cannot be read: try later.
                 Some(Err(_)) | None => {
                     self.orphan_chunks.remember(id, file);
                     goes_on = false;
@@ -230,10 +236,11 @@ impl FileSystem {
         goes_on
     }
 
-    /// Whether the metadata has no use for a chunk there. The caller has the set.
+    /// Whether the metadata does not need a chunk on this target. The caller has claimed the set.
     fn is_stray(&self, id: TargetId, file: TargetFile) -> Result<bool> {
         let TargetFile::Chunk { set, position } = file else {
-            // Nobody repairs the set, so nobody goes on with what was begun.
+            // The caller's claim means that no repair of the set runs, so nothing will complete
+            // this new chunk.
             return Ok(matches!(file, TargetFile::NewChunk { .. }));
         };
         let record = match self.engine()?.meta.set(set) {
@@ -246,11 +253,11 @@ impl FileSystem {
         }
         let damaged =
             self.engine()?.meta.repairs()?.iter().any(|(queued, lost)| *queued == set && lost.contains(&position));
-        // What is placed elsewhere and not there may be needed yet.
+        // If the chunk is not at the place that the metadata has, this copy may still be needed.
         Ok(!damaged && self.has_header(place, file).is_ok_and(|has| has))
     }
 
-    /// Whether a chunk says that it is what its name says, of this volume.
+    /// Whether the header of a chunk names this volume, and the set and position of its file name.
     fn has_header(&self, id: TargetId, file: TargetFile) -> io::Result<bool> {
         let mut read = self.store.targets.each([(0, id)], move |_, target| {
             let mut bytes = vec![0; CHUNK_HEADER_BYTES];
@@ -266,7 +273,7 @@ impl FileSystem {
         Ok(header.is_some_and(|it| it.volume == volume && Some((it.set, it.position)) == set_of(file)))
     }
 
-    /// Notes which targets became healthy: they may have missed something.
+    /// Records which targets became healthy: they may have missed deletions or moves.
     fn notice_healthy(&self) {
         if lock(&self.orphan_chunks.known).looked.is_some_and(|when| when.elapsed() < LOOK) {
             return;
@@ -296,7 +303,7 @@ impl FileSystem {
         }
     }
 
-    /// Looks through the lists that are made.
+    /// Goes through the lists that are complete.
     fn take_lists(&self) -> Result<()> {
         let ready: Vec<(TargetId, Listed)> = {
             let mut known = lock(&self.orphan_chunks.known);
@@ -324,8 +331,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Remembers which chunks of a target are stray. The list is older than what the metadata says now, so that a set that is new is in both. Returns whether
-    /// the target answered.
+    /// Records the orphan chunks among the listed chunks of a target. The list is older than the
+    /// metadata that it is compared with, so a new set is in both. Returns whether the target
+    /// answered.
     fn look_through(&self, id: TargetId, files: impl Iterator<Item = TargetFile>) -> Result<bool> {
         let mut newest = 0;
         for file in files {
@@ -350,7 +358,7 @@ impl FileSystem {
             }
         }
         if newest > self.store.history.last() && self.engine()?.meta.set(newest) == Err(meta::Error::NotFound) {
-            // The numbers must not be used again for others.
+            // Never use these numbers again for other sets.
             self.engine()?.meta.skip_sets(newest)?;
             self.volume.warn(&format!(
                 "target {} has chunks of chunk set {newest}, which the metadata does not know: was it restored from an old copy? They stay",
@@ -375,7 +383,7 @@ mod tests {
         ChunkHeader { volume, set, position, shape: (2, 1), code: "rs:2+1".into(), unit: 64, created }.encode()
     }
 
-    /// A volume that had a set which is deleted, and still has one; the numbers of both.
+    /// Creates a volume with one deleted set and one existing set; returns the numbers of both.
     fn volume_with_a_past(lab: &Lab) -> (u64, u64) {
         let mut sets = Vec::new();
         for name in ["gone", "kept"] {
@@ -420,7 +428,7 @@ mod tests {
         // Numbers that this metadata never used.
         put(not[2], &header(ours, gone + 3, 0));
         put(not[3], &header(ours, 60, 0));
-        // Not where it should be, but nowhere else either.
+        // It is not where it should be, but it is nowhere else either.
         put(not[4], &header(ours, kept, 1));
         let home = usize::from(record.places[1].unwrap().0);
         lab.disks[home].remove(chunk(kept, 1)).unwrap();
@@ -448,7 +456,7 @@ mod tests {
         assert!(!has(&lab, 3, file));
     }
 
-    /// A chunk that was to be removed is needed again when a repair brought it back.
+    /// A chunk that was to be removed is needed again after a repair restored it.
     #[test]
     fn what_came_back_stays() {
         let lab = Lab::new("rs:2+1", 4);

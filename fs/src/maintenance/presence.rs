@@ -1,5 +1,5 @@
-//! A fresh look at chunks: whether they are there under their names. A process that has them open reads on though somebody removed or replaced them, and would
-//! say that all is well until it is started again.
+//! Checks that chunks exist under their names. A process that has a chunk open can still read it
+//! after another one removed or replaced it, and would report no problem until it is restarted.
 
 use crate::{FileSystem, Result};
 use meta::SetRecord;
@@ -7,13 +7,13 @@ use plan::TargetId;
 use std::collections::BTreeMap;
 use volume::target::{Presence, TargetFile};
 
-/// Chunk sets that are looked at together: so much waits for a target at a time.
+/// The number of chunk sets that are checked together: this much waits for a target at a time.
 pub(crate) const AT_A_TIME: usize = 256;
 
-/// Positions whose chunks are not there under their names, by chunk set.
+/// Positions whose chunks do not exist under their names, by chunk set.
 pub(crate) type Astray = BTreeMap<u64, Vec<(u16, Presence)>>;
 
-/// What is said of a chunk that is not there under its name; None of one that is.
+/// The problem with a chunk that does not exist under its name; None if it does.
 pub(crate) fn problem(presence: Presence) -> Option<&'static str> {
     match presence {
         Presence::There => None,
@@ -25,7 +25,8 @@ pub(crate) fn problem(presence: Presence) -> Option<&'static str> {
 }
 
 impl FileSystem {
-    /// Looks at the chunks of these sets. What is known to be missing, as it is queued for repair, is left out, and so are targets that do not answer.
+    /// Checks the chunks of these sets. Leaves out positions that are queued for repair, and
+    /// targets that do not answer.
     pub(crate) fn look_at(&self, sets: &[(u64, SetRecord)], queue: &BTreeMap<u64, Vec<u16>>) -> Result<Astray> {
         let mut asked: BTreeMap<TargetId, Vec<(u64, u16)>> = BTreeMap::new();
         for (set, record) in sets {
@@ -56,7 +57,8 @@ impl FileSystem {
         Ok(astray)
     }
 
-    /// Whether a chunk should be on a target still: it may have been moved meanwhile, and a set of which nothing is in use may have no chunks.
+    /// Whether a chunk should still be on a target: it may have been moved meanwhile, and a set
+    /// without stripes in use may have no chunks.
     fn is_missed(&self, set: u64, position: u16, id: TargetId) -> Result<bool> {
         let meta = &self.engine()?.meta;
         let record = match meta.set(set) {
@@ -67,7 +69,7 @@ impl FileSystem {
         Ok(is_here && meta.stripes(set)?.iter().any(|(_, stripe)| stripe.live > 0))
     }
 
-    /// Looks at all chunks, and queues those for repair that are not there under their names.
+    /// Checks all chunks, and queues those for repair that do not exist under their names.
     pub(crate) fn queue_astray(&self) -> Result<()> {
         let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let mut from = 0;

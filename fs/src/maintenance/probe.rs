@@ -1,5 +1,6 @@
-//! Targets that failed are tried from time to time, and used again when they work: a file system that was frozen for a while, or a server that was gone,
-//! needs nobody who looks after it. What they lack stays in the repair queue.
+//! Probes failed targets from time to time, and uses them again when they work. So a file system
+//! that was frozen for a while, or a server that was away, recovers without an operator. What the
+//! targets missed stays in the repair queue.
 
 use crate::FileSystem;
 use plan::TargetId;
@@ -9,24 +10,25 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 use volume::target::{Target, TargetFile};
 
-/// No chunk set has this number: files of it are tries whether something can be written.
+/// No chunk set has this number: files of it are probes of whether a target can be written.
 pub const PROBE_SET: u64 = 0;
 
 const TICK: Duration = Duration::from_millis(200);
-/// A target that failed is tried after this time, and after twice as long each time that it fails again soon.
+/// The back-off for a failed target: it is probed after this time, and after twice as long each
+/// time that it soon fails again.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// When targets that failed are tried.
+/// When to probe the failed targets.
 #[derive(Debug, Default)]
 struct Probes(BTreeMap<TargetId, (Instant, Duration)>);
 
 impl Probes {
-    /// Which of those that fail are to be tried now.
+    /// The failing targets that are due for a probe.
     fn due(&mut self, failing: &[TargetId], now: Instant) -> Vec<TargetId> {
         for &id in failing {
             let (at, pause) = self.0.entry(id).or_insert((now + PAUSE, PAUSE));
-            // It was forgiven, and failed again soon.
+            // Reset the back-off, unless the target was used again and failed again soon.
             if *at + *pause < now {
                 (*at, *pause) = (now + PAUSE, PAUSE);
             }
@@ -34,7 +36,7 @@ impl Probes {
         failing.iter().copied().filter(|id| self.0.get(id).is_some_and(|(at, _)| *at <= now)).collect()
     }
 
-    /// One was tried: the next time is later.
+    /// Records a probe: the next one is later.
     fn tried(&mut self, id: TargetId, now: Instant) {
         let (at, pause) = self.0.entry(id).or_insert((now, PAUSE));
         *pause = (*pause * 2).min(LONGEST_PAUSE);
@@ -42,7 +44,7 @@ impl Probes {
     }
 }
 
-/// The thread that tries them.
+/// The thread that probes failed targets.
 pub(crate) fn probe(fs: &Weak<FileSystem>) {
     let mut probes = Probes::default();
     loop {
@@ -53,12 +55,12 @@ pub(crate) fn probe(fs: &Weak<FileSystem>) {
         }
         fs.beside("trying targets", || {
             let targets = &fs.store.targets;
-            // One that still does what was given up is not asked for more.
+            // Do not probe a target that is still busy with requests that timed out.
             let failing = targets.ids().into_iter().filter(|&id| targets.error(id).is_some() && !targets.hangs(id));
             let failing: Vec<TargetId> = failing.collect();
             for id in probes.due(&failing, Instant::now()) {
                 if fs.works(id) {
-                    // It may have missed something.
+                    // The target may have missed deletions.
                     fs.orphan_chunks.suspect(id);
                     targets.forgive(id);
                     if let Some(engine) = fs.role.owner() {
@@ -72,15 +74,15 @@ pub(crate) fn probe(fs: &Weak<FileSystem>) {
 }
 
 impl FileSystem {
-    /// Whether something can be written to a target, durably.
+    /// Whether a target can be written durably.
     fn works(&self, id: TargetId) -> bool {
-        // Two who try at the same time have different files.
+        // Two probes at the same time use different files.
         let file = TargetFile::NewChunk { set: PROBE_SET, position: fastrand::u16(..) };
         let done = self.store.targets.each([(0, id)], move |_, target: &dyn Target| {
             let written = target.write(file, 0, &[IoSlice::new(b"does it work?")]).and_then(|()| target.sync(file));
             let removed = target.remove(file);
             match written {
-                // A full one works.
+                // A full target works.
                 Err(why) if matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => removed,
                 written => written.and(removed),
             }
@@ -105,7 +107,7 @@ mod tests {
             }
         }
         assert_eq!(tries[..8], [1, 3, 7, 15, 31, 61, 91, 121]);
-        // One that worked for a long time is tried soon.
+        // A target that worked for a long time is probed soon.
         let later = begun + Duration::from_secs(10_000);
         assert_eq!(probes.due(&[id], later), []);
         assert_eq!(probes.due(&[id], later + PAUSE), [id]);

@@ -1,5 +1,5 @@
-//! Targets that were not found when the volume was opened: they are used as soon as they are there, without anybody saying so. Those that were found and failed
-//! are tried by `probe.rs`.
+//! Rejoins targets that were missing when the volume was opened: they are used as soon as they are
+//! there, without an operator. Targets that were found and failed later are probed by `probe.rs`.
 
 use crate::mutex::lock;
 use crate::volume::find::open_target;
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A target that is not there is looked for again after this time.
+/// The interval between two searches for a missing target.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Targets that are being looked for, and when the others are.
+/// Targets that are being searched for, and the time of the next search for the others.
 #[derive(Debug, Default)]
 pub(crate) struct Rejoins {
     busy: Mutex<BTreeSet<TargetId>>,
@@ -21,7 +21,7 @@ pub(crate) struct Rejoins {
 }
 
 impl Rejoins {
-    /// Whether a target is to be looked for now.
+    /// Whether to search for a target now.
     fn is_due(&self, id: TargetId, now: Instant) -> bool {
         let due = lock(&self.next).get(&id).is_none_or(|next| now >= *next);
         due && lock(&self.busy).insert(id)
@@ -34,7 +34,7 @@ impl Rejoins {
 }
 
 impl FileSystem {
-    /// Looks for targets that were missing. Does not wait for them.
+    /// Searches for missing targets, without waiting for them.
     pub(crate) fn rejoin_targets(self: &Arc<Self>) {
         let label = self.volume.label();
         for member in label.members() {
@@ -44,7 +44,7 @@ impl FileSystem {
             }
             let (fs, member) = (self.clone(), member.clone());
             std::thread::spawn(move || {
-                // Whoever asks for the status hears that it is missing.
+                // The status shows that the target is missing.
                 let _ = fs.beside("looking for a target", || fs.look_for_return(&member));
                 fs.rejoins.looked(member.id, Instant::now());
             });

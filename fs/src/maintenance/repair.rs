@@ -1,4 +1,5 @@
-//! Repair: the chunk sets with the least redundancy first, some at a time; what is made again is checked before it counts.
+//! Repair: the chunk sets with the least redundancy first, several at a time. Rebuilt blocks are
+//! checked before they count.
 
 use crate::data::counts::Shown;
 use crate::mutex::lock;
@@ -10,25 +11,26 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use volume::Control;
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct Repaired {
-    /// Chunks that were made again.
+    /// Chunks that were rebuilt.
     pub chunks: usize,
-    /// Bytes of blocks that were made again.
+    /// Bytes of blocks that were rebuilt.
     pub bytes: u64,
-    /// Those that stores made themselves.
+    /// Bytes of blocks that stores rebuilt themselves.
     pub by_stores: u64,
-    /// Blocks that were checked against a survivor that they were not made from.
+    /// Rebuilt blocks that were checked against a surviving block that was not used to compute
+    /// them.
     pub witnessed: u64,
-    /// Blocks for which there was no such survivor.
+    /// Rebuilt blocks for which there was no such survivor.
     pub unwitnessed: u64,
-    /// Chunk sets that could not be repaired, and why.
+    /// Chunk sets that could not be repaired, with the reason.
     pub failed: Vec<(u64, String)>,
 }
 
 impl Repaired {
-    /// With what another repair did.
+    /// Adds the result of another repair.
     pub(crate) fn add(&mut self, more: Self) {
         self.chunks += more.chunks;
         self.bytes += more.bytes;
@@ -44,16 +46,16 @@ impl Repaired {
     }
 }
 
-/// What those share who repair at the same time.
+/// The state that the threads of a repair share.
 struct Shared<'a> {
     queue: Mutex<std::vec::IntoIter<Degraded>>,
-    /// Bytes of targets that chunks will take which are being made.
+    /// Bytes on targets that are reserved for chunks being rebuilt.
     promised: Mutex<BTreeMap<TargetId, u64>>,
     control: &'a Control,
     shown: Shown<'a>,
 }
 
-/// Room for the wanted positions of a set on the targets that they go to, until it is dropped.
+/// Reserved space for the wanted positions of a set on their targets, until it is dropped.
 struct Promise<'a> {
     promised: &'a Mutex<BTreeMap<TargetId, u64>>,
     wanted: Vec<(usize, TargetId)>,
@@ -61,7 +63,8 @@ struct Promise<'a> {
 }
 
 impl Shared<'_> {
-    /// Has targets chosen for positions, by what is promised of each, and promises so many bytes of them.
+    /// Calls `choose` with the reserved bytes of all targets to choose targets for positions, and
+    /// reserves this many bytes on each.
     fn promise(
         &self,
         bytes: u64,
@@ -84,18 +87,21 @@ impl Drop for Promise<'_> {
 }
 
 impl FileSystem {
-    /// Makes everything again that is missing, or known to be damaged: chunks on targets that are gone, those that a fresh look does not find, and what readers,
-    /// writers and verifications found.
+    /// Rebuilds everything that is missing or known to be damaged: chunks on targets that are gone,
+    /// chunks that do not exist under their names, and what readers, writers and verifications
+    /// found.
     ///
     /// # Errors
-    /// When it was cancelled or the metadata cannot be written; a chunk set that cannot be repaired is in the result.
+    /// When it was cancelled or the metadata cannot be written. A chunk set that cannot be repaired
+    /// is part of the result.
     pub fn repair(&self, control: &Control) -> Result<Repaired> {
         self.writable()?;
         self.queue_astray()?;
         self.repair_where(control, |record, queued| self.lost_positions(record, queued))
     }
 
-    /// Makes again what writers, readers and verifications found missing or damaged, and nothing else: a target that is away may come back.
+    /// Rebuilds only what writers, readers and verifications found missing or damaged: a target
+    /// that is away may rejoin.
     ///
     /// # Errors
     /// As `repair`.
@@ -103,7 +109,7 @@ impl FileSystem {
         self.repair_where(control, |_, queued| queued.iter().map(|&position| usize::from(position)).collect())
     }
 
-    /// How many chunk sets `repair_queued` would repair now: nobody writes to them.
+    /// How many chunk sets `repair_queued` would repair now: those that nothing writes to.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -113,14 +119,15 @@ impl FileSystem {
         Ok(queue.into_iter().filter(|(set, _)| free(*set)).count())
     }
 
-    /// Makes chunks again, or moves them: the positions that `which` names, given a set and what is queued of it.
+    /// Rebuilds or moves chunks: the positions that `which` returns for a set and its queued
+    /// positions.
     pub(crate) fn repair_where(
         &self,
         control: &Control,
         which: impl Fn(&SetRecord, &[u16]) -> Vec<usize>,
     ) -> Result<Repaired> {
         self.writable()?;
-        // What failed once may be whole again; what fails again will be noticed again.
+        // A target that failed may work again; if it does not, it will fail again.
         for id in self.store.targets.ids() {
             if self.store.targets.error(id).is_some() {
                 self.orphan_chunks.suspect(id);
@@ -128,7 +135,7 @@ impl FileSystem {
             }
         }
         self.engine()?.journal.retry();
-        // The open set goes on changing: it is sealed, so that nothing is left out.
+        // The open set keeps changing: seal it, so that nothing is left out.
         self.store.seal_open()?;
         self.sync_all()?;
         for (set, position) in self.store.take_damaged() {
@@ -168,7 +175,7 @@ impl FileSystem {
         Ok(done)
     }
 
-    /// Repairs one set after the other, as long as there are any.
+    /// Repairs one set after the other until the queue is empty.
     fn repair_queue(&self, shared: &Shared<'_>) -> Result<Repaired> {
         let mut done = Repaired::default();
         loop {
@@ -177,7 +184,7 @@ impl FileSystem {
             shared.shown.next(set.set);
             let failed = match self.repair_set(&set, &mut done, shared) {
                 Err(error @ crate::Error::Volume(volume::Error::Interrupted)) => return Err(error),
-                // The collector may have deleted it meanwhile.
+                // The collector may have deleted the set meanwhile.
                 Ok(()) | Err(crate::Error::Meta(meta::Error::NotFound)) => None,
                 Err(error) => Some(error.to_string()),
             };
@@ -193,11 +200,12 @@ impl FileSystem {
             return Ok(());
         }
         let _claim = self.store.claims.take(set);
-        // Somebody else repaired it meanwhile.
+        // Another thread repaired it meanwhile.
         if self.engine()?.meta.set(set)?.places != degraded.places {
             return Ok(());
         }
-        // What is being written stays in the queue; a set that is full or given up has what is not committed yet, too.
+        // A set that is being written stays in the queue. A set that is full or given up may still
+        // have uncommitted stripes, which are repaired, too.
         if self.store.is_being_written(set) || self.leases.is_held(set) {
             return Ok(());
         }
@@ -226,7 +234,7 @@ impl FileSystem {
             let seq = self.engine()?.meta.repaired(set, &made)?;
             self.meta.sync(seq)?;
             self.store.forget_layout(set);
-            // A chunk that was moved leaves its old place.
+            // Remove a moved chunk from its old target.
             let old = |&(position, new): &(usize, TargetId)| {
                 Some((position, layout.places[position].filter(|&old| old != new)?))
             };

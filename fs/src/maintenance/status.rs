@@ -1,4 +1,4 @@
-//! How a volume is: room, targets, and what it survives.
+//! The status of a volume: space, targets, and the losses that it survives.
 
 use crate::maintenance::presence::Astray;
 use crate::maintenance::verify::{SCRUB, Scrub};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use volume::StepTotals;
 use volume::target::Presence;
 
-/// A volume, looked at.
+/// The status of a volume.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// What its owner calls it.
+    /// The name that the owner gave the volume.
     pub name: String,
     /// Its code.
     pub code: String,
-    /// Room and files.
+    /// Space and files.
     pub usage: Usage,
     /// Bytes that files refer to.
     pub bytes: u64,
@@ -30,41 +30,43 @@ pub struct Status {
     pub targets: Vec<TargetStatus>,
     /// How chunk sets are placed.
     pub placement: Placement,
-    /// What the loss of each domain would do, if there are any.
+    /// The effect of losing each domain, if there are domains.
     pub domains: Vec<DomainStatus>,
-    /// Chunk sets.
+    /// The number of chunk sets.
     pub sets: usize,
-    /// Chunk sets by how many more targets they can lose: the first number is that of sets that survive none. Sets whose data is lost are in `lost`.
+    /// Chunk sets by the number of further targets that they can lose: the first number counts sets
+    /// that survive no loss. Sets whose data is lost count in `lost`.
     pub survive: Vec<usize>,
-    /// Chunk sets of which too little is left.
+    /// Chunk sets of which too little is left to read them.
     pub lost: usize,
     /// Chunk sets that wait for repair.
     pub to_repair: usize,
-    /// Bytes of chunks that they lack, about.
+    /// Bytes of chunks that they are missing; approximate.
     pub to_repair_bytes: u64,
-    /// Chunk sets whose chunks were looked for: some of many.
+    /// Chunk sets whose chunks were looked for: a sample if there are many.
     pub looked_at: usize,
-    /// Chunks of these that are not there under their names.
+    /// Chunks of these that do not exist under their names.
     pub astray: usize,
-    /// On how many targets a chunk set that is begun now has its blocks, and how many it should.
+    /// The number of targets that a chunk set begun now would have blocks on, and the number that
+    /// it should have.
     pub new_blocks: (usize, usize),
-    /// Bytes of files that are written and not committed yet, by this process.
+    /// Bytes that this process has written to files and not committed yet.
     pub uncommitted: u64,
-    /// The last verification of everything that there was.
+    /// The last complete verification.
     pub scrub: Option<Scrub>,
-    /// Targets that have all of the metadata, and how many should.
+    /// Targets that have all of the metadata, and the number that should.
     pub mirrors: (usize, usize),
-    /// The last thing that went wrong with the metadata.
+    /// The last error of the metadata.
     pub metadata_error: Option<String>,
-    /// The repairs that go on.
+    /// The repairs in progress.
     pub repairs: Vec<RepairProgress>,
-    /// Bytes of blocks that they may make in a second.
+    /// The limit of all repairs together, in bytes of rebuilt blocks per second.
     pub repair_limit: Option<u64>,
-    /// Where the time of writes went since the volume was opened.
+    /// The time that the steps of writes took since the volume was opened.
     pub write_cost: StepTotals,
 }
 
-/// A target, looked at.
+/// The status of a target.
 #[derive(Clone, Debug)]
 pub struct TargetStatus {
     /// Its number.
@@ -73,41 +75,42 @@ pub struct TargetStatus {
     pub path: PathBuf,
     /// What it is used for.
     pub role: Role,
-    /// What it fails together with.
+    /// Its failure domain.
     pub domain: Option<Domain>,
-    /// How it is and for how long, where somebody looks after that.
+    /// Its state and for how long, where the membership is watched.
     pub state: Option<(State, Duration)>,
-    /// What is wrong with it; None when nothing is.
+    /// Its problem; None when there is none.
     pub problem: Option<String>,
-    /// Room on its file system, and how much of it is free.
+    /// Total and free space of its file system, in bytes.
     pub room: Option<(u64, u64)>,
     /// Chunks that should be on it.
     pub chunks: usize,
 }
 
-/// A failure domain, looked at.
+/// The status of a failure domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainStatus {
-    /// Its path, as far as the volume's level says.
+    /// Its path, down to the domain level of the volume.
     pub name: String,
     /// Targets in it.
     pub targets: usize,
-    /// Chunk sets of which too little is left when all of it is lost.
+    /// Chunk sets of which too little is left when the whole domain is lost.
     pub would_lose: usize,
 }
 
-/// No more chunk sets are looked for by a status: it shall take a moment.
+/// The most chunk sets whose chunks a status looks for, so that it takes only a moment.
 const LOOKED_AT: usize = 128;
-/// A volume of which less than this part is free is nearly full.
+/// A volume with less than one part in this many free is nearly full.
 const NEARLY_FULL: u64 = 20;
 
 impl Status {
-    /// Whether so little room is left that somebody must do something about it.
+    /// Whether space is so low that the operator must act.
     pub fn is_nearly_full(&self) -> bool {
         self.usage.free.saturating_mul(NEARLY_FULL) < self.usage.total
     }
 
-    /// Whether nothing is wrong, everything survives the loss of as many targets as it should, also what is written now, and there is room for that.
+    /// Whether nothing is wrong: everything, including new data, survives the loss of as many
+    /// targets as it should, and there is space for new data.
     pub fn is_healthy(&self) -> bool {
         self.lost == 0
             && self.to_repair == 0
@@ -123,13 +126,13 @@ impl Status {
 /// A file with less redundancy than it should have.
 #[derive(Clone, Debug)]
 pub struct AtRisk {
-    /// Its path, or its number where it has none.
+    /// Its path, or its number if it has no path.
     pub path: Vec<u8>,
-    /// How many more targets it can lose; None when some of it is lost already.
+    /// The number of further targets that it can lose; None when some of it is lost already.
     pub survives: Option<usize>,
 }
 
-/// What was written since a volume was opened, by this process.
+/// What this process wrote since it opened the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Chunk sets that were begun.
@@ -139,7 +142,7 @@ pub struct Written {
 }
 
 impl FileSystem {
-    /// Whether a server has the metadata, which knows how the volume is.
+    /// Whether the metadata, and with it the status, is on a server.
     pub fn is_client(&self) -> bool {
         self.is_shared()
     }
@@ -153,18 +156,18 @@ impl FileSystem {
         }
     }
 
-    /// The code of the volume, with its data and parity blocks.
+    /// The code of the volume, with its numbers of data and parity blocks.
     pub fn code(&self) -> (String, usize, usize) {
         let code = &self.store.options.code;
         (code.spec().to_string(), code.shape().k, code.shape().m)
     }
 
-    /// How many targets it has.
+    /// The number of targets.
     pub fn target_count(&self) -> usize {
         self.volume.label().members().count()
     }
 
-    /// Where the volume itself is: its directory, if it has one here, and its targets.
+    /// The places of the volume: its directory, if this machine has it, and its targets.
     pub fn places(&self) -> Vec<PathBuf> {
         let targets: Vec<PathBuf> = self.volume.label().members().map(|member| member.path.clone()).collect();
         self.volume.directory.iter().cloned().chain(targets).collect()
@@ -173,18 +176,18 @@ impl FileSystem {
     /// The targets of the volume that do not answer.
     pub fn absent_targets(&self) -> Vec<TargetId> {
         let label = self.volume.label();
-        // At the same time: one after the other would each be waited for.
+        // Ask all at the same time, so that the waits do not add up.
         let there: BTreeSet<TargetId> = self.store.targets.spaces(false).into_iter().map(|(id, _)| id).collect();
         label.members().map(|member| member.id).filter(|id| !there.contains(id)).collect()
     }
 
-    /// The positions of a set that are not there, as far as is known without reading them.
+    /// The positions of a set that are missing, as far as is known without reading them.
     pub(crate) fn lost_positions(&self, record: &SetRecord, queued: &[u16]) -> Vec<usize> {
         let there = |place: &Option<TargetId>| place.is_some_and(|id| self.store.targets.is_usable(id));
         (0..record.places.len()).filter(|&p| !there(&record.places[p]) || queued.contains(&(p as u16))).collect()
     }
 
-    /// How many more targets a set can lose; None when it is lost.
+    /// The number of further targets that a set can lose; None when it is lost.
     pub(crate) fn survives(&self, record: &SetRecord, lost: &[usize]) -> Result<Option<usize>> {
         let layout = self.store.layout_of(0, record)?;
         let code = &layout.code;
@@ -193,7 +196,7 @@ impl FileSystem {
         }
         let have: Vec<usize> = (0..record.places.len()).filter(|p| !lost.contains(p)).collect();
         let recoverable = code.repair(lost, &have).is_ok();
-        // Any `tolerates` losses can be repaired, so what is left of them can still be lost.
+        // Any `tolerates` losses can be repaired. What is left of that number can still be lost.
         Ok(recoverable.then(|| code.tolerates().saturating_sub(lost.len())))
     }
 
@@ -210,8 +213,9 @@ impl FileSystem {
         }
     }
 
-    /// Waits until the mirrors of the metadata that were away have caught up, as they do when a volume was just opened: as many as there are
-    /// targets that answer, and not longer than this.
+    /// Waits until the mirrors of the metadata that were away have caught up, as they do after the
+    /// volume was opened: as many mirrors as there are targets that answer. Waits at most
+    /// `patience`.
     ///
     /// # Errors
     /// When this process does not have the metadata.
@@ -228,7 +232,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Looks at the volume; reads no data.
+    /// Takes the status; reads no data.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -238,7 +242,7 @@ impl FileSystem {
         let tolerates = self.store.options.code.tolerates();
         let mut queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
         let (looked_at, astray) = self.look_at_some(&queue)?;
-        // What is open can be read yet, so that it is not lost.
+        // A chunk that is still open can be read, so its data is not lost.
         let mut readable = BTreeMap::<u64, Vec<usize>>::new();
         for (set, chunks) in &astray {
             queue.entry(*set).or_default().extend(chunks.iter().map(|(position, _)| *position));
@@ -261,7 +265,7 @@ impl FileSystem {
             let survivable = self.store.layout_of(set, record)?.code.tolerates();
             for domain in topology.domains_of(&record.places) {
                 let with_it = topology.lost_with(&domain, &record.places, &gone);
-                // Of more than that, some can be survived and some not.
+                // With more losses than that, some combinations can be survived and some not.
                 if with_it.len() > survivable.max(gone.len()) && self.survives(record, &with_it)?.is_none() {
                     *would_lose.entry(domain).or_default() += 1;
                 }
@@ -321,7 +325,8 @@ impl FileSystem {
         })
     }
 
-    /// Looks for the chunks of some sets, of all if they are few. Returns how many sets these are.
+    /// Looks for the chunks of some sets, or of all if they are few. Returns the number of these
+    /// sets.
     fn look_at_some(&self, queue: &BTreeMap<u64, Vec<u16>>) -> Result<(usize, Astray)> {
         let (mut some, mut seen) = (Vec::new(), 0);
         self.each_set(|set, record| {
@@ -329,7 +334,7 @@ impl FileSystem {
             if some.len() < LOOKED_AT {
                 some.push((set, record.clone()));
             } else {
-                // Each of them is among those that are taken with the same likelihood.
+                // Reservoir sampling: each set is in the sample with the same likelihood.
                 let place = fastrand::usize(..seen);
                 if let Some(taken) = some.get_mut(place) {
                     *taken = (set, record.clone());
@@ -340,7 +345,7 @@ impl FileSystem {
         Ok((some.len(), self.look_at(&some, queue)?))
     }
 
-    /// How long the chunks of a set are.
+    /// The length of the chunks of a set, in bytes.
     fn chunk_length(&self, set: u64, record: &SetRecord) -> Result<u64> {
         if record.sealed {
             return Ok(record.length.into());
@@ -349,12 +354,12 @@ impl FileSystem {
         Ok(stripes.last().map_or(0, |(record, stripe)| volume::record_range(*record, stripe.block).end))
     }
 
-    /// Bytes of files that this process took and no transaction names yet.
+    /// Bytes of files that this process accepted and no transaction names yet.
     fn uncommitted_bytes(&self) -> u64 {
         self.table.all().iter().map(|file| file.state().buffer.uncommitted_bytes()).sum()
     }
 
-    /// What is wrong with a target.
+    /// The problem with a target; None when there is none.
     fn problem(&self, id: TargetId) -> Option<String> {
         if self.store.targets.get(id).is_none() {
             let missing = lock(&self.volume.missing);
@@ -366,7 +371,8 @@ impl FileSystem {
         self.store.targets.error(id)
     }
 
-    /// The files that can lose fewer targets than they should, and those of which something is lost.
+    /// Calls `each` for the files that can lose fewer targets than they should, and for those that
+    /// have lost data.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -396,7 +402,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// A path of a file, or its number where it has several names.
+    /// The path of a file, or its number when it has none.
     pub(crate) fn name_of(&self, ino: u64) -> Vec<u8> {
         self.meta.describe(ino).ok().and_then(|(_, path)| path).unwrap_or_else(|| format!("inode {ino}").into_bytes())
     }

@@ -1,4 +1,4 @@
-//! Growing, emptying and replacing: the targets of a volume.
+//! Changes the targets of a volume: adds, empties and replaces them.
 
 use crate::maintenance::repair::Repaired;
 use crate::mutex::lock;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::Control;
 
-/// So long clients are waited for that write to a target which is to be emptied, and so often it is looked.
+/// How long a drain waits for clients that write to the target, and how often it checks.
 const LET_GO: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(200);
 
 impl FileSystem {
-    /// The target at a path.
+    /// The member at a path.
     fn member(&self, path: &Path) -> Result<Member> {
         let label = self.volume.label();
         let wanted = self.volume.places.full(path).unwrap_or_else(|_| path.to_path_buf());
@@ -29,7 +29,7 @@ impl FileSystem {
         })
     }
 
-    /// Changes the label everywhere: on the targets that can be reached, then in the pointer.
+    /// Changes the label everywhere: first on the targets that can be reached, then in the pointer.
     fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
         let mut label = lock(&self.volume.label);
         let mut new = label.clone();
@@ -55,10 +55,11 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Says what a target fails together with: None is with nothing else. What is on it stays where it is; new chunk sets and repairs heed it.
+    /// Sets the failure domain of a target; None makes it its own domain. Existing chunks stay
+    /// where they are. New chunk sets and repairs use the new domain.
     ///
     /// # Errors
-    /// When it is no target of the volume, or the label cannot be written.
+    /// When it is not a target of the volume, or the label cannot be written.
     pub fn set_domain(&self, path: &Path, domain: Option<Domain>) -> Result<()> {
         self.writable()?;
         let member = self.member(path)?;
@@ -77,7 +78,7 @@ impl FileSystem {
         self.volume.label().placement
     }
 
-    /// Places new chunk sets in another way.
+    /// Sets how new chunk sets are placed.
     ///
     /// # Errors
     /// When the label cannot be written.
@@ -87,10 +88,11 @@ impl FileSystem {
         self.store.seal_open()
     }
 
-    /// Adds a directory to the targets, in this domain or the one that its server says. New chunk sets use it at once.
+    /// Adds a directory to the targets, in this domain or in the one that its server reports. New
+    /// chunk sets use it at once.
     ///
     /// # Errors
-    /// When it is a target already, of this volume or another, or cannot be written.
+    /// When it is already a target, of this volume or another, or cannot be written.
     pub fn add_target(&self, path: &Path, domain: Option<Domain>) -> Result<TargetId> {
         self.add_member(path, domain, None)
     }
@@ -119,10 +121,11 @@ impl FileSystem {
         Ok(id)
     }
 
-    /// Moves everything from a target to the others and takes it out of the volume. Can be interrupted and called again.
+    /// Moves everything from a target to the others and removes it from the volume. It can be
+    /// interrupted and called again.
     ///
     /// # Errors
-    /// When too few targets would be left, or some chunk has nowhere to go.
+    /// When too few targets would be left, or a chunk has nowhere to go.
     pub fn drain_target(&self, path: &Path, control: &Control) -> Result<Repaired> {
         self.writable()?;
         let alone = lock(&self.volume.changing);
@@ -143,13 +146,13 @@ impl FileSystem {
         self.leave(&member, control)
     }
 
-    /// Puts a target that was being emptied to use again: new chunk sets go to it, and what is on it stays.
+    /// Uses a target again that was being emptied: new chunk sets go to it, and its chunks stay.
     ///
     /// # Errors
     /// When it is not being emptied.
     pub fn undrain_target(&self, path: &Path) -> Result<()> {
         self.writable()?;
-        // One that is being taken out, since it is empty, is not used again halfway.
+        // A target that is empty and being removed must not be used again halfway.
         let _alone = lock(&self.volume.changing);
         let member = self.member(path)?;
         if member.role != Role::Draining {
@@ -160,11 +163,12 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Moves everything to a new directory and takes the old one, which may be dead, out of the volume. The new one is in this domain, or the one that its
-    /// server says, or that of the old one.
+    /// Moves everything to a new directory and removes the old one, which may be dead, from the
+    /// volume. The new one is in the given domain, else in the one that its server reports, else in
+    /// that of the old one.
     ///
     /// # Errors
-    /// When the new one cannot be added, or something cannot be made again.
+    /// When the new one cannot be added, or something cannot be rebuilt.
     pub fn replace_target(
         &self,
         old: &Path,
@@ -175,7 +179,7 @@ impl FileSystem {
         self.writable()?;
         let member = self.member(old)?;
         match self.member(new) {
-            // An earlier call was interrupted behind this.
+            // An earlier call was interrupted after this step.
             Ok(there) if there.replaces == Some(member.id) => {}
             Ok(there) => {
                 let shown = volume::Shown(&there.path);
@@ -191,14 +195,15 @@ impl FileSystem {
         {
             let _alone = lock(&self.volume.changing);
             if !self.volume.label().members().any(|other| other.id == member.id) {
-                // An earlier call is through meanwhile.
+                // An earlier call has finished meanwhile.
                 return Ok(Repaired::default());
             }
             self.set_role(member.id, Role::Draining)?;
             self.store.close_target(member.id, true);
         }
         let mut done = self.leave(&member, control)?;
-        // What is queued, or has no place, may have waited for just this target. What has to go on waiting stays queued.
+        // Positions that are queued or have no place may have waited for this target. Those that
+        // must wait longer stay queued.
         let waiting = self.repair_where(control, |record, queued| {
             let waits = |position: &usize| record.places[*position].is_none() || queued.contains(&(*position as u16));
             (0..record.places.len()).filter(waits).collect()
@@ -219,7 +224,8 @@ impl FileSystem {
         })
     }
 
-    /// Empties a target that gets no new chunks; the repair forgets it when it is empty.
+    /// Empties a target that gets no new chunks. The repair removes it from the volume when it is
+    /// empty.
     fn leave(&self, member: &Member, control: &Control) -> Result<Repaired> {
         let (begun, mut done) = (Instant::now(), Repaired::default());
         loop {
@@ -233,7 +239,7 @@ impl FileSystem {
             if !held || self.chunks_on(member.id)? == 0 || begun.elapsed() >= LET_GO {
                 break;
             }
-            // Clients hear that it is to be emptied, and let go of the sets that they write to.
+            // Clients learn that it is to be emptied, and give up the sets that they write to.
             while self.clients_write_to(member.id)? && begun.elapsed() < LET_GO {
                 control.go_on()?;
                 std::thread::sleep(LOOK);
@@ -251,7 +257,7 @@ impl FileSystem {
         Ok(done)
     }
 
-    /// Whether a chunk on a target is of a set that a client writes to, or may.
+    /// Whether a target has a chunk of a set that a client writes to, or may write to.
     fn clients_write_to(&self, id: TargetId) -> Result<bool> {
         let mut held = false;
         self.each_set(|set, record| {
@@ -261,7 +267,7 @@ impl FileSystem {
         Ok(held)
     }
 
-    /// How many chunks should be on a target.
+    /// The number of chunks that should be on a target.
     fn chunks_on(&self, id: TargetId) -> Result<usize> {
         let mut chunks = 0;
         self.each_set(|_, record| {
@@ -271,12 +277,13 @@ impl FileSystem {
         Ok(chunks)
     }
 
-    /// Takes targets out of the volume that were to be emptied and are empty.
+    /// Removes targets from the volume that were being emptied and are empty.
     pub(crate) fn forget_drained(&self) -> Result<()> {
         if !self.volume.label().members().any(|member| member.role == Role::Draining) {
             return Ok(());
         }
-        // Nobody has one used again, and so given chunks, between the look that finds it empty and its end.
+        // Otherwise a call could use the target again, and put chunks on it, after it was found
+        // empty.
         let _alone = lock(&self.volume.changing);
         for member in self.volume.label().members().filter(|member| member.role == Role::Draining) {
             let id = member.id;
@@ -284,14 +291,16 @@ impl FileSystem {
                 continue;
             }
             if self.store.targets.is_healthy(id) {
-                // Chunks of sets that were given up lately, too: later nobody looks here any more.
+                // Remove orphan chunks of recently deleted sets, too: nothing looks at this target
+                // later.
                 self.orphan_chunks.suspect(id);
                 self.remove_strays_now()?;
             }
-            // The metadata leaves it too, before it is forgotten.
+            // Move the metadata off the target before removing it.
             self.engine()?.journal.set_targets(self.journal_targets(Some(id)))?;
             self.set_role(id, Role::Removed)?;
-            // One that is gone keeps its label, which the others know to be old.
+            // A target that is away keeps its label; the labels of the others show that it is
+            // outdated.
             self.store.targets.each([(0, id)], |_, target| target.remove(volume::target::TargetFile::Label));
             self.store.targets.remove(id);
         }
@@ -304,7 +313,7 @@ fn positions_on(record: &meta::SetRecord, id: TargetId) -> Vec<usize> {
     (0..record.places.len()).filter(|&position| record.places[position] == Some(id)).collect()
 }
 
-/// Waits until no process has a volume open, at most ten seconds.
+/// Waits until no process has the volume open, at most ten seconds.
 pub fn wait_until_closed(directory: &Path) {
     for _ in 0..100 {
         if crate::volume::opened::lock(directory).is_ok() {
@@ -314,10 +323,10 @@ pub fn wait_until_closed(directory: &Path) {
     }
 }
 
-/// Makes a volume directory again from the targets that are left of it.
+/// Recreates a volume directory from the targets that are left.
 ///
 /// # Errors
-/// When they are of different volumes, none is one, or the directory has a volume.
+/// When they belong to different volumes or to none, or the directory already holds a volume.
 pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) -> Result<Label> {
     use std::os::unix::fs::DirBuilderExt;
     if directory.join(crate::volume::label::POINTER).exists() {
@@ -352,7 +361,7 @@ pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) ->
         .create(directory)
         .and_then(|()| label.write_pointer(directory))
         .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
-    // It must open, or it was no use.
+    // Open the volume to make sure that the new directory works.
     let fs = FileSystem::open_volume(directory, crate::OpenOptions { places, ..crate::OpenOptions::default() });
     match fs {
         Ok(fs) => {
@@ -372,12 +381,12 @@ mod tests {
     use super::*;
     use crate::testing::Lab;
 
-    /// The end of a drain is held up between the look that finds the target empty and the moment when it is taken out.
+    /// The end of a drain is held up after the target was found empty and before it is removed.
     #[test]
     fn what_is_used_again_is_not_taken_out() {
         let lab = Lab::new("rs:2+1", 4);
         let fs = lab.open();
-        // All targets of the lab are at this path, and the first of them is meant.
+        // All targets of the lab are at this path; it means the first of them.
         let (path, id) = (Path::new(""), TargetId(0));
         let held = fs.orphan_chunks.hold();
         std::thread::scope(|scope| {
@@ -387,7 +396,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let undrain = scope.spawn(|| fs.undrain_target(path));
-            // It has the time to come between, if it can.
+            // Gives the other thread the time to get in between, if it can.
             for _ in 0..100 {
                 if undrain.is_finished() {
                     break;

@@ -1,4 +1,5 @@
-//! Verifying: every block against its checksum, every stripe's parity against its data.
+//! Verification: checks every block against its checksum and the parity of every stripe against its
+//! data.
 
 use crate::maintenance::presence;
 use crate::{Error, FileSystem, Result};
@@ -8,52 +9,52 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use volume::{BlockState, Control};
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
     /// Stripes that were read.
     pub stripes: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// What is wrong.
+    /// The problems.
     pub problems: Vec<Problem>,
-    /// More that is wrong than is listed.
+    /// The number of further problems that are not listed.
     pub unlisted: u64,
     /// Stripes of which too little is left.
     pub lost: u64,
-    /// Targets that do not answer, and what of them was not checked.
+    /// Targets that do not answer, and what was not checked because of that.
     pub away: BTreeMap<TargetId, Away>,
-    /// Stripes that cannot be read while these are away.
+    /// Stripes that cannot be read while these targets are away.
     pub unreadable: u64,
 }
 
 /// A target that does not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Away {
-    /// Why, as it was heard first.
+    /// The first error.
     pub why: String,
     /// Blocks on it that were not checked.
     pub blocks: u64,
-    /// Chunk sets that these are of.
+    /// Chunk sets with such blocks.
     pub sets: u64,
-    /// The last of them.
+    /// The last of these chunk sets.
     last: Option<u64>,
 }
 
-/// Something wrong with a block or a stripe.
+/// A problem of a block or a stripe.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The chunk set.
     pub set: u64,
-    /// Where the stripe's record begins.
+    /// The offset of the stripe's record in the chunk.
     pub record: u32,
-    /// The position of the block; None when it is the whole stripe.
+    /// The position of the block; None for the whole stripe.
     pub position: Option<usize>,
-    /// What is wrong with it.
+    /// A description.
     pub what: String,
 }
 
-/// No more are listed.
+/// The most problems that are listed.
 const LISTED: usize = 1000;
 
 impl Verified {
@@ -65,7 +66,7 @@ impl Verified {
         }
     }
 
-    /// A block of a set is on a target that does not answer.
+    /// Counts a block of a set on a target that does not answer.
     fn add_away(&mut self, id: TargetId, set: u64, why: &str) {
         let away = self.away.entry(id).or_insert_with(|| Away { why: why.into(), ..Away::default() });
         away.blocks += 1;
@@ -82,32 +83,32 @@ impl Verified {
 /// How far a volume was verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Marks {
-    /// Sets below are verified,
+    /// Sets below this number are verified,
     below: u64,
-    /// but for these, of which what is before a record is: they were being written to, or had damage.
+    /// except for these, which are verified up to a record: they were being written, or had damage.
     partly: BTreeMap<u64, u32>,
 }
 
-/// A verification that came to its end and found all targets there.
+/// A verification that completed and found all targets present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrub {
     /// When it ended, in seconds since 1970.
     pub when: i64,
-    /// What was wrong.
+    /// The number of problems.
     pub problems: u64,
 }
 
-/// The setting that has the last one.
+/// The setting that holds the last one.
 pub(crate) const SCRUB: &str = "scrub";
 
-/// So many numbers of sets may be given out before their sets are there.
+/// How many set numbers may be given out before their sets are in the metadata.
 const SETS_IN_HAND: u64 = 64;
 
-/// The setting that keeps them.
+/// The setting that holds the marks.
 const MARKS: &str = "verified";
 
 impl Marks {
-    /// From which record of a set on it is to be verified; None when all of it is.
+    /// The first record of a set that is to be verified; None when the whole set is verified.
     fn from(&self, set: u64) -> Option<u32> {
         match self.partly.get(&set) {
             Some(&record) => Some(record),
@@ -117,15 +118,17 @@ impl Marks {
 }
 
 impl FileSystem {
-    /// Reads and checks every block that a file refers to. What is wrong is queued for repair.
+    /// Reads and checks every block that a file refers to. Queues problems for repair.
     ///
     /// # Errors
-    /// When it was cancelled or the metadata cannot be read; damage is no error but a result.
+    /// When it was cancelled or the metadata cannot be read. Damage is not an error but part of the
+    /// result.
     pub fn verify(&self, control: &Control) -> Result<Verified> {
         self.verify_behind(&Marks::default(), control)
     }
 
-    /// As `verify`, but only what was written since the last time that this or `verify` came to its end, and what had damage then.
+    /// As `verify`, but only for what was written since `verify` or this function last completed,
+    /// and for what had damage then.
     ///
     /// # Errors
     /// As `verify`.
@@ -165,7 +168,8 @@ impl FileSystem {
             Ok(())
         })?;
         now.below = now.below.max(marks.below);
-        // A set gets its number a moment before it is there: one with a lower number may come yet.
+        // A set gets its number a moment before it is in the metadata: a set with a lower number
+        // may still appear.
         for set in now.below.saturating_sub(SETS_IN_HAND)..now.below {
             if !seen.contains(&set) {
                 now.partly.entry(set).or_insert(0);
@@ -198,7 +202,7 @@ impl FileSystem {
     ) -> Result<Looked> {
         let mut looked = Looked { damaged: BTreeSet::new(), end: from, whole: true };
         let layout = match self.store.layout(set) {
-            // The collector deleted it meanwhile.
+            // The collector deleted the set meanwhile.
             Err(Error::Meta(meta::Error::NotFound)) => return Ok(looked),
             layout => layout?,
         };
@@ -214,7 +218,7 @@ impl FileSystem {
             control.go_on()?;
             looked.end = record + 1;
             let report = volume::verify_stripe(&self.store.targets, &layout, record, stripe.block);
-            // What was given up while it was looked at is no damage.
+            // A stripe that was freed during the check is not damaged.
             let engine = self.engine()?;
             let still_there = || engine.meta.stripe(set, record).is_ok_and(|s| s.is_some_and(|s| s.live > 0));
             let sound =
@@ -224,12 +228,13 @@ impl FileSystem {
                 for (position, state) in report.blocks.iter().enumerate() {
                     match (state, layout.places[position]) {
                         (BlockState::Sound, _) => {}
-                        // It says nothing of the block. One that comes back needs no repair. A block that a disk cannot read is damaged.
+                        // The error says nothing about the block, and a target that rejoins needs
+                        // no repair. But a block that a disk cannot read is damaged.
                         (BlockState::Unreachable(why), Some(id)) if self.is_away(id) => {
                             found.add_away(id, set, why);
                             away += 1;
                         }
-                        // Told already.
+                        // Reported already.
                         (BlockState::Missing, _) if looked.damaged.contains(&(position as u16)) => {}
                         _ => {
                             looked.damaged.insert(position as u16);
@@ -259,13 +264,13 @@ impl FileSystem {
     }
 }
 
-/// What was seen of a set.
+/// The result for one set.
 struct Looked {
     /// Positions with damage.
     damaged: BTreeSet<u16>,
-    /// Behind the last record.
+    /// The end of the last record.
     end: u32,
-    /// Nothing is wrong with it, and all of it was checked.
+    /// Nothing is wrong with the set, and all of it was checked.
     whole: bool,
 }
 
@@ -275,7 +280,8 @@ mod tests {
     use crate::testing::{Lab, make};
     use volume::target::{Target, TargetFile};
 
-    /// Each target that is away is told once, whatever it has, and nothing of it is repaired.
+    /// Each target that is away is reported once, however many blocks it has, and none of them is
+    /// repaired.
     #[test]
     fn what_is_on_targets_that_are_away_is_counted() {
         let lab = Lab::new("rs:4+2", 6);

@@ -355,7 +355,7 @@ impl CachedState {
         if !is_window || !self.is_true(asked) || self.extents + weight(extents) > MOST_EXTENTS {
             return;
         }
-        // The age of all windows counts from the first one, so none is older than it seems.
+        // All windows count as old as the first one: a window may expire early, never late.
         if let Some(content) = self.contents.get_mut(&ino) {
             let before = content.windows.insert(range.start / WIDE, extents.to_vec());
             self.extents += weight(extents);
