@@ -1,4 +1,5 @@
-//! A client that is alone keeps in mind what it learnt, and believes none of it any more when there are others.
+//! The exclusive lease: the only client of a volume caches what it reads, and drops it when other
+//! clients join.
 
 mod lab;
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Waits until a client believes to be alone, or does not any more.
+/// Waits until a client gets or loses the exclusive lease.
 fn until_alone(client: &FileSystem, alone: bool) {
     let begun = Instant::now();
     while client.valid_for().is_zero() == alone {
@@ -44,10 +45,10 @@ fn a_client_that_is_alone_asks_once_and_sees_its_own_changes() {
         assert_eq!(client.lookup(ROOT, name.as_bytes()).unwrap().ino, *ino);
         assert_eq!(client.attributes(*ino).unwrap().ino, *ino);
     }
-    // A pause of the machine may have made it forget.
+    // A pause of the machine may have emptied the cache.
     assert!(wire.asked(LOOKUP) + wire.asked(ATTRIBUTES) - before < 300, "known names are not asked for");
 
-    // What it changes itself it sees.
+    // A client sees its own changes.
     let bytes = pattern(1, 3_000_000);
     client.open(inos[0], true).unwrap();
     client.write(inos[0], 0, &bytes).unwrap();
@@ -65,7 +66,7 @@ fn a_client_that_is_alone_asks_once_and_sees_its_own_changes() {
     assert_eq!(client.lookup(ROOT, names[4].as_bytes()).unwrap().ino, inos[3]);
     assert!(client.lookup(ROOT, names[3].as_bytes()).is_err());
 
-    // Reads here and there ask where bytes are for many at once; what is written in between is read.
+    // Random reads request extents for whole windows. Reads return what was written in between.
     let before = wire.asked(EXTENTS);
     let mut expected = bytes;
     for at in 0..400 {
@@ -85,7 +86,7 @@ fn a_client_that_is_alone_asks_once_and_sees_its_own_changes() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// Another client changes what this one knew.
+/// Another client changes what this one has cached.
 fn change(other: &Arc<FileSystem>) {
     other.unlink(ROOT, b"file-0").unwrap();
     make(other, "new");
@@ -107,7 +108,7 @@ fn assert_changed(client: &FileSystem) {
     client.close(changed.ino);
 }
 
-/// What a client knows of a few files, and that one is not there.
+/// Caches a few files, and the absence of one.
 fn learn(client: &FileSystem) {
     until_alone(client, true);
     for name in names(5) {
@@ -126,7 +127,7 @@ fn who_was_alone_sees_what_one_that_joins_changes() {
     let second = cluster.client("second");
     change(&second);
     assert_changed(&first);
-    // Alone again, it learns anew.
+    // The only client again: it caches anew.
     second.close_volume().unwrap();
     drop(second);
     until_alone(&first, true);
@@ -135,7 +136,7 @@ fn who_was_alone_sees_what_one_that_joins_changes() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// It does not hear that it is no longer alone: whoever joins waits until it does not believe that any more.
+/// The client does not learn that others join: a joining client waits until the lease is over.
 #[test]
 fn who_is_cut_off_believes_nothing_by_the_time_that_others_change_it() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -157,7 +158,8 @@ fn who_is_cut_off_believes_nothing_by_the_time_that_others_change_it() {
     second.close_volume().unwrap();
 }
 
-/// The server does not remember whom it told to be alone: who comes first after a restart waits for those who may believe it.
+/// A restarted server does not know who has the exclusive lease: the first client after a restart
+/// waits for clients that may have it.
 #[test]
 fn who_comes_after_a_restart_of_the_server_waits_for_those_who_believe_to_be_alone() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -180,7 +182,7 @@ fn who_comes_after_a_restart_of_the_server_waits_for_those_who_believe_to_be_alo
     assert!(lock(&cluster.server).is_some());
 }
 
-/// Whatever it does, it sees what the server has.
+/// Whatever the client does, it sees what the server has.
 #[test]
 fn what_a_client_keeps_in_mind_is_what_the_server_has() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -194,7 +196,7 @@ fn what_a_client_keeps_in_mind_is_what_the_server_has() {
     for step in 0..1500 {
         let ((parent, from), (to_parent, to)) = (name(&mut random), name(&mut random));
         let found = client.lookup(parent, from.as_bytes());
-        // What fails, fails at the server.
+        // An operation may fail, but then the server has refused it.
         match (random.u8(..9), found) {
             (0 | 1, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(Kind::File)).unwrap(),
             (2, Err(_)) => _ = client.make(parent, from.as_bytes(), &new(Kind::Directory)).unwrap(),

@@ -1,4 +1,5 @@
-//! Several clients of one volume, without a network: what they ask goes through the encoding of messages, and their data straight to the targets.
+//! Several clients of one volume, without a network: requests go through the encoding of messages,
+//! and data straight to the targets.
 
 mod lab;
 
@@ -22,7 +23,7 @@ fn who_opens_a_file_sees_what_another_client_wrote_before() {
         a.open(ino, true).unwrap();
         let bytes = pattern(length, length as usize);
         a.write(ino, 0, &bytes).unwrap();
-        // Still open at the first one, and not synced.
+        // The first client still has it open and did not sync it.
         b.open(ino, false).unwrap();
         assert!(content(&b, ino).unwrap() == bytes, "{length}");
         b.close(ino);
@@ -65,7 +66,8 @@ fn appends_of_many_clients_lose_nothing() {
     assert_eq!(seen.len(), 200);
 }
 
-/// A file that is open, as the tail of a log that another one writes: it is as long as both know, with what is not committed here.
+/// An open file like a log that another client writes: its size includes the writes of both, even
+/// uncommitted ones of this client.
 #[test]
 fn who_has_a_file_open_sees_it_grow_and_shrink_by_others() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -98,7 +100,7 @@ fn who_has_a_file_open_sees_it_grow_and_shrink_by_others() {
     a.close(ino);
 }
 
-/// What is written into a file that another client cut off meanwhile does not bring its old length back.
+/// A write to a file that another client truncated meanwhile does not restore its old length.
 #[test]
 fn a_file_that_was_cut_off_stays_so() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -123,7 +125,8 @@ fn a_file_that_was_cut_off_stays_so() {
     a.close(ino);
 }
 
-/// Clients that have written to the same file and are asked for it at the same time do not wait for each other.
+/// Clients with uncommitted writes to the same file that get recalls at the same time do not wait
+/// for each other.
 #[test]
 fn clients_that_commit_for_each_other_do_not_wait_for_each_other() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -170,7 +173,8 @@ fn clients_that_commit_for_each_other_do_not_wait_for_each_other() {
     assert!(slowest < LEASE / 2, "{slowest:?}");
 }
 
-/// Clients that commit the same file when the server is restarted tell it what they have without waiting for each other.
+/// Clients that commit the same file when the server restarts reclaim their sessions without
+/// waiting for each other.
 #[test]
 fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -188,7 +192,8 @@ fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() 
                         let (mut longest, mut round) = (Duration::ZERO, 0);
                         while !stop.load(Ordering::Relaxed) {
                             let begun = Instant::now();
-                            // A server that dies here answers what it is at with errors of its disks.
+                            // A server that dies here answers requests in progress with disk
+                            // errors.
                             let done = |client: &FileSystem| {
                                 client.write(ino, (2 * round + n) * 50_000, &[n as u8 + 1; 50_000])?;
                                 client.sync(ino)
@@ -203,7 +208,8 @@ fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() 
             })
             .collect();
         for _ in 0..3 {
-            // Longer than a server that was restarted lets nobody in, as a client that is not back may believe to be alone.
+            // Longer than a restarted server delays joining clients because an earlier client may
+            // have the exclusive lease.
             std::thread::sleep(Duration::from_millis(2500));
             cluster.kill();
             cluster.start();
@@ -272,7 +278,7 @@ fn clients_wait_for_a_server_that_comes_back_and_go_on() {
     let ino = make(&client, "file");
     client.open(ino, true).unwrap();
     let bytes = pattern(5, 12_000_000);
-    // Stripes have left for the targets, and no transaction names them.
+    // Stripes are on the targets, and no transaction names them.
     client.write(ino, 0, &bytes).unwrap();
     client.sync_all().unwrap();
     client.write(ino, 0, &bytes[6_000_000..]).unwrap();
@@ -284,12 +290,12 @@ fn clients_wait_for_a_server_that_comes_back_and_go_on() {
     std::thread::sleep(Duration::from_millis(200));
     cluster.start();
     sync.join().unwrap().unwrap();
-    // All who were there are back, so that nobody else is waited for.
+    // All earlier clients have reconnected, so the grace period is over.
     let other = make(&client, "other");
     let begun = Instant::now();
     client.append(other, b"more").unwrap();
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
-    // Past the time in which sessions may be taken up: what nobody has is taken away.
+    // After the grace period: what no session holds is freed.
     std::thread::sleep(LEASE + Duration::from_secs(1));
     let expected = [&bytes[6_000_000..], &bytes[6_000_000..]].concat();
     assert!(content(&client, ino).unwrap() == expected);
@@ -330,14 +336,15 @@ fn the_room_that_a_dead_client_wrote_to_is_given_back() {
     again.close_volume().unwrap();
     lab::assert_sound(&cluster.volume());
     lab::within(30, move || {
-        // Only the set with what was synced is left.
+        // Only the set with synced data is left.
         while lock(&cluster.lab).chunks().len() > 3 {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
 }
 
-/// A client whose machine was stopped for longer than its lease: what it wrote and did not sync is given up. It is told so once, for each file, and goes on.
+/// A client whose machine was stopped for longer than its lease loses what it wrote and did not
+/// sync. It reports this once for each file, and continues.
 #[test]
 fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
     let cluster = Cluster::new("rs:4+2", 6);
@@ -347,10 +354,10 @@ fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
     let old = pattern(1, 300_000);
     client.write(file, 0, &old).unwrap();
     client.sync(file).unwrap();
-    // More than a stripe: it leaves for the targets.
+    // More than a stripe: the data goes to the targets.
     client.write(file, 300_000, &pattern(2, 9_000_000)).unwrap();
     client.write(other, 0, &pattern(3, 9_000_000)).unwrap();
-    // This is in memory only.
+    // This data is in memory only.
     client.write(small, 0, &pattern(4, 1_000)).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     wire.cut.store(true, Ordering::SeqCst);
@@ -364,7 +371,7 @@ fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
     client.told_at_close(other).unwrap_err();
     client.told_at_close(other).unwrap();
     client.sync(other).unwrap();
-    // It works on.
+    // The client continues to work.
     let new = pattern(5, 9_000_000);
     client.write(file, 300_000, &new).unwrap();
     client.sync(file).unwrap();
@@ -375,7 +382,7 @@ fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
         assert!(content(&reader, ino).unwrap() == expected);
         reader.close(ino);
     }
-    // Who syncs everything hears of it, too.
+    // A sync of everything reports it, too.
     client.sync_all().unwrap_err();
     client.sync_all().unwrap();
     [file, other, small].iter().for_each(|&ino| client.close(ino));
@@ -384,7 +391,8 @@ fn a_client_that_was_silent_for_too_long_goes_on_without_what_it_lost() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// A set that was begun while a disk was away is made whole when the disk is back, however long its client would go on writing to it.
+/// A set that was begun while a disk was away is repaired when the disk is back, however long its
+/// client would continue to write to it.
 #[test]
 fn a_set_that_lacks_a_disk_is_let_go_when_the_disk_is_back() {
     let cluster = Cluster::new("rs:4+2", 6);
@@ -417,7 +425,7 @@ fn a_set_that_lacks_a_disk_is_let_go_when_the_disk_is_back() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// The end that appends of before had says nothing of a file that was cut off since.
+/// The end of earlier append reservations no longer counts for a file that was truncated since.
 #[test]
 fn a_restarted_server_has_appends_go_behind_a_file_that_was_cut_off() {
     let cluster = Cluster::new("rs:4+2", 6);
@@ -446,7 +454,7 @@ fn a_restarted_server_has_appends_go_behind_a_file_that_was_cut_off() {
     other.close_volume().unwrap();
 }
 
-/// What was given up once is not held again because the server was restarted since.
+/// A set that was given up does not belong to its old session again after a restart of the server.
 #[test]
 fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
     let cluster = Cluster::new("rs:4+2", 6);
@@ -473,7 +481,7 @@ fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// Asks something in a client's session, as one and the same request.
+/// Sends a request in a client's session, always as the same request.
 struct Asked<'a> {
     wire: &'a Wire,
     request: Request,
@@ -487,7 +495,7 @@ impl Call for Asked<'_> {
         loop {
             match server.answer_request(&fs::Caller::trusted(session), &recall, operation, arguments, self.request).0 {
                 Answer::Done(answer) => return Ok(answer),
-                // It is being taken up.
+                // The session is being reclaimed.
                 Answer::NoSession => std::thread::sleep(Duration::from_millis(20)),
                 Answer::Unknown => panic!("operation {operation} is not known"),
             }
@@ -495,7 +503,8 @@ impl Call for Asked<'_> {
     }
 }
 
-/// The server is killed before its answer arrives, and asked again when it is back: what others did meanwhile stays.
+/// The server is killed before its answer arrives, and the request is repeated when it is back:
+/// what others did meanwhile stays.
 #[test]
 fn a_change_of_content_that_is_asked_for_again_happens_once() {
     let cluster = Cluster::new("rs:4+2", 6);
@@ -521,13 +530,14 @@ fn a_change_of_content_that_is_asked_for_again_happens_once() {
     assert_eq!(ask(1 << 40, true), 60);
     let expected = [&pattern(1, 100)[..10], &pattern(2, 50)].concat();
     assert!(content(&b, ino).unwrap() == expected);
-    // One that was sent, and did not arrive.
+    // A request that was sent and did not arrive.
     assert_eq!(ask((1 << 40) + 1, true), 10);
     a.close_volume().unwrap();
     b.close_volume().unwrap();
 }
 
-/// What was not synced may be lost with the server's machine, and not with its process: who syncs afterwards hears of it, once.
+/// What was not synced may be lost with the server's machine, but not with its process: a later
+/// sync reports it, once.
 #[test]
 fn what_may_be_lost_with_the_servers_machine_is_told() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -542,7 +552,7 @@ fn what_may_be_lost_with_the_servers_machine_is_told() {
     for machine_too in [false, true] {
         change(changed, 0o600).unwrap();
         let new = make(&client, if machine_too { "second" } else { "first" });
-        // This is here, and is not lost.
+        // This data is still in this client and is not lost.
         client.write(written, 0, b"dirty").unwrap();
         if machine_too {
             cluster.restart_machine();
@@ -551,7 +561,7 @@ fn what_may_be_lost_with_the_servers_machine_is_told() {
         cluster.start();
         assert!(client.sync(synced).is_ok() && client.sync(written).is_ok());
         for ino in [changed, new, ROOT] {
-            // Whoever closes it is told, too, which keeps it from nobody.
+            // A close reports it, too, and a later sync reports it again.
             assert_eq!(client.told_at_close(ino).is_err(), machine_too, "{ino}");
             client.told_at_close(ino).unwrap();
             assert_eq!(client.sync(ino).is_err(), machine_too, "{ino}");
@@ -561,7 +571,7 @@ fn what_may_be_lost_with_the_servers_machine_is_told() {
         assert_eq!(client.sync_all().is_err(), machine_too);
         client.sync_all().unwrap();
     }
-    // What nobody synced is durable all the same after a while.
+    // Unsynced changes are durable after a while.
     change(changed, 0o640).unwrap();
     std::thread::sleep(Duration::from_secs(8));
     cluster.restart_machine();
@@ -574,7 +584,7 @@ fn what_may_be_lost_with_the_servers_machine_is_told() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// That targets do not say what room they have, as under much load, is no lack of room.
+/// Targets that do not report their space, as under much load, do not count as full.
 #[test]
 fn what_is_not_known_of_the_room_is_not_taken_for_none() {
     let cluster = Cluster::new("rs:4+2", 6);

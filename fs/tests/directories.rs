@@ -1,4 +1,4 @@
-//! Volumes in directories: opened, lost, found again and made again.
+//! Volumes in directories: opened, lost, found again and rebuilt.
 
 mod lab;
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A directory that goes with it.
+/// A directory that is removed when this is dropped.
 struct Place(PathBuf);
 
 impl Drop for Place {
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// Bytes that the files below a directory take on the disk.
+/// Bytes that the files below a directory occupy on the disk.
 fn allocated(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
     let of = |entry: std::fs::DirEntry| match entry.metadata().unwrap() {
@@ -75,7 +75,7 @@ fn a_volume_is_open_once() {
     let fs = place.create("rs:2+1", 3);
     let error = refusal(place.open());
     assert!(matches!(error, Error::Conflict(_)), "{error}");
-    // Not by way of another volume directory, either.
+    // Not through another volume directory, either.
     let other = place.0.join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::copy(place.volume().join("volume.json"), other.join("volume.json")).unwrap();
@@ -91,7 +91,7 @@ fn what_is_no_volume_is_left_alone() {
     let place = Place::new("foreign");
     place.create("rs:2+1", 3).close_volume().unwrap();
     assert!(matches!(refusal(FileSystem::open_volume(&place.0, OpenOptions::default())), Error::NotFound(_)));
-    // A target of another volume in the place of one of ours is not used, and not changed.
+    // A target of another volume in the place of one of ours is not used and not changed.
     let other = Place::new("foreign-other");
     other.create("rs:2+1", 3).close_volume().unwrap();
     std::fs::remove_dir_all(place.target(1)).unwrap();
@@ -117,7 +117,7 @@ fn a_newer_format_is_refused() {
     let error = refusal(place.open()).to_string();
     assert!(error.contains("format 9"), "{error}");
     std::fs::write(&pointer, text).unwrap();
-    // On a target: a newer weft was here, so this one keeps off.
+    // On a target: a newer version has used it, so this one refuses.
     let label = place.target(0).join("weft.label");
     let text = std::fs::read_to_string(&label).unwrap();
     std::fs::write(&label, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
@@ -126,7 +126,7 @@ fn a_newer_format_is_refused() {
     assert!(shown.as_ref().map_or_else(|error| error.to_string(), Clone::clone).contains("format 9"), "{shown:?}");
 }
 
-/// Some files in directories, short and long, synced into the metadata and not.
+/// Creates files in directories, short and long, synced into the metadata and not.
 fn fill(fs: &FileSystem) -> Vec<(String, Vec<u8>)> {
     let inside = fs.make(ROOT, b"inside", &new(Kind::Directory)).unwrap().ino;
     let mut files = Vec::new();
@@ -135,7 +135,7 @@ fn fill(fs: &FileSystem) -> Vec<(String, Vec<u8>)> {
         let ino = fs.make(inside, name.as_bytes(), &new(Kind::File)).unwrap().ino;
         let data = pattern(n, 50_000 * n as usize + 1000);
         fs.write(ino, 0, &data).unwrap();
-        // Overwritten later, so that the order of stripes counts.
+        // Overwritten later, so that the order of stripes matters.
         let (at, later) = (data.len() / 2, pattern(n + 100, 300));
         if n % 2 == 0 {
             fs.sync(ino).unwrap();
@@ -182,7 +182,7 @@ fn names_and_contents_come_back_from_chunks_alone() {
     let place = Place::new("rebuild");
     let fs = place.create("rs:4+2", 6);
     let files = fill(&fs);
-    // What is in the metadata only cannot come back: give it time to move into stripes.
+    // Data that is only in the metadata cannot be restored: give it time to move into stripes.
     std::thread::sleep(Duration::from_secs(8));
     fs.close_volume().unwrap();
     drop(fs);
@@ -196,7 +196,7 @@ fn names_and_contents_come_back_from_chunks_alone() {
     std::fs::remove_dir_all(place.target(2)).unwrap();
     assert!(place.open().is_err());
     let rebuilt = fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();
-    // Files that fit in their dinodes stay in the metadata for good, and are lost with it.
+    // Files that fit in their inodes stay in the metadata for good, and are lost with it.
     let in_chunks = |data: &[u8]| data.len() > 2048;
     assert_eq!((rebuilt.files, rebuilt.unnamed), (files.iter().filter(|(_, data)| in_chunks(data)).count(), 0));
     let fs = place.open().unwrap();
@@ -220,7 +220,7 @@ fn room_on_disks_is_given_back() {
     let chunks = || (0..6).map(|number| allocated(&place.target(number).join("chunks"))).sum::<u64>();
     let full = chunks();
     assert!(full >= 90_000_000, "{full}");
-    // Half of it is punched or moved, all of it is gone.
+    // Half of it is punched or moved, all of it is freed.
     (0..5).for_each(|n| fs.unlink(ROOT, format!("f{}", n * 2).as_bytes()).unwrap());
     let begun = Instant::now();
     while chunks() >= full * 2 / 3 {
@@ -243,7 +243,8 @@ fn remove_metadata(place: &Place, targets: std::ops::Range<usize>) {
     }
 }
 
-/// What was deleted while a target was away does not come back by way of its chunks, and is in nobody's way.
+/// Chunks of files that were deleted while a target was away do not bring the files back, and do no
+/// harm.
 #[test]
 fn a_rebuild_takes_stale_chunks_for_what_they_are() {
     let place = Place::new("stale");
@@ -273,7 +274,8 @@ fn a_rebuild_takes_stale_chunks_for_what_they_are() {
     assert_sound(&fs);
 }
 
-/// With too many targets away a rebuild finds nothing, and harms nothing: when they are back, it finds everything.
+/// With too many targets away, a rebuild finds nothing and destroys nothing: when they are back, it
+/// finds everything.
 #[test]
 fn a_rebuild_without_enough_targets_harms_nothing() {
     let place = Place::new("too-few");
@@ -311,7 +313,7 @@ fn until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// Whoever has the chunks open can read them yet, and must not say that all is well.
+/// A process that has the chunks open can still read them, but must report the problem.
 #[test]
 fn chunks_that_are_removed_while_they_are_open_are_noticed_and_saved() {
     let place = Place::new("removed");
@@ -320,7 +322,8 @@ fn chunks_that_are_removed_while_they_are_open_are_noticed_and_saved() {
     fs.write(file, 0, &pattern(1, 3_000_000)).unwrap();
     fs.sync_all().unwrap();
     assert!(fs.status().unwrap().is_healthy());
-    // More than the code survives; one of them is replaced by a copy of itself, cut off.
+    // More losses than the code survives; one of them is a chunk replaced by a shortened copy of
+    // itself.
     (0..2).for_each(|number| chunks_of(&place, number).iter().for_each(|path| std::fs::remove_file(path).unwrap()));
     for path in chunks_of(&place, 2) {
         let new = place.0.join("new");
@@ -345,7 +348,7 @@ fn chunks_that_are_removed_while_they_are_open_are_noticed_and_saved() {
     assert_sound(&fs);
 }
 
-/// A repair that nothing was said to looks itself.
+/// A repair without any earlier report searches by itself.
 #[test]
 fn a_repair_finds_what_is_missing() {
     let place = Place::new("looks");
@@ -382,7 +385,7 @@ fn draining_can_be_undone() {
     let fs = place.create("rs:2+1", 4);
     fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
     fs.sync_all().unwrap();
-    // One with something on it, or it would be empty at once.
+    // A target with chunks; an empty one would be removed at once.
     let number = (0..4).find(|&number| !chunks_of(&place, number).is_empty()).unwrap();
     let drained = place.target(number);
     assert!(fs.undrain_target(&drained).unwrap_err().to_string().contains("is not being emptied"));
@@ -393,7 +396,7 @@ fn draining_can_be_undone() {
     assert_eq!(fs.status().unwrap().targets[number].role, fs::label::Role::Draining);
     fs.undrain_target(&drained).unwrap();
     assert!(fs.undrain_target(&drained).is_err());
-    // It gets data again, though the others would do.
+    // It gets data again, although the others would suffice.
     for file in 0..40 {
         fs.write(make(&fs, &file.to_string()), 0, &pattern(file, 700_000)).unwrap();
         fs.set_placement(fs.placement()).unwrap();
@@ -405,7 +408,7 @@ fn draining_can_be_undone() {
     assert!(place.open().unwrap().status().unwrap().targets.iter().all(|t| t.role == fs::label::Role::Active));
 }
 
-/// A target in its own place, or in that of another one, is no replacement.
+/// A target cannot replace itself or another target of the volume.
 #[test]
 fn a_target_of_the_volume_replaces_none() {
     let place = Place::new("replace");
@@ -420,7 +423,7 @@ fn a_target_of_the_volume_replaces_none() {
     }
     assert!(std::fs::read(place.volume().join("volume.json")).unwrap() == label);
     assert!(fs.status().unwrap().is_healthy());
-    // One that was interrupted goes on.
+    // An interrupted replacement continues.
     let cancelled = volume::Control::default();
     cancelled.cancel();
     let new = place.0.join("new");
@@ -431,7 +434,7 @@ fn a_target_of_the_volume_replaces_none() {
     assert_sound(&fs);
 }
 
-/// What cannot be brought back is said, with the files of which something is there.
+/// What cannot be restored is reported, with the files that are partly there.
 #[test]
 fn a_rebuild_says_what_is_lost() {
     let place = Place::new("lost");
@@ -455,7 +458,7 @@ fn a_rebuild_says_what_is_lost() {
     assert!(rebuilt.problems[1].starts_with("file: bytes 0 to 3000000 "), "{rebuilt:?}");
 }
 
-/// What was written and not committed is counted as that, and room does not grow with what is lost.
+/// Uncommitted data is counted as such, and space does not grow when targets are lost.
 #[test]
 fn a_status_counts_what_is_not_committed() {
     let place = Place::new("uncommitted");
@@ -469,7 +472,7 @@ fn a_status_counts_what_is_not_committed() {
     std::fs::remove_dir_all(place.target(1)).unwrap();
     until("it is missed", || fs.status().unwrap().new_blocks.0 == 5);
     let after = fs.status().unwrap();
-    // Others write to the same disk.
+    // Other processes write to the same disk.
     assert!(after.usage.total <= before.usage.total, "{:?} {:?}", before.usage, after.usage);
     assert!(after.usage.free <= before.usage.free + (200 << 20), "{:?} {:?}", before.usage, after.usage);
 }

@@ -1,4 +1,4 @@
-//! Changes of content that others see at once, and those that fail.
+//! Changes of content that other clients see at once, and changes that fail.
 
 mod lab;
 
@@ -16,7 +16,7 @@ fn truncate(client: &FileSystem, ino: u64, size: u64) -> fs::Result<()> {
     client.set_attributes(ino, SetAttributes { size: Some(size), ..SetAttributes::default() }).map(drop)
 }
 
-/// Whoever wrote it was told that it is there.
+/// The writer was told that the data is written.
 #[test]
 fn what_was_written_stays_when_a_change_of_the_file_fails() {
     type Change = fn(&FileSystem, u64, u64) -> fs::Result<()>;
@@ -47,7 +47,7 @@ fn what_was_written_stays_when_a_change_of_the_file_fails() {
         let other = cluster.client("b");
         assert!(content(&other, ino).unwrap() == bytes, "{name}");
         other.close_volume().unwrap();
-        // It can be done once more.
+        // The change can be repeated.
         change(&client, ino, source).unwrap();
         client.close(ino);
     }
@@ -55,7 +55,8 @@ fn what_was_written_stays_when_a_change_of_the_file_fails() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// One client makes a file anew again and again, as an editor that truncates it does; another one reads it meanwhile. Nobody ever writes a zero.
+/// One client rewrites a file again and again, like an editor that truncates it, while another one
+/// reads it. No client ever writes a zero.
 #[test]
 fn a_file_that_is_made_anew_shows_no_zeroes_to_readers() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -100,17 +101,18 @@ fn a_file_that_is_made_anew_shows_no_zeroes_to_readers() {
     writer.close(ino);
 }
 
-/// What waits for the server keeps nobody from what needs none, or needs something else of it: not even with the same file.
+/// A request that waits for the server delays no other operation that needs no request, or another
+/// one, not even on the same file.
 #[test]
 fn who_waits_for_the_server_holds_nobody_up() {
     type Change = fn(&FileSystem, u64) -> fs::Result<()>;
-    // The operation that gets no answer, and who asks for it.
+    // The operation that gets no answer, and the call that sends it.
     let changes: [(u16, Change); 5] = [
         (13, |client, _| client.unlink(ROOT, b"file")),
         (15, |client, _| client.rename((ROOT, b"new"), (ROOT, b"file"), fs::RenameMode::Replace)),
         (12, |client, ino| client.link(ino, ROOT, b"link").map(drop)),
         (CHANGE_CONTENT, |client, ino| truncate(client, ino, 150_000)),
-        // Data leaves for a new chunk set, as the one before is full.
+        // Data goes to a new chunk set, because the one before is full.
         (NEW_SETS, |client, ino| {
             for _ in 0..10 {
                 client.write(ino, 0, &pattern(5, 9_000_000))?;

@@ -1,4 +1,5 @@
-//! Files of more extents than are looked at or changed at once: they are read, searched, copied, punched and cut off as others.
+//! Files with more extents than one operation reads or changes: reading, seeking, copying, punching
+//! and truncating them works as for others.
 
 mod lab;
 
@@ -7,12 +8,12 @@ use lab::cluster::Cluster;
 use lab::{Lab, assert_sound, content, make};
 use std::ops::Range;
 
-/// Extents, and how far apart they are.
+/// The number of extents, and the distance between them.
 const MANY: usize = 20_000;
 const STEP: usize = 10;
 const LENGTH: usize = 3;
 
-/// A file of many extents, and what is in it.
+/// A file of many extents, and its content.
 fn file(fs: &FileSystem) -> (u64, Vec<u8>) {
     let ino = make(fs, "many");
     let mut bytes = vec![0; MANY * STEP];
@@ -35,7 +36,7 @@ fn check(fs: &FileSystem) {
     let (ino, mut bytes) = file(fs);
     let is_as_expected = |bytes: &[u8]| assert!(content(fs, ino).unwrap() == bytes);
     is_as_expected(&bytes);
-    // Copied by as many calls as it takes.
+    // Copied with as many calls as it takes.
     let (copy, mut at) = (make(fs, "copy"), 0);
     while at < bytes.len() as u64 {
         let copied = fs.copy_range((ino, at), (copy, at), u64::MAX / 4).unwrap();
@@ -45,7 +46,7 @@ fn check(fs: &FileSystem) {
     assert!(content(fs, copy).unwrap() == bytes);
     let some = 101 * STEP..(MANY - 50) * STEP;
     let (offset, length) = within(&some);
-    // Room for all holes, then zeroes instead of everything, in the copy.
+    // In the copy: space for all holes, then zeroes instead of everything.
     fs.allocate(copy, Allocate::KeepSize, 0, bytes.len() as u64).unwrap();
     assert!(content(fs, copy).unwrap() == bytes);
     assert_eq!(fs.attributes(copy).unwrap().allocated, bytes.len() as u64);
@@ -57,7 +58,7 @@ fn check(fs: &FileSystem) {
     is_as_expected(&bytes);
     assert_eq!(fs.seek(ino, offset, Seek::Data).unwrap(), some.end as u64);
     assert_eq!(fs.seek(ino, offset - STEP as u64, Seek::Hole).unwrap(), offset - (STEP - LENGTH) as u64);
-    // Data and a hole behind more extents than one look shows.
+    // Data and a hole behind more extents than one lookup returns.
     let zeroes = 16_500 * STEP..MANY * STEP - 5;
     fs.write(ino, 0, &vec![7; some.end]).unwrap();
     fs.sync(ino).unwrap();
@@ -67,7 +68,7 @@ fn check(fs: &FileSystem) {
     is_as_expected(&bytes);
     assert_eq!(fs.seek(ino, 0, Seek::Hole).unwrap(), zeroes.start as u64);
     assert!(fs.seek(ino, zeroes.start as u64, Seek::Data).is_err());
-    // Cut off.
+    // Truncated.
     for (file, size) in [(copy, 55), (copy, 0), (ino, 3)] {
         let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
         assert_eq!(fs.set_attributes(file, size).unwrap().size, size.size.unwrap());

@@ -1,4 +1,4 @@
-//! A client that is silent for longer than its lease, and lives.
+//! A client that is silent for longer than its lease, but lives.
 
 mod lab;
 
@@ -17,7 +17,7 @@ fn whole(owner: u64) -> FileLock {
     FileLock { owner, first: 0, last: u64::MAX, exclusive: true, process: 1 }
 }
 
-/// Two clients that have a file open, and the way of the first.
+/// Two clients that have a file open, and the connection of the first.
 fn two(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, u64) {
     let (a, wire) = cluster.wired_client("a");
     let b = cluster.client("b");
@@ -29,13 +29,13 @@ fn two(cluster: &Arc<Cluster>) -> (Arc<FileSystem>, Arc<Wire>, Arc<FileSystem>, 
     (a, wire, b, ino)
 }
 
-/// The first client's machine stops until its session is over.
+/// The first client's machine stops until its session has ended.
 fn stop(cluster: &Arc<Cluster>, wire: &Wire) {
     wire.cut.store(true, Ordering::SeqCst);
     cluster.until_clients(1);
 }
 
-/// Waits until a request of the first client is held.
+/// Waits until a request of the first client is held back.
 fn until_waiting(wire: &Arc<Wire>) {
     let wire = wire.clone();
     lab::within(60, move || {
@@ -64,7 +64,7 @@ fn what_was_written_before_the_lease_ran_out_is_dropped_and_told() {
     assert!(told.contains("lost"), "{told}");
     assert!(a.has_lost_locks());
     assert_eq!((a.take_lost_locks(), a.has_lost_locks()), (vec![(ino, 7)], false));
-    // Each who has it open can tell.
+    // Every opener can find out.
     assert_eq!(a.losses(ino), before + 1);
     a.sync(ino).unwrap();
     for client in [&a, &b] {
@@ -83,7 +83,8 @@ fn what_was_written_before_the_lease_ran_out_is_dropped_and_told() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// What was on its way to the server when the client was stopped comes too late, in whatever session the client is by then.
+/// A request that was on its way to the server when the client was stopped arrives too late,
+/// whatever session the client has by then.
 #[test]
 fn no_transaction_of_the_old_session_is_accepted_in_the_new_one() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -106,7 +107,7 @@ fn no_transaction_of_the_old_session_is_accepted_in_the_new_one() {
         cluster.until_clients(2);
         wire.held.store(0, Ordering::SeqCst);
         late.join().unwrap().unwrap_err();
-        // That was the one time.
+        // It was reported once.
         a.sync(ino).unwrap();
         for client in [&a, &b] {
             assert!(content(client, ino).unwrap()[..length] == new[..], "{length}");
@@ -118,12 +119,13 @@ fn no_transaction_of_the_old_session_is_accepted_in_the_new_one() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// A write that waited for the server when the lock of its program was lost must not come over what the next holder wrote.
+/// A write that waited for the server while its program lost the lock must not overwrite what the
+/// next holder wrote.
 #[test]
 fn a_write_that_began_in_the_old_session_fails() {
     let cluster = Cluster::new("rs:2+1", 4);
     let (a, wire, b, ino) = two(&cluster);
-    // With the lock it forgets how long the file is, so that the next write asks the server.
+    // With the lock, the client drops the size of the file, so that the next write asks the server.
     assert!(a.lock(ino, &whole(7), None).unwrap());
     wire.held.store(ATTRIBUTES, Ordering::SeqCst);
     let late = std::thread::spawn({
@@ -139,7 +141,7 @@ fn a_write_that_began_in_the_old_session_fails() {
     cluster.until_clients(2);
     wire.held.store(0, Ordering::SeqCst);
     let told = late.join().unwrap();
-    // Nothing was in memory, so that nothing is lost but the lock.
+    // Nothing was in memory, so only the lock is lost.
     a.sync(ino).unwrap();
     assert!(a.has_lost_locks());
     for client in [&a, &b] {
@@ -151,7 +153,8 @@ fn a_write_that_began_in_the_old_session_fails() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// As a mount does it: it looks whether a program has its locks, and all that follows belongs to the session in which that was so.
+/// As a mount does: it checks whether a program has its locks, and everything that follows belongs
+/// to the session of that moment.
 #[test]
 fn nothing_of_work_that_began_in_the_old_session_is_done_in_the_new_one() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -159,7 +162,7 @@ fn nothing_of_work_that_began_in_the_old_session_is_done_in_the_new_one() {
     assert!(a.lock(ino, &whole(7), None).unwrap());
     a.in_this_session(|| {
         assert!(!a.has_lost_locks());
-        // Another client is another process, or else a thread.
+        // Another client is another process; here, it is a thread.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 stop(&cluster, &wire);
@@ -185,7 +188,7 @@ fn nothing_of_work_that_began_in_the_old_session_is_done_in_the_new_one() {
         }
         a.copy_range((ino, 0), (ino, 20_000), 5).unwrap_err();
     });
-    // The session that there is now accepts nothing either before everything was dropped.
+    // The current session accepts nothing either until everything was dropped.
     lab::within(60, {
         let a = a.clone();
         move || {
@@ -200,7 +203,7 @@ fn nothing_of_work_that_began_in_the_old_session_is_done_in_the_new_one() {
     }
 }
 
-/// A place that was reserved in the old session is somebody else's in the new one.
+/// A reservation of the old session belongs to another client in the new one.
 #[test]
 fn an_append_that_reserved_its_place_too_early_fails() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -221,7 +224,7 @@ fn an_append_that_reserved_its_place_too_early_fails() {
     a.append(ino, &[6; 10]).unwrap();
     a.sync(ino).unwrap_err();
     a.sync(ino).unwrap();
-    // What was dropped leaves gaps, as others may have got places behind it.
+    // Dropped data leaves gaps, because others may have reservations behind it.
     let found = content(&b, ino).unwrap();
     let written: Vec<u8> = found[30_000..].iter().copied().filter(|&byte| byte != 0).collect();
     assert!(found.starts_with(&pattern(1, 30_000)) && written == [&[9; 500][..], &[6; 10]].concat());

@@ -1,4 +1,5 @@
-//! Volumes without room, or with targets that are full or away: nothing that was promised is lost, deleting works, and it goes on when there is room.
+//! Volumes without space, or with targets that are full or away: no accepted data is lost, deleting
+//! works, and writing continues when there is space.
 
 mod lab;
 
@@ -13,7 +14,7 @@ use volume::target::{Faults, Memory, Target, TargetFile};
 
 const MIB: u64 = 1 << 20;
 
-/// A volume on targets with so much room.
+/// A volume on targets with limited space.
 struct Small {
     label: fs::label::Label,
     disks: Vec<Arc<Memory>>,
@@ -47,7 +48,7 @@ fn until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// Makes files until there is no room for several; returns those that were made and written.
+/// Creates files until several fail for lack of space; returns those that were created and written.
 fn fill(fs: &FileSystem, prefix: &str, bytes: usize) -> Vec<(String, u64)> {
     let (mut made, mut failures) = (Vec::new(), 0);
     for n in 0..1_000_000u64 {
@@ -81,7 +82,8 @@ fn assert_all(fs: &FileSystem, files: &[(String, u64)], bytes: usize) {
     }
 }
 
-/// Small files are in the metadata: it fills its targets. All can be removed then, before and after an opening.
+/// Small files are in the metadata, which fills its targets. Afterwards all can be removed, before
+/// and after a new opening.
 #[test]
 fn a_volume_that_is_full_of_metadata_gives_room_back() {
     let small = Small::new("rs:4+2", &[48 * MIB; 6]);
@@ -100,7 +102,7 @@ fn a_volume_that_is_full_of_metadata_gives_room_back() {
     assert_all(&fs, rest, 2000);
     rest.iter().for_each(|(name, _)| fs.unlink(ROOT, name.as_bytes()).unwrap());
     fs.sync_all().unwrap();
-    // It comes back bit by bit.
+    // Space is freed bit by bit.
     let (mut again, mut rounds, begun) = (0, 0, Instant::now());
     while again * 2 <= files.len() {
         assert!(begun.elapsed() < Duration::from_secs(120), "room for {again} of {}", files.len());
@@ -110,7 +112,7 @@ fn a_volume_that_is_full_of_metadata_gives_room_back() {
     fs.close_volume().unwrap();
 }
 
-/// Somebody else filled the disks: the volume opens and can be read.
+/// Other data filled the disks: the volume opens and can be read.
 #[test]
 fn a_volume_on_full_disks_opens() {
     let small = Small::new("rs:4+2", &[48 * MIB; 6]);
@@ -119,7 +121,7 @@ fn a_volume_on_full_disks_opens() {
     fs.write(ino, 0, &pattern(1, 300_000)).unwrap();
     fs.close_volume().unwrap();
     drop(fs);
-    // A file of a foreign name would not be seen; one that says nothing is left alone.
+    // A file with a foreign name would not be seen; one without a valid header is left alone.
     let foreign = TargetFile::NewChunk { set: 1 << 40, position: 0 };
     for disk in &small.disks {
         let free = disk.space().unwrap().free as usize;
@@ -136,7 +138,7 @@ fn a_volume_on_full_disks_opens() {
     fs.close_volume().unwrap();
 }
 
-/// What was written without an error is there in the end, on targets of any sizes.
+/// What was written without an error exists in the end, on targets of any sizes.
 #[test]
 fn nothing_is_lost_near_the_end_of_the_room() {
     let sizes = [60, 60, 60, 60, 60, 24].map(|mib| mib * MIB);
@@ -153,7 +155,7 @@ fn nothing_is_lost_near_the_end_of_the_room() {
     until("there is room", || fs.usage().unwrap().free > 20 * MIB);
 }
 
-/// What writers must leave free is there for repairs.
+/// The space that writers must leave free is available for repairs.
 #[test]
 fn a_full_volume_can_be_repaired() {
     let small = Small::new("rs:4+2", &[48 * MIB; 6]);
@@ -163,7 +165,7 @@ fn a_full_volume_can_be_repaired() {
     let chunks = small.disks[4].list().unwrap().into_iter().map(|(file, _)| file);
     let lost = chunks.filter(|file| matches!(file, TargetFile::Chunk { .. })).min().unwrap();
     small.disks[4].remove(lost).unwrap();
-    // Whatever room that gave back, somebody else takes.
+    // Other data takes the space that this freed.
     let free = small.disks[4].space().unwrap().free as usize;
     let foreign = TargetFile::NewChunk { set: 1 << 40, position: 0 };
     small.disks[4].write(foreign, 0, &[std::io::IoSlice::new(&vec![1; free - (5 << 20)])]).unwrap();
@@ -174,14 +176,14 @@ fn a_full_volume_can_be_repaired() {
     assert_all(&fs, &files, 100_000);
 }
 
-/// A file without room keeps no other from being committed.
+/// A file without space does not keep others from being committed.
 #[test]
 fn what_is_in_stripes_is_committed_beside_what_finds_no_room() {
     let mut lab = Lab::new("rs:4+2", 6);
     let fs = lab.open();
     let (stored, dirty) = (make(&fs, "stored"), make(&fs, "dirty"));
     fs.write(stored, 0, &pattern(1, 9 << 20)).unwrap();
-    // The first stripes leave in the background.
+    // The first stripes are written in the background.
     until("they are stored", || lab.chunks().len() >= 12);
     std::thread::sleep(Duration::from_millis(300));
     // The metadata is on the others.
@@ -210,7 +212,7 @@ fn sets_of(stripes: u64, missing: &[usize], fault: impl Fn(&Lab)) -> usize {
     fs.status().unwrap().sets
 }
 
-/// Stripes share chunk sets though one target does not take part.
+/// Stripes share chunk sets although one target does not take part.
 #[test]
 fn a_target_that_is_away_or_full_does_not_make_a_set_for_every_stripe() {
     assert!(sets_of(40, &[5], |_| ()) <= 2);
@@ -218,7 +220,7 @@ fn a_target_that_is_away_or_full_does_not_make_a_set_for_every_stripe() {
     assert!(sets_of(40, &[], |lab| lab.fault(5, dead())) <= 3);
 }
 
-/// Too many targets failed once: when they are back, writing goes on by itself.
+/// Too many targets failed for a while: when they are back, writing continues by itself.
 #[test]
 fn targets_that_work_again_are_used_again() {
     let mut lab = Lab::new("rs:4+2", 6);
@@ -228,7 +230,7 @@ fn targets_that_work_again_are_used_again() {
     fs.write(ino, 0, &pattern(1, 500_000)).unwrap();
     fs.sync(ino).unwrap_err();
     (3..6).for_each(|number| lab.fault(number, Faults::default()));
-    // At once, though nobody looked at them yet.
+    // At once, before any probe.
     fs.sync(ino).unwrap();
     until("they are found to work", || fs.status().unwrap().targets.iter().all(|target| target.problem.is_none()));
     let done = fs.repair(&Control::default()).unwrap();
@@ -237,7 +239,7 @@ fn targets_that_work_again_are_used_again() {
     assert!(content(&fs, ino).unwrap() == pattern(1, 500_000));
 }
 
-/// One fsync waits for targets that hang no longer than for one operation.
+/// One fsync waits for hanging targets no longer than one operation does.
 #[test]
 fn a_sync_ends_in_time_when_too_many_targets_hang() {
     let mut lab = Lab::new("rs:4+2", 6);

@@ -1,4 +1,4 @@
-//! Races and failures that were thought of one by one.
+//! Single races and failures, each constructed on purpose.
 
 mod lab;
 
@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use volume::Control;
 
-/// A stripe is left alone for three seconds when nothing refers to it any more; then the collector comes five times a second.
+/// A stripe is kept for three seconds after its last reference is gone; then the collector runs
+/// five times a second.
 const COLLECTED: Duration = Duration::from_millis(3600);
 
-/// Stripes that no transaction names yet keep their chunk set when everything else in it is deleted.
+/// Stripes that no transaction names yet keep their chunk set when everything else in it is
+/// deleted.
 #[test]
 fn a_directory_and_its_parent_are_not_removed_by_their_other_names() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -34,7 +36,7 @@ fn uncommitted_stripes_keep_their_chunk_set() {
     fs.sync(small).unwrap();
     let data = pattern(2, 12 << 20);
     data.chunks(100_000).enumerate().for_each(|(n, part)| fs.write(big, n as u64 * 100_000, part).unwrap());
-    // The set of both is full, and synced with what comes after it.
+    // The set of both is full, and it is synced with the data that comes after it.
     fs.write(other, 0, &pattern(3, 6 << 20)).unwrap();
     fs.sync(other).unwrap();
     fs.unlink(ROOT, b"small").unwrap();
@@ -45,7 +47,8 @@ fn uncommitted_stripes_keep_their_chunk_set() {
     assert_sound(&fs);
 }
 
-/// A stripe has pieces of several files; when those that are committed are deleted, the others still need it.
+/// A stripe has pieces of several files; when the committed ones are deleted, the others still need
+/// it.
 #[test]
 fn uncommitted_pieces_keep_their_stripe() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -67,7 +70,7 @@ fn uncommitted_pieces_keep_their_stripe() {
     assert_sound(&fs);
 }
 
-/// A commit that meets a rename of the same file commits all the same.
+/// A commit that races with a rename of the same file succeeds.
 #[test]
 fn a_commit_that_races_with_renames_loses_nothing() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -101,7 +104,7 @@ fn a_commit_that_races_with_renames_loses_nothing() {
     assert_sound(&fs);
 }
 
-/// Writes until it fails; says how much was written and the error's number.
+/// Writes until it fails; returns the bytes written and the errno.
 fn write_until_error(fs: &FileSystem, ino: u64, most: u64) -> (u64, i32) {
     let part = pattern(9, 1 << 20);
     for n in 0..most {
@@ -176,7 +179,8 @@ fn a_target_that_comes_back_is_used_again_after_a_repair() {
     assert_sound(&fs);
 }
 
-/// What a removed file had on a target that was away is gone when the target is back and the volume is opened.
+/// What a removed file had on a target that was away is removed when the target is back and the
+/// volume is opened.
 #[test]
 fn chunks_that_were_deleted_while_their_target_was_away_do_not_stay() {
     let mut lab = Lab::new("rs:4+2", 6);
@@ -259,7 +263,8 @@ fn fifty_threads() {
     assert_sound(&fs);
 }
 
-/// Names come and go under several threads; every file has exactly one name in the end, or none and no room.
+/// Several threads add and remove names; in the end every file has exactly one name, or none and
+/// takes no space.
 #[test]
 fn names_under_several_threads() {
     let mut lab = Lab::new("none:2", 2);
@@ -310,7 +315,8 @@ fn names_under_several_threads() {
     assert_eq!((fs.usage().unwrap().files, root.links, root.size), (1, 2, 4096));
 }
 
-/// Commits race with truncation: the file is then as one of the two left it, and metadata and stripes agree.
+/// Commits race with truncation: the file is then in one of the two states, and metadata and
+/// stripes agree.
 #[test]
 fn commits_race_with_truncation() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -345,7 +351,7 @@ fn commits_race_with_truncation() {
     assert!(content(&fs, ino).unwrap() == before);
 }
 
-/// The size that a write gave a file stays when what was written is punched out before its commit.
+/// The size that a write gave a file stays when its data is punched out before the commit.
 #[test]
 fn a_size_survives_its_data() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -360,7 +366,8 @@ fn a_size_survives_its_data() {
     assert!(content(&lab.open(), ino).unwrap() == vec![0; 50_000]);
 }
 
-/// What was written and removed before it was committed is in no transaction; its room is given back all the same.
+/// What was written and removed before its commit is in no transaction; its space is freed all the
+/// same.
 #[test]
 fn what_is_removed_before_its_commit_leaves_nothing() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -368,7 +375,7 @@ fn what_is_removed_before_its_commit_leaves_nothing() {
     let ino = make(&fs, "temporary");
     (0..40).for_each(|n| fs.write(ino, n << 20, &pattern(n, 1 << 20)).unwrap());
     fs.unlink(ROOT, b"temporary").unwrap();
-    // One set may be open, another not be synced.
+    // One set may be open, another not synced.
     std::thread::sleep(COLLECTED);
     make(&fs, "other");
     fs.sync_all().unwrap();
@@ -386,7 +393,7 @@ fn within_reach(reached: impl Fn() -> bool) {
     }
 }
 
-/// Whoever drops a file system without closing it gets everything committed, and does not wait for ever.
+/// Dropping a file system without closing it commits everything and does not hang.
 #[test]
 fn a_busy_file_system_can_be_dropped() {
     for round in 0..10 {
@@ -395,7 +402,7 @@ fn a_busy_file_system_can_be_dropped() {
         let ino = make(&fs, "file");
         (0..20).for_each(|n| fs.write(ino, n << 20, &pattern(n + round, 1 << 20)).unwrap());
         drop(fs);
-        // The last one to hold it may be one of its own threads.
+        // The last holder may be one of its own threads.
         within_reach(|| lab.seen.iter().all(|disk| Arc::strong_count(disk) == 1));
         let fs = lab.open();
         let found = content(&fs, ino).unwrap();
@@ -404,7 +411,7 @@ fn a_busy_file_system_can_be_dropped() {
     }
 }
 
-/// What is left of a chunk set of which most was removed moves to another one, and the set goes.
+/// What is left of a mostly unreferenced chunk set moves to another one, and the set is deleted.
 #[test]
 fn sparse_chunk_sets_are_written_anew() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -425,14 +432,14 @@ fn sparse_chunk_sets_are_written_anew() {
     assert!(content(&lab.open(), files[0]).unwrap() == pattern(files[0], 1_000_000));
 }
 
-/// Stripes that nothing refers to need no chunks.
+/// Stripes without references need no chunks.
 #[test]
 fn a_check_says_nothing_of_what_is_dead() {
     let mut lab = Lab::new("rs:2+1", 3);
     let fs = lab.open();
     fs.write(make(&fs, "file"), 0, &pattern(1, 1_000_000)).unwrap();
     fs.sync_all().unwrap();
-    // Not collected yet, as somebody could be reading it.
+    // Not collected yet, because a reader could still be using it.
     fs.unlink(ROOT, b"file").unwrap();
     let chunks = lab.chunks();
     assert_eq!(chunks.len(), 3);

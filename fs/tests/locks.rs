@@ -21,7 +21,7 @@ fn number(client: &FileSystem, ino: u64) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Nobody syncs, and everybody has the file open all the time: only the locks say who goes after whom.
+/// No client syncs, and all have the file open all the time: only the locks order their accesses.
 #[test]
 fn a_counter_behind_a_lock_counts_everything() {
     const EACH: u64 = 100;
@@ -37,7 +37,7 @@ fn a_counter_behind_a_lock_counts_everything() {
                     let now = number(client, counter);
                     client.write(counter, 0, &(now + 1).to_le_bytes()).unwrap();
                     client.unlock(counter, owner, 0, u64::MAX).unwrap();
-                    // One that grows, at the end that its holder finds.
+                    // A file that grows: its holder appends at the end that it finds.
                     assert!(client.lock(log, &whole(owner, true), Some(&|| true)).unwrap());
                     let mut old = vec![0; 1 << 16];
                     let end = client.read(log, 0, &mut old).unwrap();
@@ -55,7 +55,7 @@ fn a_counter_behind_a_lock_counts_everything() {
     assert_eq!(reader.attributes(log).unwrap().size, 3 * EACH * 7);
 }
 
-/// Who shares a lock that it had alone lets the others see what it wrote.
+/// A client that turns its exclusive lock into a shared one lets the others see what it wrote.
 #[test]
 fn who_shares_its_lock_shows_what_it_wrote() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -74,7 +74,8 @@ fn who_shares_its_lock_shows_what_it_wrote() {
     }
 }
 
-/// A part that was unlocked is free after a restart of the server, too, and what is left of the lock is not.
+/// An unlocked part stays free after a restart of the server, and the rest of the lock stays
+/// locked.
 #[test]
 fn a_restarted_server_has_the_locks_that_are_held_and_no_others() {
     let cluster = Cluster::new("rs:2+1", 4);

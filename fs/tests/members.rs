@@ -1,4 +1,4 @@
-//! Clients that are no honest ones: what they say in well-formed requests is not believed.
+//! Dishonest clients: the server does not trust well-formed requests.
 
 mod lab;
 
@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A client that asks what it likes.
+/// A client that sends any request.
 struct Member {
     server: Arc<Sessions>,
     caller: Caller,
@@ -58,7 +58,8 @@ fn a_session_is_its_clients_alone() {
     cluster.kill();
     cluster.start();
     all("after a restart");
-    // In its own session a client cannot begin another's, nor one that there never was.
+    // In its own session, a client can begin neither the session of another client nor one that
+    // never existed.
     for other in [a.session, b.session + 1, u64::MAX - 1, u64::MAX, 0] {
         assert!(member(&cluster, Some(b.session)).begin(Some(other), "mallory".into(), Vec::new()).is_err(), "{other}");
         assert!(member(&cluster, None).begin(Some(other), "mallory".into(), Vec::new()).is_err(), "{other}");
@@ -67,7 +68,7 @@ fn a_session_is_its_clients_alone() {
     assert!(next > b.session && next < u64::MAX / 2, "the counter goes on: {next}");
 }
 
-/// The server's memory for locks is bounded, and what is locked can be unlocked.
+/// The server's memory for locks is limited, and a session at the limit can still unlock.
 #[test]
 fn a_session_has_so_many_locks_and_no_more() {
     let cluster = Cluster::new("rs:2+1", 3);
@@ -80,13 +81,13 @@ fn a_session_has_so_many_locks_and_no_more() {
     }
     assert!(count >= 1000, "{count}");
     assert_eq!(mine.lock(2, at(0, 9), false), Err(meta::Error::TooManyLocks));
-    // One more would be left in the middle of the first.
+    // This would leave one more lock, by splitting the first.
     assert_eq!(mine.unlock(1, 1, 1, 1), Err(meta::Error::TooManyLocks));
     mine.unlock(1, 1, 0, 2).unwrap();
     assert!(mine.lock(2, at(0, 9), false).unwrap());
     mine.unlock(1, 1, 0, u64::MAX).unwrap();
     assert!(mine.lock(1, at(0, 9), false).unwrap());
-    // Others have their own.
+    // Other sessions have their own limit.
     assert!(join(&cluster).0.lock(3, at(0, 9), false).unwrap());
 }
 
@@ -97,21 +98,21 @@ fn at_the_limit_a_session_may_change_the_locks_that_it_has() {
     let cluster = Cluster::new("rs:2+1", 3);
     let (mine, _) = join(&cluster);
     let at = |first, last, exclusive| FileLock { owner: 1, first, last, exclusive, process: 1 };
-    // One less than there may be; on many files, each of which is short to look through.
+    // One less than the limit; on many files, so that each has a short list.
     for number in 1..MOST {
         assert!(mine.lock(number / 64, at(number * 4, number * 4 + 2, true), false).unwrap());
     }
-    // In the middle of another one it would leave three, which are two more.
+    // In the middle of another lock it would leave three, which are two more.
     assert_eq!(mine.lock(1, at(257, 257, false), false), Err(meta::Error::TooManyLocks));
     assert!(mine.lock(1, at(256, 256, false), false).unwrap());
     assert_eq!(mine.lock(1, at(0, 0, true), false), Err(meta::Error::TooManyLocks));
-    // What it has already, as when it tells once more what it has; and several in one.
+    // A lock that the session has already, as in a reclaim; and one that replaces several.
     assert!(mine.lock(1, at(256, 256, true), false).unwrap());
     assert!(mine.lock(1, at(256, 262, true), false).unwrap());
     assert!(mine.lock(1, at(0, 0, true), false).unwrap());
 }
 
-/// While a file is cut off, no append gets a place that another one got behind its new end.
+/// While a file is truncated, no append gets a place that another one got behind the new end.
 #[test]
 fn appends_beside_a_truncation_never_get_the_same_place() {
     const BEFORE: u64 = 1 << 30;
@@ -126,7 +127,8 @@ fn appends_beside_a_truncation_never_get_the_same_place() {
     let begun = std::time::Instant::now();
     let mut round = 0;
     while begun.elapsed() < std::time::Duration::from_secs(3) {
-        // No place is given out, and all that are from now on are behind these bytes until they are cut off.
+        // No place is reserved yet, and all reservations from now on are behind these bytes until
+        // they are truncated.
         [0, BEFORE].into_iter().for_each(resize);
         let (barrier, is_cut) = (std::sync::Barrier::new(3), AtomicBool::new(false));
         let append = || {
@@ -147,7 +149,7 @@ fn appends_beside_a_truncation_never_get_the_same_place() {
             is_cut.store(true, Ordering::SeqCst);
             appending.map(|thread| thread.join().unwrap()).concat()
         });
-        // Those of before are behind what was cut off. The others follow each other.
+        // Places from before are behind the truncated bytes. The others follow each other.
         let mut after: Vec<u64> = places.into_iter().filter(|&place| place < BEFORE).collect();
         after.sort_unstable();
         let expected: Vec<u64> = (0..after.len() as u64).map(|number| number * 10).collect();
@@ -156,7 +158,7 @@ fn appends_beside_a_truncation_never_get_the_same_place() {
     }
 }
 
-/// After a restart the server hears from its clients which sets they have.
+/// After a restart, the server learns from its clients which sets they have.
 #[test]
 fn nobody_takes_up_the_sets_of_another() {
     let cluster = Cluster::new("rs:2+1", 3);
@@ -195,7 +197,7 @@ fn nobody_takes_up_the_sets_of_another() {
     victim.close_volume().unwrap();
 }
 
-/// Arguments that are well-formed, and that no honest client would think of.
+/// Arguments that are well-formed, but that no honest client would send.
 struct Hostile(Rng);
 
 impl Hostile {
@@ -233,7 +235,7 @@ impl Hostile {
         self.number() as u32
     }
 
-    /// A number of a file, mostly one that there is.
+    /// The number of a file, mostly of an existing one.
     fn ino(&mut self) -> u64 {
         if self.0.u32(..3) > 0 { *self.0.choice(&[1, 16, 17, 18, 19, 20]).unwrap() } else { self.number() }
     }
@@ -315,7 +317,7 @@ impl Hostile {
         FileLock { owner: self.0.u64(..3), first: start, last: end, exclusive: self.0.bool(), process: 1 }
     }
 
-    /// Asks for something.
+    /// Sends a request.
     fn ask(&mut self, at: &Remote<Member>) -> meta::Result<()> {
         let now = Time { seconds: 1, nanoseconds: 0 };
         match self.0.u32(..42) {
@@ -378,7 +380,7 @@ impl Hostile {
     }
 }
 
-/// Whatever a client asks, the server answers it, and others.
+/// Whatever a client requests, the server answers it, and other clients.
 #[test]
 fn no_well_formed_request_makes_the_server_panic() {
     let seed = std::env::var("WEFT_HOSTILE_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -398,7 +400,7 @@ fn no_well_formed_request_makes_the_server_panic() {
         }
         assert!(done > 100, "seed {seed}: only {done} requests were carried out");
         mallory.end().unwrap();
-        // What is in the background goes on, too.
+        // Background work continues, too.
         let ino = make(&honest, "after");
         honest.open(ino, true).unwrap();
         honest.write(ino, 0, &pattern(2, 300_000)).unwrap();
@@ -412,7 +414,7 @@ fn no_well_formed_request_makes_the_server_panic() {
     }
 }
 
-/// What is in the background goes on after a panic, which is counted.
+/// Background work continues after a panic, which is counted.
 #[test]
 fn a_panic_in_the_background_is_counted() {
     let cluster = Cluster::new("rs:2+1", 3);

@@ -1,4 +1,5 @@
-//! Files that lose their last name while the kernel of some mount knows them: they can be opened until it forgets them, and then they are gone.
+//! Files that lose their last name while the kernel of a mount knows them: they can be opened until
+//! the kernel forgets them, and then they are removed.
 
 mod lab;
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A file with some bytes, which are committed.
+/// A file with some committed bytes.
 fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
     let ino = make(fs, name);
     fs.write(ino, 0, bytes).unwrap();
@@ -17,7 +18,7 @@ fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
     ino
 }
 
-/// As a mount does for its kernel.
+/// Looks up a file as a mount does for its kernel.
 fn look_up(fs: &FileSystem, name: &str) -> u64 {
     let _until_it_is_known = fs.looking_up();
     let ino = fs.lookup(ROOT, name.as_bytes()).unwrap().ino;
@@ -33,7 +34,7 @@ fn read(fs: &FileSystem, ino: u64) -> Vec<u8> {
     bytes
 }
 
-/// Waits until the volume has so many files, the root included.
+/// Waits until the volume has this many files, including the root.
 fn until_files(fs: &Arc<FileSystem>, count: u64) {
     let fs = fs.clone();
     within(60, move || {
@@ -49,21 +50,21 @@ fn a_mount_of_its_own_volume_keeps_what_its_kernel_knows() {
     let fs = lab.open();
     let bytes = pattern(1, 200_000);
     let (old, new) = (write(&fs, "t", &bytes), write(&fs, "new", &[2; 100]));
-    // Written, and in no commit yet.
+    // Written, and not committed yet.
     fs.write(old, 0, &[9; 10]).unwrap();
     [old, old, new].iter().for_each(|&ino| fs.looked_up(ino));
     fs.rename((ROOT, b"new"), (ROOT, b"t"), RenameMode::Replace).unwrap();
     let expected = [&[9; 10], &bytes[10..]].concat();
     assert_eq!(read(&fs, old), expected);
     assert_eq!(fs.attributes(old).unwrap().links, 0);
-    // Pages of the kernel's cache may come after the last name went.
+    // Pages of the kernel's cache may arrive after the last name is gone.
     fs.write(old, 0, &[8; 10]).unwrap();
     fs.forget(old, 1);
     assert_eq!(read(&fs, old)[..10], [8; 10]);
     fs.forget(old, 1);
     until_files(&fs, 2);
     assert!(fs.open(old, false).is_err());
-    // With the mount goes what its kernel knew.
+    // When the mount ends, its kernel's knowledge ends, too.
     fs.unlink(ROOT, b"t").unwrap();
     assert_eq!(read(&fs, new), [2; 100]);
     fs.close_volume().unwrap();
@@ -84,13 +85,13 @@ fn a_client_opens_what_it_looked_up_though_another_removed_it() {
     assert_eq!(b.lookup(ROOT, b"t").unwrap_err().errno(), 2);
     assert_eq!(read(&b, t), bytes);
     b.forget(t, 1);
-    // All that is not known any more is gone, and nothing else.
+    // Everything that no kernel knows any more is removed, and nothing else.
     until_files(&cluster.volume(), 2);
     assert!(b.open(t, false).is_err());
     assert_eq!(read(&b, u), bytes);
     b.forget(u, 1);
     until_files(&cluster.volume(), 1);
-    // An answer that is on its way makes a file known.
+    // A lookup whose answer is on its way counts as knowledge.
     write(&a, "v", &bytes);
     let asked = b.looking_up();
     let v = b.lookup(ROOT, b"v").unwrap().ino;
@@ -116,7 +117,8 @@ fn what_clients_know_outlives_the_server_and_not_the_clients() {
     b.open(open, false).unwrap();
     a.unlink(ROOT, b"open").unwrap();
     a.unlink(ROOT, b"noted").unwrap();
-    // One more that nobody knows: when it is gone, all clients took note of all before.
+    // One more file that no kernel knows: when it is removed, all clients have processed all
+    // earlier removals.
     write(&a, "last", &bytes);
     a.unlink(ROOT, b"last").unwrap();
     until_files(&cluster.volume(), 4);
@@ -136,7 +138,8 @@ fn what_clients_know_outlives_the_server_and_not_the_clients() {
     a.close_volume().unwrap();
 }
 
-/// A server that was restarted knows of the clients that came back so far only: another one may have the file open.
+/// A restarted server knows only of the clients that have reconnected so far: another one may have
+/// the file open.
 #[test]
 fn what_a_client_has_open_that_is_not_back_yet_is_kept() {
     let cluster = Cluster::new("rs:2+1", 3);
@@ -152,7 +155,7 @@ fn what_a_client_has_open_that_is_not_back_yet_is_kept() {
     assert_eq!(b.attributes(ino).unwrap().links, 0);
     assert!(content(&b, ino).unwrap() == bytes);
     b.close(ino);
-    // It goes with its last opener.
+    // It is removed with its last opener.
     until_files(&cluster.volume(), 1);
     [a, b].iter().for_each(|client| client.close_volume().unwrap());
 }

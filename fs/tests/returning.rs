@@ -1,4 +1,4 @@
-//! Targets that come back: what they missed is made up for, and nothing that may be needed is taken for what they missed.
+//! Targets that rejoin: what they missed is cleaned up, and nothing that may be needed is removed.
 
 mod lab;
 
@@ -74,7 +74,8 @@ fn a_removal_that_failed_is_tried_again() {
     drop(fs);
 }
 
-/// Whoever finds out that the metadata was restored from an old copy, and puts the newer one back, has everything.
+/// An operator who finds out that the metadata was restored from an old copy, and puts the newer
+/// one back, has everything.
 #[test]
 fn old_metadata_deletes_nothing_that_is_newer() {
     let mut lab = Lab::new("rs:2+1", 5);
@@ -82,11 +83,12 @@ fn old_metadata_deletes_nothing_that_is_newer() {
     let first = make(&fs, "first");
     fs.write(first, 0, &pattern(1, 2_000_000)).unwrap();
     fs.sync_all().unwrap();
-    // Seals the set: of one that is open, what is behind the last transaction is punched at the next opening, in every history.
+    // Seals the set: in an open set, whatever is behind the last transaction is punched at the next
+    // opening, with any copy of the metadata.
     fs.repair(&Control::default()).unwrap();
     fs.sync_all().unwrap();
     let old = metadata(&lab);
-    // Made later, and moved later.
+    // Created later, and moved later.
     let second = make(&fs, "second");
     fs.write(second, 0, &pattern(2, 20_000_000)).unwrap();
     fs.sync_all().unwrap();
@@ -94,7 +96,8 @@ fn old_metadata_deletes_nothing_that_is_newer() {
     lab.fault(bad, dead());
     fs.write(make(&fs, "notices"), 0, &pattern(3, 100_000)).unwrap();
     fs.sync_all().unwrap();
-    // Only the metadata that is taken back matters, so a repair that leaves that target is what is wanted.
+    // Only the restored metadata matters here, so a repair that leaves this target out is what the
+    // test needs.
     lab.fault(bad, Faults { full: true, ..Faults::default() });
     let done = fs.repair(&Control::default()).unwrap();
     assert!(done.failed.is_empty(), "{done:?}");
@@ -103,7 +106,7 @@ fn old_metadata_deletes_nothing_that_is_newer() {
     drop(fs);
     let (new, chunks) = (metadata(&lab), lab.chunks());
     put_back(&lab, &old);
-    // More than once: each opening knows what the one before it made.
+    // More than once: each opening knows what the one before it created.
     for round in 0..3 {
         let fs = lab.open();
         assert!(content(&fs, first).is_ok_and(|found| found == pattern(1, 2_000_000)), "round {round}");
@@ -124,7 +127,7 @@ fn new_directory() -> fs::New {
     new(Kind::Directory)
 }
 
-/// Metadata on fewer targets than wanted is told, and does not stay so.
+/// Metadata on fewer targets than wanted is reported, and is repaired.
 #[test]
 fn the_metadata_returns_to_its_targets() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -147,7 +150,7 @@ fn the_metadata_returns_to_its_targets() {
     until("two have it", || fs.status().unwrap().is_healthy());
 }
 
-/// A disk that hangs holds neither the collector nor a repair up for longer than the deadline.
+/// A hanging disk delays neither the collector nor a repair for longer than the deadline.
 #[test]
 fn a_disk_that_hangs_holds_up_neither_collector_nor_repair() {
     let mut lab = Lab::new("rs:4+2", 7);
@@ -166,6 +169,6 @@ fn a_disk_that_hangs_holds_up_neither_collector_nor_repair() {
     let two = fs.clone();
     let done = within(120, move || two.repair(&Control::default()).unwrap());
     assert!(done.failed.is_empty(), "{done:?}");
-    // Whoever closes it does not wait for the disk either.
+    // Closing does not wait for the disk either.
     within(120, move || _ = fs.close_volume());
 }

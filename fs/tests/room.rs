@@ -1,4 +1,4 @@
-//! Targets that take their time to say what room they have.
+//! Targets that report their space late.
 
 mod lab;
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use volume::target::{Memory, Space, Target, TargetFile};
 
-/// A target in memory that does not say what room it has before it is let.
+/// A target in memory that reports its space only when it is allowed to.
 #[derive(Debug, Default)]
 struct Slow {
     inner: Memory,
@@ -61,7 +61,8 @@ impl Target for Slow {
     }
 }
 
-/// As on a busy machine with many targets, where not all threads had their turn when the room is added up.
+/// As on a busy machine with many targets, where some threads have not run when the space is added
+/// up.
 #[test]
 fn a_target_that_does_not_say_what_room_it_has_is_not_full() {
     let label = lab::Lab::new("rs:4+2", 6).label;
@@ -69,7 +70,7 @@ fn a_target_that_does_not_say_what_room_it_has_is_not_full() {
     let all =
         || disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>)).collect();
     FileSystem::create_on(&label, all()).unwrap();
-    // Half of them, so that the others alone are too few for a stripe. Not those with the metadata.
+    // Half of them, so that the others are too few for a stripe. Not those with the metadata.
     disks[3..].iter().for_each(|disk| disk.waits.store(true, Ordering::SeqCst));
     let fs = FileSystem::open_on(label, all(), Box::new(MemoryIndex::default()), OpenOptions::default()).unwrap();
     let file = make(&fs, "file");

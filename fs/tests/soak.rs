@@ -1,6 +1,7 @@
 //! Random operations against a model, on targets that fail, with crashes in between.
 //!
-//! `WEFT_SOAK_SECONDS` says how long (20), `WEFT_SOAK_SEED` where to begin; what fails says its seed.
+//! `WEFT_SOAK_SECONDS` sets the duration (default 20), `WEFT_SOAK_SEED` the first seed; a failure
+//! prints its seed.
 
 mod lab;
 
@@ -17,7 +18,7 @@ const STEPS: usize = 250;
 /// The longest file.
 const LONGEST: u64 = 5 << 20;
 
-/// A file as it should be.
+/// The model of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Content {
     bytes: Vec<u8>,
@@ -28,7 +29,7 @@ struct Content {
 enum Node {
     File {
         now: Content,
-        /// What it was at its last sync, and ever since.
+        /// Its content at the last sync, and all contents since.
         since: Vec<Vec<u8>>,
     },
     Directory(BTreeMap<Vec<u8>, u64>),
@@ -98,7 +99,7 @@ impl Soak {
         format!("n{}", self.dice.u8(..12)).into_bytes()
     }
 
-    /// How many names each file has.
+    /// The number of names of each file.
     fn named(&self) -> BTreeMap<u64, u32> {
         let mut named = BTreeMap::new();
         for node in self.nodes.values() {
@@ -109,7 +110,7 @@ impl Soak {
         named
     }
 
-    /// Changes what a file should be.
+    /// Changes the model of a file.
     fn change(&mut self, ino: u64, change: impl FnOnce(&mut Vec<u8>)) {
         if let Some(Node::File { now, since }) = self.nodes.get_mut(&ino) {
             change(&mut now.bytes);
@@ -124,7 +125,7 @@ impl Soak {
         }
     }
 
-    /// A file lost a name: it goes when that was the last and it is not open.
+    /// A file lost a name: it is removed if that was the last one and the file is not open.
     fn dropped(&mut self, ino: u64) {
         if !self.named().contains_key(&ino) && !self.open.contains(&ino) {
             self.nodes.remove(&ino);
@@ -257,7 +258,7 @@ impl Soak {
         }
     }
 
-    /// Whether a directory is, or is in, another.
+    /// Whether a directory is, or is in, another one.
     fn is_within(&mut self, ino: u64, outer: u64) -> bool {
         let mut inside = vec![outer];
         while let Some(at) = inside.pop() {
@@ -401,7 +402,7 @@ impl Soak {
         let read = self.fs.read(ino, offset, &mut found).unwrap();
         let want = &self.bytes(ino)[offset.min(size) as usize..(offset + length as u64).min(size) as usize];
         assert!(found[..read] == *want, "{ino} {offset}+{length}");
-        // A hole is zeroes; what has data may be.
+        // A hole reads as zeroes; data may contain zeroes, too.
         if let Ok(hole) = self.fs.seek(ino, offset, Seek::Hole) {
             let data = self.fs.seek(ino, hole, Seek::Data).unwrap_or(size);
             assert!(
@@ -413,7 +414,7 @@ impl Soak {
         }
     }
 
-    /// As many targets as may fail begin to, or all are whole again and everything is repaired.
+    /// Makes as many targets fail as may fail, or makes all work again and repairs everything.
     fn break_or_mend(&mut self) {
         if self.bad.is_empty() {
             for _ in 0..self.spare {
@@ -433,7 +434,7 @@ impl Soak {
         }
     }
 
-    /// Some bits in some chunks of a target.
+    /// Flips some bits in some chunks of a target.
     fn flips(&mut self, number: usize) -> Faults {
         let all = self.lab.chunks().into_iter().filter(|(of, ..)| *of == number);
         let chunks: Vec<(TargetFile, u64)> = all.map(|(_, file, length)| (file, length)).collect();
@@ -454,7 +455,7 @@ impl Soak {
         assert!(done.failed.is_empty(), "{:?}", done.failed);
         let verified = self.fs.verify(&Control::default()).unwrap();
         assert!(verified.is_sound(), "after a repair: {:#?}", verified.problems);
-        // The next ones to fail may be those that have the metadata now.
+        // The next targets to fail may be those that have the metadata now.
         let begun = Instant::now();
         while !self.fs.status().unwrap().is_healthy() {
             assert!(begun.elapsed() < Duration::from_secs(30), "{:#?}", self.fs.status());
@@ -473,7 +474,7 @@ impl Soak {
         all.into_iter().for_each(|ino| self.synced(ino));
         self.fs = self.lab.open();
         self.compare();
-        // Faults are of an opening.
+        // Faults belong to an opening.
         if !self.bad.is_empty() {
             self.mend();
         }
@@ -510,12 +511,13 @@ impl Soak {
         }
     }
 
-    /// The process dies, or the machine; what was synced is there. Ends the run: names may be those of any moment since.
+    /// The process or the machine dies; what was synced survives. Ends the run: names may be those
+    /// of any moment since.
     fn crash(&mut self) {
         let power = self.dice.bool();
         let seed = self.dice.u64(..);
         self.note(format!("crash, of the machine: {power}"));
-        // All names are there; content is not.
+        // All names survive; content may not.
         let named = self.named();
         let fs = self.fs.clone();
         if power {
@@ -523,7 +525,7 @@ impl Soak {
         } else {
             self.lab.kill(fs);
         }
-        // One target may be lost on top of it, if none was already.
+        // One more target may be lost, if none was already.
         let more = if self.bad.is_empty() { self.spare.min(1) } else { 0 };
         let missing: Vec<usize> = (0..more).map(|_| self.dice.usize(..self.lab.disks.len())).collect();
         self.fs = self.lab.try_open(&missing).unwrap();
@@ -534,7 +536,7 @@ impl Soak {
             }
             let found = match content(&self.fs, *ino) {
                 Ok(found) => found,
-                // It was made since the last sync of anything.
+                // It was created since the last sync of anything.
                 Err(error) if error.errno() == 2 && since[0].is_empty() => continue,
                 Err(error) => panic!("{ino} after a crash, {missing:?} missing: {error}"),
             };
@@ -558,7 +560,7 @@ impl Soak {
         fs.close_volume().unwrap();
     }
 
-    /// Everything goes, and so do all chunks.
+    /// Removes everything; all chunks must be deleted, too.
     fn remove_all(&mut self) {
         if !self.bad.is_empty() {
             self.mend();
@@ -571,14 +573,14 @@ impl Soak {
         self.fs.close_volume().unwrap();
         self.fs = self.lab.open();
         assert_eq!((self.fs.usage().unwrap().files, self.fs.status().unwrap().bytes), (1, 0));
-        // What dead targets missed is made up for.
+        // Clean up what dead targets missed.
         self.fs.repair(&Control::default()).unwrap();
         self.fs.close_volume().unwrap();
         assert_eq!(self.lab.chunks(), []);
     }
 }
 
-/// Says where two contents differ, which is more use than what they are.
+/// Reports where two contents differ, which is more useful than printing them.
 #[track_caller]
 fn assert_same(found: &[u8], wanted: &[u8], ino: u64) {
     assert_eq!(found.len(), wanted.len(), "size of {ino}");

@@ -283,8 +283,7 @@ impl BulkLoad<'_> {
         if seq > 0 {
             self.fs.meta.sync(seq)?;
         }
-        // The server restarted on a new machine start between the write and the sync: the data may
-        // be lost.
+        // The server's machine rebooted between the write and the sync: the data may be lost.
         if machine() == before { Ok(done) } else { Err(lost()) }
     }
 }

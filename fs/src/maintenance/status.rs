@@ -126,7 +126,7 @@ impl Status {
 /// A file with less redundancy than it should have.
 #[derive(Clone, Debug)]
 pub struct AtRisk {
-    /// Its path, or its number if it has no path.
+    /// Its path, or its number if it has several names or none.
     pub path: Vec<u8>,
     /// The number of further targets that it can lose; None when some of it is lost already.
     pub survives: Option<usize>,
@@ -402,7 +402,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The path of a file, or its number when it has none.
+    /// The path of a file; its number if it has several names or none.
     pub(crate) fn name_of(&self, ino: u64) -> Vec<u8> {
         self.meta.describe(ino).ok().and_then(|(_, path)| path).unwrap_or_else(|| format!("inode {ino}").into_bytes())
     }

@@ -1,4 +1,5 @@
-//! A server of metadata and its clients, without a network: what they ask goes through the encoding of messages, and their data straight to the targets.
+//! A metadata server and its clients, without a network: requests go through the encoding of
+//! messages, and data straight to the targets.
 
 use super::Lab;
 use fs::label::Label;
@@ -9,24 +10,25 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long a client that is silent keeps its session.
+/// How long a silent client keeps its session.
 pub const LEASE: Duration = Duration::from_secs(5);
 
-/// A server that can die and come back, on the disks of a lab.
+/// A server that can die and restart, on the disks of a lab.
 pub struct Cluster {
     pub lab: Mutex<Lab>,
     pub server: Mutex<Option<Arc<Sessions>>>,
     machine: AtomicU64,
 }
 
-/// A client's way to the server.
+/// A client's connection to the server.
 pub struct Wire {
     pub cluster: Arc<Cluster>,
-    /// Nothing goes through: the client's machine is stopped, or the network is cut.
+    /// No message gets through: the client's machine is stopped, or the network is cut.
     pub cut: AtomicBool,
     /// This operation fails; 0 for none.
     pub refused: AtomicU16,
-    /// This operation, 0 for none, gets no answer as long as it is named here; how many wait.
+    /// This operation, 0 for none, gets no answer as long as it is named here; `waiting` counts the
+    /// calls that wait.
     pub held: AtomicU16,
     pub waiting: AtomicU64,
     pub session: AtomicU64,
@@ -35,20 +37,20 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// How often something was asked for.
+    /// How often an operation was requested.
     pub fn asked(&self, operation: u16) -> u32 {
         lock(&self.asked).get(&operation).copied().unwrap_or(0)
     }
 }
 
-/// The content of a mutex, whoever panicked.
+/// The content of a mutex, even after a panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Link {
     wire: Arc<Wire>,
-    /// It takes a session up: a server that was started once more meanwhile has to be told from the beginning.
+    /// A reclaim is in progress: if the server restarts meanwhile, it begins anew.
     takes_up: bool,
 }
 
@@ -117,7 +119,7 @@ impl Cluster {
         cluster
     }
 
-    /// The server's process starts.
+    /// Starts the server's process.
     pub fn start(&self) {
         let fs = lock(&self.lab).open_to_serve();
         let sessions = Sessions::new(fs, LEASE, self.machine.load(Ordering::SeqCst));
@@ -132,18 +134,18 @@ impl Cluster {
         *lock(&self.server) = Some(sessions);
     }
 
-    /// The next process of the server is on a machine that was started again.
+    /// The next process of the server runs after a reboot of its machine.
     pub fn restart_machine(&self) {
         self.machine.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The server's process dies. What it knows of its clients is gone.
+    /// The server's process dies. What it knows of its clients is lost.
     pub fn kill(&self) {
         let sessions = lock(&self.server).take().expect("it runs");
         lock(&self.lab).kill(sessions.volume().clone());
     }
 
-    /// What the server has open.
+    /// The volume that the server has open.
     pub fn volume(&self) -> Arc<FileSystem> {
         lock(&self.server).as_ref().expect("it runs").volume().clone()
     }
@@ -153,7 +155,7 @@ impl Cluster {
         self.wired_client(name).0
     }
 
-    /// A client, and its way here.
+    /// A client with its connection.
     pub fn wired_client(self: &Arc<Self>, name: &str) -> (Arc<FileSystem>, Arc<Wire>) {
         let wire = Arc::new(Wire {
             cluster: self.clone(),
@@ -184,7 +186,7 @@ impl Cluster {
         (fs, wire)
     }
 
-    /// Waits until there are so many clients.
+    /// Waits until there are this many clients.
     pub fn until_clients(self: &Arc<Self>, count: usize) {
         let cluster = self.clone();
         super::within(30, move || {

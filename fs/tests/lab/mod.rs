@@ -19,7 +19,8 @@ pub const CHUNK: u32 = 3 << 20;
 pub struct Lab {
     pub label: Label,
     pub disks: Vec<Arc<Crash>>,
-    /// What the open file system sees of the disks. Each opening has its own: what is left of an old one can be cut off.
+    /// The disks as the open file system sees them. Each opening has its own view, so that what is
+    /// left of an old one can be cut off.
     pub seen: Vec<Arc<Faulty>>,
 }
 
@@ -60,13 +61,13 @@ impl Lab {
         self.try_open(&[]).unwrap()
     }
 
-    /// The process dies: what it wrote is there, and it writes no more.
+    /// The process dies: what it wrote stays, and it writes no more.
     pub fn kill(&self, fs: Arc<FileSystem>) {
         self.fault_all(|| Faults { dead: true, ..Faults::default() });
         fs.abandon();
     }
 
-    /// The machine loses power: what was not synced is there, torn or gone.
+    /// The machine loses power: what was not synced is complete, torn or lost.
     pub fn lose_power(&self, fs: Arc<FileSystem>, seed: u64) {
         self.kill(fs);
         self.disks.iter().enumerate().for_each(|(number, disk)| disk.crash(seed ^ number as u64).unwrap());
@@ -103,19 +104,19 @@ pub fn new(kind: Kind) -> New {
     New { kind, mode: 0o644, uid: 1, gid: 2, device: 0, link: Vec::new() }
 }
 
-/// A new file in the root directory.
+/// Creates a file in the root directory.
 pub fn make(fs: &FileSystem, name: &str) -> u64 {
     fs.make(ROOT, name.as_bytes(), &new(Kind::File)).unwrap().ino
 }
 
-/// Bytes that tell where they belong.
+/// Bytes from which their origin can be recognized.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
     bytes
 }
 
-/// All of a file.
+/// The content of a file.
 pub fn content(fs: &FileSystem, ino: u64) -> fs::Result<Vec<u8>> {
     let mut bytes = vec![0; fs.attributes(ino)?.size as usize];
     let read = fs.read(ino, 0, &mut bytes)?;
