@@ -143,9 +143,22 @@ pub struct Tally {
     pub unchanged_bytes: u64,
     /// The sizes of the files that were done.
     pub sizes: Sizes,
+    /// Files that were found and are to be looked at.
+    pub found_files: u64,
+    /// Their bytes.
+    pub found_bytes: u64,
 }
 
 impl Tally {
+    /// Adds files that were found.
+    pub fn find(&mut self, groups: &[Group]) {
+        let files = groups.iter().flat_map(|group| &group.items).filter(|item| item.stat.kind == Kind::File);
+        for item in files {
+            self.found_files += 1;
+            self.found_bytes += item.stat.size;
+        }
+    }
+
     /// Counts a file of any type that was done.
     pub fn count(&mut self, stat: &Stat) {
         if stat.kind == Kind::File {
@@ -228,6 +241,8 @@ pub enum Message {
     Worked(Span),
     /// E or W to R: work that is done and durable.
     Tally(Box<Tally>),
+    /// M to R: everything was found that there is to find.
+    Explored,
     /// M to R: the job cannot continue.
     Broken(String),
     /// E or W to R: the last message of this role.

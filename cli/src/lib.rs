@@ -4,6 +4,7 @@
 
 mod benchmark;
 mod codes;
+mod completions;
 mod config;
 mod demo;
 mod energy;
@@ -13,6 +14,7 @@ mod file;
 mod help;
 mod interrupt;
 mod log;
+mod man;
 mod output;
 mod progress;
 mod show;
@@ -25,7 +27,8 @@ pub mod archiving {
     pub use crate::failure::{Failure, Outcome};
     pub use crate::interrupt::control;
     pub use crate::show::warning;
-    pub use crate::volumes::archive::{Arguments, Progress, Report, Wanted, end};
+    pub use crate::volumes::archive::{Arguments, Report, Wanted, end};
+    pub use crate::volumes::job_progress::Progress;
     pub use crate::volumes::{Address, Open, client_name, open, options, server_of};
 }
 
@@ -84,6 +87,9 @@ enum Command {
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
     Energy(energy::Arguments),
+    Completions(completions::Arguments),
+    #[command(hide = true)]
+    Man(man::Arguments),
 }
 
 impl Command {
@@ -156,6 +162,10 @@ fn commands() -> clap::Command {
     for (_, path) in config::TABLES {
         commands = below(commands, path, |command| command.arg(config()));
     }
+    let commands = below(commands, &["archive"], |command| {
+        command
+            .override_usage("weft archive [OPTIONS] <SOURCE>... <VOLUME:/path>\n       weft archive --execute <PLAN>")
+    });
     // The same command has two names, and each shows examples of itself.
     below(commands, &["volume", "status"], |command| {
         let help = command.get_after_help().map(|help| help.to_string().replace("weft status", "weft volume status"));
@@ -284,5 +294,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),
         Command::Energy(arguments) => energy::run(&arguments, json),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments, json),
     }
 }

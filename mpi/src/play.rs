@@ -29,8 +29,20 @@ impl Show for Relay<'_> {
 
     fn progress(&mut self, facts: &Facts) {
         let &Facts { files, bytes, others, unchanged_files, unchanged_bytes, .. } = facts;
-        let errors = facts.errors.clone();
-        let shown = Facts { files, bytes, others, unchanged_files, unchanged_bytes, errors, ..Facts::default() };
+        let &Facts { found_files, found_bytes, explored, .. } = facts;
+        let shown = Facts {
+            files,
+            bytes,
+            others,
+            unchanged_files,
+            unchanged_bytes,
+            found_files,
+            found_bytes,
+            explored,
+            throughput: facts.throughput.clone(),
+            errors: facts.errors.clone(),
+            ..Facts::default()
+        };
         self.0.send(LEADER, &Parcel::Progress(Box::new(shown)));
     }
 }

@@ -47,6 +47,15 @@ pub struct Facts {
     pub bytes: u64,
     /// Directories, links and special files that it archived, restored or verified.
     pub others: u64,
+    /// Files that were found so far.
+    #[serde(default)]
+    pub found_files: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub found_bytes: u64,
+    /// Everything was found that there is to find.
+    #[serde(default)]
+    pub explored: bool,
     /// Files that existed already and were left alone.
     pub unchanged_files: u64,
     /// Their bytes.

@@ -80,7 +80,8 @@ impl<T: Tree> Role for Explorer<T> {
         let found = self.tree.next()?;
         out.push((REPORTER, Message::Worked(watch.stop(0))));
         let done = found.is_none();
-        let Found { groups, walks, problems, done: tally } = found.unwrap_or_default();
+        let Found { groups, walks, problems, done: mut tally } = found.unwrap_or_default();
+        tally.find(&groups);
         out.extend(problems.into_iter().map(|problem| (REPORTER, Message::Problem(problem))));
         if tally != Tally::default() {
             out.push((REPORTER, Message::Tally(Box::new(tally))));

@@ -65,6 +65,8 @@ pub struct Manager {
     /// Files in parts with several names, while one of the names is being done; the others wait.
     shared: BTreeMap<(u64, u64), Vec<Large>>,
     task: u64,
+    /// The reporter knows that everything was found.
+    explored: bool,
     finished: bool,
 }
 
@@ -88,6 +90,7 @@ impl Manager {
             cut: BTreeMap::new(),
             shared: BTreeMap::new(),
             task: 0,
+            explored: false,
             finished: false,
         }
     }
@@ -144,6 +147,8 @@ impl Manager {
         let explored = self.idle_explorers.len() == self.crew.explorers as usize && self.walks.is_empty();
         if explored && self.queue.is_empty() && self.doing.is_empty() {
             self.finish(out);
+        } else if explored && !std::mem::replace(&mut self.explored, true) {
+            out.push((REPORTER, Message::Explored));
         }
         Ok(())
     }
@@ -355,7 +360,7 @@ mod tests {
         let [(4, Message::Do(1, Work::Files(groups))), (2, Message::Continue)] = &out[..] else { panic!("{out:?}") };
         assert_eq!(groups.iter().map(|group| group.items.len()).sum::<usize>(), 5);
         assert_eq!(say(&mut manager, 5, Message::Ready), []);
-        assert_eq!(say(&mut manager, 2, found(&[], true)), []);
+        assert_eq!(say(&mut manager, 2, found(&[], true)), [(REPORTER, Message::Explored)]);
         let out = say(&mut manager, 4, Message::Done(vec![Ended { task: 1, good: true }]));
         let finish: Outbox = (1..6).map(|rank| (rank, Message::Finish)).collect();
         assert_eq!(out, finish);

@@ -92,6 +92,8 @@ impl<S: Show> Reporter<S> {
         self.facts.unchanged_files += tally.unchanged_files;
         self.facts.unchanged_bytes += tally.unchanged_bytes;
         self.facts.sizes.merge(&tally.sizes);
+        self.facts.found_files += tally.found_files;
+        self.facts.found_bytes += tally.found_bytes;
     }
 }
 
@@ -111,6 +113,7 @@ impl<S: Show> Role for Reporter<S> {
             }
             Message::Worked(span) => self.worked(from, &span),
             Message::Tally(tally) => self.count(&tally),
+            Message::Explored => self.facts.explored = true,
             Message::Broken(why) => self.broken = Some(why),
             Message::Bye => self.here = self.here.saturating_sub(1),
             _ => {}

@@ -1,22 +1,20 @@
 //! `weft archive`: trees of this machine into a volume, in parallel.
 
+use super::job_progress::Progress;
 use super::{Address, Open, open_within};
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, output, show, sizes};
 use archive::check::{Against, check};
 use archive::dry::{Header, Planned, dry_run};
 use archive::job::{Job, Options, Source, most_workers};
-use archive::message::Problem;
 use archive::report::{Ending, Facts, Task};
-use archive::roles::{Show, line};
 use archive::transport::Crew;
 use archive::walk::{Filter, List};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use plan::schedule::Policy;
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
-use std::io::{BufReader, BufWriter, IsTerminal, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use volume::Shown;
@@ -426,69 +424,5 @@ pub fn end(facts: &Facts, broken: Option<String>, report: &Report<'_>, as_json: 
         (Ending::Interrupted, _) => Err(Failure::Work(volume::Error::Interrupted)),
         _ if facts.errors.count() > 0 => Err(Failure::Found),
         _ => Ok(()),
-    }
-}
-
-/// Shows how far a job is: a line on a terminal, or lines of JSON.
-pub struct Progress {
-    bar: Option<ProgressBar>,
-    json: bool,
-}
-
-impl Progress {
-    /// Shows progress on a terminal, with this word, or as JSON.
-    ///
-    /// # Panics
-    /// Never: the template is one of this program.
-    pub fn new(what: &'static str, json: bool) -> Self {
-        let style = ProgressStyle::with_template("{msg} {prefix} {elapsed}").expect("a template of this program");
-        let terminal = std::io::stderr().is_terminal() && !json;
-        let bar = terminal.then(|| ProgressBar::new(0).with_style(style).with_message(what));
-        Self { bar, json }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl Show for Progress {
-    fn problem(&mut self, problem: &Problem) {
-        let text = line(problem);
-        if self.json {
-            let path = show::name(&problem.path);
-            let _ = show::json_line("problem", json!({ "path": path, "what": problem.what }));
-        }
-        match &self.bar {
-            Some(bar) => bar.suspend(|| show::warning(text)),
-            None => show::warning(text),
-        }
-    }
-
-    fn progress(&mut self, facts: &Facts) {
-        if self.json {
-            let Facts { files, bytes, others, unchanged_files, unchanged_bytes, .. } = facts;
-            let _ = show::json_line(
-                "progress",
-                json!({
-                    "files": files, "bytes": bytes, "others": others,
-                    "unchanged_files": unchanged_files, "unchanged_bytes": unchanged_bytes,
-                "errors": facts.errors.count(),
-                    "worked_bytes": facts.throughput.total(),
-                }),
-            );
-        }
-        if let Some(bar) = &self.bar {
-            let unchanged = match facts.unchanged_files {
-                0 => String::new(),
-                count => format!(", {count} unchanged"),
-            };
-            bar.set_prefix(format!("{} files, {}{unchanged}", facts.files, show::bytes(facts.bytes)));
-            bar.tick();
-        }
     }
 }

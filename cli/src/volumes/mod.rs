@@ -10,6 +10,7 @@ pub mod files;
 pub mod fsck;
 pub mod group;
 pub mod helper;
+pub mod job_progress;
 pub mod metrics;
 pub mod mount;
 pub mod remote;

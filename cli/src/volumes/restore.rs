@@ -1,6 +1,7 @@
 //! `weft restore`: a tree of a volume, or some of it, back onto this machine.
 
-use super::archive::{Progress, Report, end, workers};
+use super::archive::{Report, end, workers};
+use super::job_progress::Progress;
 use super::{Address, open_within};
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, sizes};

@@ -386,7 +386,8 @@ fn serve_meta(
     let outcome = meta.close().map_err(Failure::from).map(|away| {
         if away > 0 {
             show::warning(format_args!(
-                "{away} targets cannot be reached: what is not on them yet stays in {} until this server is started again",
+                "{} cannot be reached: what is not there yet stays in {} until this server is started again",
+                show::count(away, "target"),
                 Shown(&directory)
             ));
         }

@@ -80,3 +80,20 @@ fn options_stand_where_they_mean_something() {
     assert!(said(&["drian", "v", "d"]).contains("'target drain'"));
     assert!(said(&["meta"]).contains("unrecognized subcommand"));
 }
+
+#[test]
+fn shells_complete_the_commands_and_man_shows_them() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = String::from_utf8(run(weft().args(["completions", shell])).good()).unwrap();
+        assert!(["weft", "create", "undrain", "domain-level"].iter().all(|word| script.contains(word)), "{shell}");
+    }
+    // The shell takes the script.
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-c", "source <(\"$0\" completions bash) && complete -p weft", env!("CARGO_BIN_EXE_weft")]);
+    run(&mut bash).good();
+    let scratch = Scratch::new(0);
+    run(weft().arg("man").arg(&scratch.path)).good();
+    let page = fs::read_to_string(scratch.path.join("weft-volume-create.1")).unwrap();
+    assert!(page.contains("chunk\\-bytes") && page.contains("weft volume create"), "{page}");
+    assert!(run(weft().arg("man").arg(&scratch.path)).failed(1).contains("give --force"));
+}

@@ -23,8 +23,7 @@ use volume::Shown;
 /// worth a warning.
 const MIRRORS_CATCH_UP: Duration = Duration::from_secs(10);
 
-/// Show the health of a volume: space, targets, what it survives; exit status 1 if it needs
-/// attention
+/// Show the health of a volume; exit status 1 if it needs attention
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft status /srv/films
@@ -138,7 +137,8 @@ fn print(status: &Status, volume: &Path) -> Outcome {
     let (new, wanted) = status.new_blocks;
     if new < wanted {
         show::text(format_args!(
-            "  NEW DATA has less redundancy: {new} targets can take it and {wanted} are needed; see weft target --help"
+            "  NEW DATA has less redundancy: {} can take it and {wanted} are needed; see weft target --help",
+            show::count(new, "target")
         ))?;
     }
     for target in &status.targets {
@@ -156,15 +156,15 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             .map_or_else(String::new, |(state, time)| format!("  {} for {}", state_name(state), show::age(time)));
         let domain = target.domain.as_ref().map_or_else(String::new, |domain| format!("  in {domain}"));
         show::text(format_args!(
-            "  target {:3}  {role:8}  {:6} chunks{room}  {}{domain}{state}  {problem}",
+            "  target {:3}  {role:8}  {:>13}{room}  {}{domain}{state}  {problem}",
             target.id.0,
-            target.chunks,
+            show::count(target.chunks, "chunk"),
             Shown(&target.path)
         ))?;
     }
     print_domains(&status.domains)?;
     let (have, wanted) = status.mirrors;
-    show::text(format_args!("  metadata on {have} targets of {wanted} wanted"))?;
+    show::text(format_args!("  metadata on {have} of {}", show::count(wanted, "target")))?;
     if let Some(error) = &status.metadata_error {
         show::text(format_args!("  metadata trouble: {error}"))?;
     }

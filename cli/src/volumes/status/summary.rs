@@ -71,7 +71,11 @@ fn space(status: &Status, say: &mut impl FnMut(&str, String)) {
 
 fn redundancy(status: &Status, volume: &Path, say: &mut impl FnMut(&str, String)) {
     let survive = status.survive.iter().enumerate().rev().filter(|(_, sets)| **sets > 0).map(|(more, &sets)| {
-        let losses = if more == 1 { "1 more loss".into() } else { format!("{more} more losses") };
+        let losses = match more {
+            0 => "no more losses".into(),
+            1 => "1 more loss".into(),
+            more => format!("{more} more losses"),
+        };
         let survive = if sets == 1 { "survives" } else { "survive" };
         format!("{} {survive} {losses}", show::count(sets, "chunk set"))
     });
