@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! client:  FileSystem -- Target ----> RemoteTarget ===> store:  Store -> Disk
-//!                     `- meta::Port -> Link        ===> meta:   MetaServer -> Sessions -> FileSystem
+//!                     `- meta::Port -> Link        ===> meta:   MetaServer -> Sessions
+//!                                                               -> FileSystem
 //!                                                               -> RemoteTarget ===> stores
 //! ```
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! What a Master shows to the stores that it writes to, with certificates and the cluster's key: a client says which
-//! these are.
+//! Which tokens a Master shows to the stores that it writes to, with certificates and the cluster's
+//! key. A client chooses these stores.
 
 use cluster::capability::{CLOCK_TOLERANCE, Capability, Rights, TOKEN_BYTES, Token, now_ms};
 use cluster::{Identity, Members, Store, make_identities, use_identity};
@@ -14,12 +14,12 @@ use wire::{Client, ClientOptions, Reply, Request, Server, ServerOptions, Service
 const WRITE: u16 = 1;
 const DISTRIBUTE: u16 = 64;
 
-/// A store that keeps what it is shown.
+/// A store that keeps the tokens that it is shown.
 struct Collects(Arc<Mutex<Vec<Token>>>);
 
 impl Service for Collects {
     async fn call(&self, request: Request) -> Reply {
-        // The last of the operands.
+        // The token is the last operand.
         if let (WRITE, Some(token)) = (request.method, request.body.last_chunk::<TOKEN_BYTES>()) {
             self.0.lock().unwrap().extend(Token::from_bytes(token));
         }
@@ -60,8 +60,8 @@ fn what_a_master_shows_lasts_no_longer_than_what_its_client_showed() {
     for (set, expires_ms) in [(3u64, now + 20_000), (4, now + 25_000), (3, now + 30_000)] {
         let token = key.sign(&Capability { volume, set, rights: Rights::Write, session: 1, expires_ms });
         let (record, checksum) = (CHUNK_HEADER_BYTES as u32, gf::checksum::crc64(b"data"));
-        // As a client writes it: volume, set, code, time, record, sequence, manifest, spare, checksum, token, server,
-        // places.
+        // As a client encodes it: volume, set, code, time, record, sequence, manifest, spare,
+        // checksum, token, server, places.
         let head = (volume, set, "rs:4+2", (0i64, 0u32), record, 1u64, 0u32, 2u16, checksum);
         let body = postcard::to_stdvec(&(head, token.as_bytes(), master.as_str(), &places)).unwrap();
         let parts = [std::io::IoSlice::new(b"data")];

@@ -1,4 +1,4 @@
-//! Masters over a network: storage servers of this process, whose requests are counted.
+//! Masters over a network: the storage servers run in this process and count their requests.
 
 use cluster::{ClusterPlaces, Store};
 use fs::Places;
@@ -19,7 +19,7 @@ const DISTRIBUTE: u16 = 64;
 const REBUILD: u16 = 65;
 const READ: u16 = 2;
 
-/// A store that counts what it is asked.
+/// A store that counts its requests.
 struct Counted {
     store: Store,
     methods: Arc<Mutex<Vec<u16>>>,
@@ -30,9 +30,9 @@ struct Counted {
 #[derive(Clone, Copy, PartialEq)]
 enum Answers {
     AtOnce,
-    /// What they are to code takes them so long.
+    /// Coding takes them this long.
     Late(Duration),
-    /// Masters take no notice of anything any more.
+    /// Masters never answer.
     Never,
 }
 
@@ -49,7 +49,7 @@ impl Service for Counted {
     }
 }
 
-/// Stores with so many disks each, and a set on all of them.
+/// Stores with a number of disks each, and a set on all disks.
 struct Lab {
     path: PathBuf,
     servers: Vec<String>,
@@ -97,12 +97,12 @@ impl Lab {
         self.writer.append_by(by, buffer, sequence, b"a manifest").map_err(|(error, _)| error).unwrap()
     }
 
-    /// How often stores were asked for something since the last call.
+    /// How many requests the stores got since the last call.
     fn asked(&self, method: u16) -> usize {
         self.methods.lock().unwrap().iter().filter(|&&asked| asked == method).count()
     }
 
-    /// What is in the chunk of a position behind its header, on its disk.
+    /// The content of a position's chunk after its header, read from its disk.
     fn chunk(&self, position: usize, disks: usize) -> Vec<u8> {
         let disk = self.path.join(format!("{}/disk{}", position / disks, position % disks));
         let mut found = Vec::new();
@@ -137,7 +137,7 @@ fn a_small_write_is_one_request_of_the_client_and_the_bytes_are_the_same() {
     let small = here.append(Coder::Here, 4096, 0);
     assert_eq!((here.asked(WRITE), here.asked(DISTRIBUTE), small.by), (6, 0, Coder::Here));
     let small = there.append(Coder::Master, 4096, 0);
-    // The Master has a disk itself.
+    // The Master has a disk of its own.
     assert_eq!((there.asked(DISTRIBUTE), there.asked(WRITE), small.by), (1, 5, Coder::Master));
     for (sequence, length) in [(1, 1), (2, 70_000), (3, (4 << 20) - 100), (4, 9000)] {
         let (a, b) = (here.append(Coder::Here, length, sequence), there.append(Coder::Master, length, sequence));
@@ -202,7 +202,8 @@ fn a_master_that_lives_is_waited_for_and_one_that_does_not_is_not() {
     *lab.answers.lock().unwrap() = Answers::Never;
     let begun = Instant::now();
     let done = lab.append(Coder::Master, 70_000, 0);
-    // Nobody waits for its block, either; the shortest time that a Master may take is three seconds.
+    // The writer does not wait for its block, either; the shortest patience for a Master is three
+    // seconds.
     assert_eq!((done.by, done.missing.len(), lab.asked(WRITE)), (Coder::Here, 1, 5));
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
@@ -211,7 +212,8 @@ fn a_master_that_lives_is_waited_for_and_one_that_does_not_is_not() {
 fn what_is_no_stripe_is_refused_and_harms_nobody() {
     let lab = Lab::new("rs:4+2", 6, 1);
     let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
-    // As a client writes it: volume, set, code, time, record, sequence, manifest, spare, checksum, token, server, places.
+    // As a client encodes it: volume, set, code, time, record, sequence, manifest, spare, checksum,
+    // token, server, places.
     type Stripe<'a> = ([u8; 16], u64, &'a str, (i64, u32), u32, u64, u32, u16, u64, &'a [u8], &'a str, Vec<&'a str>);
     let good = gf::checksum::crc64(b"data");
     let stripe = |code, record, checksum, places| -> Stripe<'_> {
@@ -247,7 +249,7 @@ fn a_master_codes_stripes_with_the_code_of_their_volume_alone() {
     label.write(&*lab.targets.get(TargetId(0)).unwrap(), TargetId(0)).unwrap();
     let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
     let own = format!("store://{}/disk0", lab.servers[0]);
-    // As a client writes it: what this test is about is the code, and that one byte of data makes 255 of parity.
+    // As a client encodes it. This test is about the code: one byte of data makes 255 of parity.
     let (checksum, places) = (gf::checksum::crc64(b"data"), vec![own.as_str(); 256]);
     let token: &[u8] = &[];
     let stripe =
@@ -277,7 +279,8 @@ fn lost_blocks_go_from_store_to_store() {
     lab.methods.lock().unwrap().clear();
     let report = rebuild(&lab.targets, &layout, &stripes, &[(1, TargetId(6))], &Control::default()).unwrap();
     assert_eq!((report.witnessed, report.unwitnessed), (stripes.len() as u64, 0));
-    // Two parts. Of each stripe five blocks are read by the store that makes the sixth; here only the beginning of each chunk is, and the new one's is written.
+    // Two parts. The rebuilding store reads five blocks of each stripe to make the sixth. This
+    // process only reads the beginning of each chunk and writes that of the new one.
     assert_eq!((lab.asked(REBUILD), lab.asked(WRITE)), (2, 1));
     assert_eq!(lab.asked(READ), 5 * (stripes.len() + 1));
     assert!(lab.targets.health().iter().all(|health| health.read_bytes == 0));
@@ -288,7 +291,7 @@ fn lost_blocks_go_from_store_to_store() {
 fn what_is_no_order_to_rebuild_is_refused_and_harms_nobody() {
     let lab = Lab::new("rs:4+2", 6, 1);
     let client = Client::new(cluster::runtime().handle().clone(), lab.servers[0].as_str(), ClientOptions::default());
-    // Volume, set, code, stripes, token, server, places, what is wanted and where.
+    // Volume, set, code, stripes, token, server, places, wanted positions and their destinations.
     type Lost<'a> = ([u8; 16], u64, &'a str, Vec<(u32, u32)>, &'a [u8], &'a str, Vec<&'a str>, Vec<(u16, &'a str)>);
     let own = format!("store://{}/disk0", lab.servers[0]);
     let order = |code, stripe, places, wanted| -> Lost<'_> {

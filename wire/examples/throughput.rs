@@ -1,6 +1,6 @@
-//! What a byte and a message cost over loopback: mebibytes a second, processor seconds a gibibyte
-//! of the whole process (both sides), and microseconds a round trip.
-//! `cargo run --release -p wire --example throughput [MiB in all]`
+//! Measures the cost of bytes and messages over loopback: mebibytes per second, processor seconds
+//! per gibibyte of the whole process (both sides), and microseconds per round trip. `cargo run
+//! --release -p wire --example throughput [MiB in all]`
 
 use bytes::Bytes;
 use std::fs;
@@ -26,7 +26,7 @@ impl Service for Store {
     }
 }
 
-/// Processor time of the process in seconds.
+/// Processor time of the process, in seconds.
 fn processor() -> f64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! Certificates of a cluster: one authority, and a certificate for every node and client. All as
-//! PEM texts; where they are kept is the caller's affair, and keys belong in files of mode 0600.
+//! Certificates of a cluster: one authority, and a certificate for every node and client, all as
+//! PEM texts. The caller stores them; keys belong in files of mode 0600.
 
 use crate::error::Error;
 use rcgen::{
@@ -9,9 +9,9 @@ use rcgen::{
 /// A certificate and its key, both PEM.
 #[derive(Clone)]
 pub struct Certificate {
-    /// For everybody.
+    /// The certificate, which is public.
     pub certificate: String,
-    /// For nobody else.
+    /// The key, which is secret.
     pub key: String,
 }
 
@@ -25,7 +25,7 @@ fn refuse(error: rcgen::Error) -> Error {
     Error::Refused(format!("certificate: {error}"))
 }
 
-/// Its subject is always the same, so that the key alone is enough to sign with.
+/// The subject is always the same, so that the key suffices to sign.
 fn authority_params() -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::new(Vec::new()).map_err(refuse)?;
     params.distinguished_name.push(DnType::CommonName, "Weft cluster authority");
@@ -34,19 +34,19 @@ fn authority_params() -> Result<CertificateParams, Error> {
     Ok(params)
 }
 
-/// A new authority for a cluster.
+/// Creates an authority for a cluster.
 ///
 /// # Errors
-/// `Refused` when there is no randomness.
+/// `Refused` when the system has no random bytes.
 pub fn new_authority() -> Result<Certificate, Error> {
     let key = KeyPair::generate().map_err(refuse)?;
     let certificate = authority_params()?.self_signed(&key).map_err(refuse)?;
     Ok(Certificate { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
-/// A certificate for a node or a client, by the authority whose key this is. `name` is what others
-/// see as `Peer::name`; `addresses` are further names and numbers (IP) under which clients reach
-/// it.
+/// Creates a certificate for a node or a client, signed with this authority's key. Peers see `name`
+/// as `Peer::name`. `addresses` are the other host names and IP addresses at which clients reach
+/// the node.
 ///
 /// # Errors
 /// `Refused` when the key or a name cannot be used.

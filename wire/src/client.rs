@@ -1,5 +1,5 @@
 //! The client's side: calls, one-way messages and streams to one server, over several connections
-//! that are made when they are needed.
+//! that are opened on demand.
 
 mod channel;
 mod connection;
@@ -30,57 +30,59 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// A call counts for so many bytes besides those of its payload when channels are compared.
+/// A call counts as this many bytes, in addition to its payload, when the client compares the load
+/// of channels.
 const CALL_BYTES: u64 = 1024;
-/// A channel that has no connection counts as if so many bytes were in flight on it: small messages
-/// share one connection.
+/// A channel without a connection counts as if this many bytes were in flight on it, so that small
+/// messages share one connection.
 const CONNECTING_BYTES: u64 = 64 << 10;
-/// While a server that was not there is tried again, those who are in a hurry wait no longer than
-/// this.
+/// With `fail_fast`, calls wait at most this long for another attempt to connect to a server that
+/// was down.
 const GLANCE: Duration = Duration::from_millis(250);
-/// So long after an attempt without success a server counts as one that is not there.
+/// A server counts as down for this long after a failed attempt to connect.
 const MOMENT: Duration = Duration::from_secs(10);
 
-/// Takes what a server sends unasked. It runs where messages are read, so it must not wait.
+/// Receives the server's pushed messages. It runs on the task that reads messages, so it must not
+/// block.
 pub type OnPush = Arc<dyn Fn(Push) + Send + Sync>;
 
-/// How a client behaves.
+/// The options of a client.
 #[derive(Clone)]
 pub struct ClientOptions {
-    /// Connections to the server at most.
+    /// Maximum number of shared connections to the server, one for each channel.
     pub channels: usize,
-    /// Connections beside each of these, at most, on which a thread that waits for a short
-    /// request's answer reads it itself.
+    /// Maximum number of direct connections for each channel. On a direct connection the thread
+    /// that waits for a short request's answer reads the answer itself.
     pub direct: usize,
-    /// Calls and streams in flight at most; further ones wait.
+    /// Maximum number of calls and streams in flight; further ones wait.
     pub in_flight: usize,
-    /// How connections are made.
+    /// Makes the connections.
     pub connect: Arc<dyn Connect>,
-    /// TLS on them; None is for networks that nobody else is in.
+    /// TLS for the connections. None is only for networks that no other machine can reach.
     pub tls: Option<ClientTls>,
-    /// Who this is.
+    /// The role of this process.
     pub role: Role,
-    /// Feature bits that are offered.
+    /// The feature bits that this side offers.
     pub features: u64,
-    /// Shown to the service, at most 4 KiB.
+    /// Credentials for the service, at most 4 KiB.
     pub credentials: Bytes,
-    /// The longest answers that are taken.
+    /// The longest answers that this side accepts.
     pub limits: Limits,
-    /// The versions that are spoken.
+    /// The protocol versions that this side speaks.
     pub versions: RangeInclusive<u16>,
-    /// Takes what the server sends unasked.
+    /// Receives the server's pushed messages.
     pub on_push: Option<OnPush>,
-    /// How long making a connection may take, with the first messages.
+    /// Time limit for opening a connection, including the first messages.
     pub connect_timeout: Duration,
-    /// The wait before a connection is made again: from the first to the second, twice as long
-    /// every time, with jitter.
+    /// The back-off before a new attempt to connect: it begins with the first value, doubles each
+    /// time up to the second, and has jitter.
     pub backoff: RangeInclusive<Duration>,
-    /// Whether calls fail at once during that wait, and soon while a server that was not there is
-    /// tried again.
+    /// Whether calls fail at once during the back-off, and soon while an attempt to connect to a
+    /// server that was down is running.
     pub fail_fast: bool,
-    /// The server is asked whether it is still there after so long a silence with calls in flight.
+    /// After this long a silence with calls in flight the client sends a ping.
     pub ping_after: Duration,
-    /// The connection is given up after so long a silence.
+    /// After this long a silence with calls in flight the client gives up the connection.
     pub dead_after: Duration,
 }
 
@@ -119,34 +121,34 @@ impl fmt::Debug for ClientOptions {
 /// An answer, or an item of a stream.
 #[derive(Debug, Default)]
 pub struct Response {
-    /// The part that the service's serializer made.
+    /// The serialized part.
     pub body: Bytes,
-    /// The part that is bytes.
+    /// The raw bytes.
     pub payload: Payload,
 }
 
-/// What a server sent unasked.
+/// A message that a server pushed.
 #[derive(Debug)]
 pub struct Push {
-    /// What it is.
+    /// The kind of message.
     pub method: u16,
-    /// The part that the service's serializer made.
+    /// The serialized part.
     pub body: Bytes,
-    /// The part that is bytes.
+    /// The raw bytes.
     pub payload: Payload,
 }
 
-/// What is in flight.
+/// The work in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Calls and streams that have no answer yet, also those that wait for a connection.
+    /// Calls and streams without an answer, including those that wait for a connection.
     pub requests: usize,
     /// The bytes of their payloads.
     pub bytes: u64,
 }
 
-/// A client of one server. Clones share its connections, which are closed when the last clone is
-/// gone.
+/// A client of one server. Clones share its connections, which close when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -163,7 +165,7 @@ struct Shared {
     bytes: AtomicU64,
 }
 
-/// One call in the client's counts.
+/// Counts one call as in flight until it is dropped.
 struct Counted<'a> {
     shared: &'a Shared,
     channel: &'a Arc<Channel>,
@@ -196,7 +198,7 @@ impl Shared {
         self.channels.iter().min_by_key(load).expect("at least one channel")
     }
 
-    /// Why there was no connection a moment ago, where nobody is to wait long for another attempt.
+    /// Why the server counts as down, if calls shall not wait long for another attempt.
     fn down(&self) -> Option<Error> {
         if !self.fail_fast || self.channels.iter().any(|channel| channel.is_connected()) {
             return None;
@@ -206,12 +208,12 @@ impl Shared {
         why.err().filter(|why| matches!(why, Error::Unavailable { .. }) && when.elapsed() < MOMENT)
     }
 
-    /// A connection on this channel, or when that cannot be had, on any.
+    /// Returns a connection of this channel, or, if that fails, of any other.
     async fn connection(&self, channel: &Arc<Channel>) -> Result<Arc<Connection>, Error> {
         let making = channel.connection(&self.runtime);
         let made = match self.down() {
             Some(why) => {
-                // The thread that waits may be none of the runtime's, whose clock it needs.
+                // The calling thread may not belong to the runtime, whose clock the timeout needs.
                 let glance = {
                     let _runtime = self.runtime.enter();
                     timeout(GLANCE, making)
@@ -228,10 +230,10 @@ impl Shared {
 }
 
 impl Client {
-    /// A client of the server at this address. Connections are made by the first calls.
+    /// A client of the server at this address. The first calls open the connections.
     ///
     /// # Panics
-    /// When the options have no channel or longer credentials than 4 KiB.
+    /// When the options have no channel, or credentials longer than 4 KiB.
     pub fn new(runtime: Handle, address: impl Into<Address>, options: ClientOptions) -> Self {
         assert!(options.channels > 0, "at least one channel");
         assert!(options.credentials.len() <= TEXT_BYTES, "credentials of at most {TEXT_BYTES} bytes");
@@ -253,9 +255,9 @@ impl Client {
         }
     }
 
-    /// Sends a request whose payload is `parts`, one behind the other and not copied, and waits for
-    /// its answer until `deadline` from now. When this is dropped before, the server is told, and
-    /// its answer ignored.
+    /// Sends a request and waits up to `deadline` from now for its answer. The payload consists of
+    /// `parts`, concatenated and not copied. Dropping the future earlier tells the server, and the
+    /// answer is ignored.
     ///
     /// # Errors
     /// See `Error`.
@@ -296,8 +298,8 @@ impl Client {
         waiting.done(answer)
     }
 
-    /// The same from a thread that is not the runtime's: this very thread writes the request, and
-    /// sleeps until there is an answer.
+    /// As `call`, for a thread that does not belong to the runtime. The calling thread writes the
+    /// request, and sleeps until the answer arrives.
     ///
     /// # Errors
     /// See `Error`.
@@ -311,16 +313,18 @@ impl Client {
         parts: &[IoSlice<'_>],
         deadline: Duration,
     ) -> Result<Response, Error> {
-        // It panics where waiting would hold up a thread that may have the answer to move.
+        // This panics in a task of the runtime, where blocking could stop the thread that must
+        // process the answer.
         self.shared.runtime.block_on(std::future::ready(()));
         let until = Instant::now() + deadline;
         let waited = || wait_until(until.into_std(), self.exchange(method, body, parts, until));
         self.call_directly(method, body, parts, until).or_else(waited).unwrap_or(Err(Error::Deadline))
     }
 
-    /// The same as a future of a thread that runs nothing else (`Runtime::block_on`): it may wait
-    /// within its poll. Messages that the server sends unasked may get lost if it sends them where
-    /// this came from; what it shall send them to goes by `call`.
+    /// As `call`, for a future on a thread that runs nothing else (`Runtime::block_on`): it may
+    /// block within its poll. The server must not push messages to the connection of such a
+    /// request, because they may get lost. A request that tells the server where to push uses
+    /// `call`.
     ///
     /// # Errors
     /// See `Error`.
@@ -337,8 +341,8 @@ impl Client {
         }
     }
 
-    /// The same over a connection of this thread's own. None where there is none, or the request is
-    /// long.
+    /// Sends a request over a direct connection. None when no such connection is free, or the
+    /// request is long.
     fn call_directly(
         &self,
         method: u16,
@@ -362,10 +366,11 @@ impl Client {
         )
     }
 
-    /// Sends a message that has no answer. It may get lost, and two may change places.
+    /// Sends a message that has no answer. The message may get lost, and two messages may arrive in
+    /// the other order.
     ///
     /// # Errors
-    /// When it certainly did not arrive, or was not written by `deadline` from now.
+    /// When the message certainly did not arrive, or was not written by `deadline` from now.
     pub async fn send(&self, method: u16, body: &[u8], parts: &[IoSlice<'_>], deadline: Duration) -> Result<(), Error> {
         let until = Instant::now() + deadline;
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
@@ -380,8 +385,8 @@ impl Client {
         timeout_at(until, sending).await.unwrap_or(Err(Error::Deadline))
     }
 
-    /// Sends a request that is answered by items. The server is at most `window` items ahead of
-    /// `Items::next`; all of it ends at `deadline` from now.
+    /// Sends a request whose answer is a stream of items. The server sends at most `window` items
+    /// ahead of `Items::next`. The stream ends at `deadline` from now.
     ///
     /// # Errors
     /// When the request could not be sent.
@@ -424,12 +429,12 @@ impl Client {
         Ok(Header { method, ..Header::new(kind, id) }.with_content(body, parts))
     }
 
-    /// Whether there is a connection.
+    /// Whether the client has a connection.
     pub fn is_connected(&self) -> bool {
         self.shared.channels.iter().any(|channel| channel.is_connected())
     }
 
-    /// The features that both sides have; none before the first connection.
+    /// The features that both sides have; 0 without a connection.
     pub fn peer_features(&self) -> u64 {
         self.shared
             .channels
@@ -438,7 +443,7 @@ impl Client {
             .map_or(0, |connection| connection.agreed.features)
     }
 
-    /// What is in flight.
+    /// The work in flight.
     pub fn load(&self) -> Load {
         Load {
             requests: self.shared.requests.load(Ordering::Relaxed),
@@ -446,7 +451,7 @@ impl Client {
         }
     }
 
-    /// Where the server is.
+    /// The address of the server.
     pub fn address(&self) -> &Address {
         &self.shared.address
     }
@@ -458,7 +463,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Milliseconds from now, at least one: what arrives has some time.
+/// Milliseconds from now; at least one, so that a request that arrives has some time left.
 fn milliseconds(until: Instant) -> u32 {
     let left = until.saturating_duration_since(Instant::now()).as_millis();
     u32::try_from(left).unwrap_or(u32::MAX).max(1)

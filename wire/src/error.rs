@@ -1,4 +1,4 @@
-//! What can go wrong in a call, by what the caller can do about it.
+//! Errors of a call, grouped by what the caller can do about them.
 
 use crate::frame::FrameError;
 use crate::hello::HelloError;
@@ -8,27 +8,28 @@ use std::{fmt, io};
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// There is no connection: try again, or another server.
+    /// There is no connection: try again, or use another server.
     Unavailable {
-        /// What happened.
+        /// The cause.
         why: String,
-        /// Whether the request left, so that it may have happened. Where this is false it has not.
+        /// Whether the request may have been sent, and so executed. False means that it was not
+        /// executed.
         sent: bool,
     },
-    /// No answer in time. The request may have happened.
+    /// No answer arrived in time. The request may have been executed.
     Deadline,
-    /// One side does not accept the other, or the message: versions, certificates, credentials,
-    /// sizes. Trying again is of no use.
+    /// One side does not accept the other, or a message: versions, certificates, credentials,
+    /// sizes. Another attempt fails in the same way.
     Refused(String),
     /// The service's own error.
     Remote {
-        /// Its number; never 0.
+        /// The service's error number; never 0.
         status: u16,
-        /// What the service says.
+        /// The service's description of the error.
         body: Bytes,
     },
-    /// The other side broke the protocol, or bytes changed on their way. The connection is closed;
-    /// the request may have happened.
+    /// The other side violated the protocol, or bytes changed in transit. The connection is closed;
+    /// the request may have been executed.
     Protocol(String),
 }
 
@@ -47,12 +48,13 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// A connection that was lost or not made.
+    /// A connection that was lost or could not be opened.
     pub(crate) fn lost(why: impl fmt::Display, sent: bool) -> Self {
         Self::Unavailable { why: why.to_string(), sent }
     }
 
-    /// What an I/O error means. What TLS found is a refusal, since it stays the same.
+    /// Converts an I/O error. An error that TLS found is a refusal, because another attempt fails
+    /// in the same way.
     pub(crate) fn from_io(error: &io::Error, sent: bool) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(tls) => Self::Refused(format!("TLS: {tls}")),

@@ -1,12 +1,12 @@
-//! The frame: a header of 48 bytes, then the body, then the payload. Little-endian. Pure: bytes to
-//! structures and back.
+//! The frame: a header of 48 bytes, then the body, then the payload. All numbers are little-endian.
+//! This module only converts between bytes and structures.
 //!
 //! ```text
 //!  at  bytes
 //!   0      4  magic "WEFT"
 //!   4      1  kind
 //!   5      1  flags, 0
-//!   6      2  method: what is asked for; 0 in answers
+//!   6      2  requested method; 0 in answers
 //!   8      2  status: 0 is success; 0 in requests
 //!  10      2  0
 //!  12      4  deadline in milliseconds from now, in requests
@@ -19,8 +19,8 @@
 //!  44      4  CRC-32C of the 44 bytes before
 //! ```
 //!
-//! What is 0 here must be 0, so that it can get a meaning later; the meaning is then agreed on by a
-//! feature bit (`hello.rs`).
+//! Fields that are 0 here must be 0, so that they can get a meaning later; both sides then agree on
+//! that meaning by a feature bit (`hello.rs`).
 
 use crc_fast::{CrcAlgorithm, Digest};
 use std::fmt;
@@ -31,32 +31,32 @@ pub const HEADER_BYTES: usize = 48;
 const CHECKED_BYTES: usize = HEADER_BYTES - 4;
 pub(crate) const MAGIC: &[u8; 4] = b"WEFT";
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Client to server: wants one Response.
+    /// Client to server: a request for one Response.
     Request = 1,
     /// Server to client: the answer to a Request.
     Response = 2,
-    /// Either way: wants no answer.
+    /// Either direction: a message without an answer.
     OneWay = 3,
-    /// Client to server: wants Items and an End. `count` of them may be sent before the first
-    /// Credit.
+    /// Client to server: a request for Items and an End. The server may send `count` items before
+    /// the first Credit.
     Open = 4,
     /// Server to client: one of the items of an Open.
     Item = 5,
-    /// Server to client: the last of an Open.
+    /// Server to client: the last frame of an Open.
     End = 6,
-    /// Client to server: `count` more items may be sent.
+    /// Client to server: the server may send `count` more items.
     Credit = 7,
-    /// Client to server: the answer is no longer wanted.
+    /// Client to server: the client no longer wants the answer.
     Cancel = 8,
-    /// Either way: asks for a Pong.
+    /// Either direction: a request for a Pong.
     Ping = 9,
-    /// Either way: still here.
+    /// Either direction: the sender is still there.
     Pong = 10,
-    /// Server to client: send no more requests here, answers still come.
+    /// Server to client: send no more requests on this connection; answers will still arrive.
     Goodbye = 11,
 }
 
@@ -75,7 +75,7 @@ impl Kind {
         Self::Goodbye,
     ];
 
-    /// Whether a body and a payload may follow.
+    /// Whether frames of this kind may have a body and a payload.
     pub fn has_content(self) -> bool {
         !matches!(self, Self::Credit | Self::Cancel | Self::Ping | Self::Pong | Self::Goodbye)
     }
@@ -84,15 +84,15 @@ impl Kind {
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame is.
+    /// The kind of the frame.
     pub kind: Kind,
-    /// What is asked for.
+    /// The requested method.
     pub method: u16,
-    /// 0, or the service's number for what went wrong.
+    /// 0, or the service's error number.
     pub status: u16,
-    /// Milliseconds until nobody waits for the answer any more.
+    /// Milliseconds until the client stops waiting for the answer.
     pub deadline_ms: u32,
-    /// The exchange that it belongs to.
+    /// The exchange of the frame.
     pub id: u64,
     /// Length of the body in bytes.
     pub body_bytes: u32,
@@ -100,16 +100,16 @@ pub struct Header {
     pub payload_bytes: u32,
     /// CRC-32C of body and payload.
     pub checksum: u32,
-    /// How many items may be sent.
+    /// How many items the server may send.
     pub count: u32,
 }
 
-/// The longest body and payload that are taken, in bytes.
+/// The longest body and payload that a side accepts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of the body.
+    /// Limit of the body.
     pub body_bytes: u32,
-    /// Of the payload.
+    /// Limit of the payload.
     pub payload_bytes: u32,
 }
 
@@ -120,29 +120,29 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// There are fewer bytes than the frame has.
+    /// There are fewer bytes than the frame needs.
     Short,
-    /// It does not begin like a frame.
+    /// The magic is wrong.
     Magic,
     /// The header's checksum is wrong.
     Header,
     /// The checksum of body and payload is wrong.
     Content,
-    /// There is no such kind.
+    /// There is no kind with this number.
     Kind(u8),
-    /// Something that must be 0 is not.
+    /// A reserved field is not 0.
     Reserved,
-    /// The body or the payload is longer than is taken.
+    /// The body or the payload exceeds the limit.
     TooLong {
         /// Its length in bytes.
         bytes: u32,
-        /// The longest that is taken.
+        /// The limit in bytes.
         limit: u32,
     },
-    /// A body or a payload on a kind that has none.
+    /// A body or a payload in a frame whose kind has none.
     Unexpected(Kind),
 }
 
@@ -171,10 +171,10 @@ impl Header {
         Self { kind, method: 0, status: 0, deadline_ms: 0, id, body_bytes: 0, payload_bytes: 0, checksum: 0, count: 0 }
     }
 
-    /// The same with the lengths and the checksum of a body and a payload.
+    /// Sets the lengths and the checksum of a body and a payload.
     ///
     /// # Panics
-    /// When one of them has 4 GiB or more; callers compare them with limits before.
+    /// When one of them has 4 GiB or more; callers check the limits first.
     pub fn with_content(mut self, body: &[u8], parts: &[IoSlice<'_>]) -> Self {
         let payload: usize = parts.iter().map(|part| part.len()).sum();
         self.body_bytes = u32::try_from(body.len()).expect("a body below 4 GiB");
@@ -186,12 +186,12 @@ impl Header {
         self
     }
 
-    /// The bytes of body and payload together.
+    /// Length of body and payload together, in bytes.
     pub fn content_bytes(&self) -> u64 {
         u64::from(self.body_bytes) + u64::from(self.payload_bytes)
     }
 
-    /// The header as bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(MAGIC);
@@ -209,10 +209,10 @@ impl Header {
         bytes
     }
 
-    /// The header that the bytes begin with.
+    /// Decodes the header at the beginning of the bytes.
     ///
     /// # Errors
-    /// When they are no header, or one of content that is longer than the limits.
+    /// When they are not a valid header, or announce content beyond the limits.
     pub fn decode(bytes: &[u8], limits: Limits) -> Result<Self, FrameError> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(FrameError::Short)?;
         if !bytes.starts_with(MAGIC) {
@@ -245,10 +245,10 @@ impl Header {
 }
 
 impl Limits {
-    /// Whether a body and a payload of these lengths are taken.
+    /// Checks these lengths of a body and a payload.
     ///
     /// # Errors
-    /// `TooLong` when they are not.
+    /// `TooLong` when one exceeds its limit.
     pub fn check(&self, body_bytes: u32, payload_bytes: u32) -> Result<(), FrameError> {
         for (bytes, limit) in [(body_bytes, self.body_bytes), (payload_bytes, self.payload_bytes)] {
             if bytes > limit {
@@ -259,10 +259,10 @@ impl Limits {
     }
 }
 
-/// The header, body and payload of the frame that the bytes begin with.
+/// Decodes the frame at the beginning of the bytes into header, body and payload.
 ///
 /// # Errors
-/// When they do not begin with a whole and sound frame within the limits.
+/// When the bytes do not begin with a complete and valid frame within the limits.
 pub fn split(bytes: &[u8], limits: Limits) -> Result<(Header, &[u8], &[u8]), FrameError> {
     let header = Header::decode(bytes, limits)?;
     let content = &bytes[HEADER_BYTES..];
@@ -274,7 +274,7 @@ pub fn split(bytes: &[u8], limits: Limits) -> Result<(Header, &[u8], &[u8]), Fra
     Ok((header, body, payload))
 }
 
-/// A CRC-32C that grows piece by piece.
+/// Computes a CRC-32C piece by piece.
 #[derive(Clone, Debug)]
 pub(crate) struct Checksum(Digest);
 

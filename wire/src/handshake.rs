@@ -1,4 +1,4 @@
-//! The first messages of a connection, and TLS before them.
+//! The handshake: TLS, then the first message of each side.
 
 use crate::error::Error;
 use crate::frame::Limits;
@@ -9,12 +9,12 @@ use crate::tls::{ClientTls, ServerTls, peer_names};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// How long, and for how many bytes, a refused client is listened to, so that it can read why
-/// before the connection is reset.
+/// How long, and for how many reads, the server keeps reading from a refused client, so that the
+/// client can read the reason before the connection is reset.
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_READS: usize = 16;
 
-/// Lays TLS over a connection to a server.
+/// Adds TLS to a connection to a server.
 pub(crate) async fn client_tls(halves: Halves, tls: &ClientTls, host: &str) -> Result<Halves, Error> {
     let name = tls.name(host)?;
     let stream = tokio::io::join(halves.read, halves.write);
@@ -22,7 +22,7 @@ pub(crate) async fn client_tls(halves: Halves, tls: &ClientTls, host: &str) -> R
     Ok(Halves::split(stream))
 }
 
-/// Lays TLS over an accepted connection; also returns the names in the client's certificate.
+/// Adds TLS to an accepted connection; also returns the names in the client's certificate.
 pub(crate) async fn server_tls(halves: Halves, tls: &ServerTls) -> Result<(Halves, Vec<String>), Error> {
     let stream = tokio::io::join(halves.read, halves.write);
     match tls.0.accept(stream).into_fallible().await {
@@ -57,7 +57,7 @@ pub(crate) async fn read_hello(incoming: &mut Incoming) -> Result<Hello, Error> 
     Ok(Hello::decode(&bytes)?)
 }
 
-/// What a client and a server agreed on, from the server's answer.
+/// What client and server agree on, according to the server's answer.
 pub(crate) fn conclude(ours: &Hello, theirs: &Hello) -> Result<(Agreed, Limits), Error> {
     if theirs.refused {
         return Err(Error::Refused(String::from_utf8_lossy(&theirs.text).into_owned()));

@@ -1,16 +1,16 @@
-//! The first message of each side: which versions it speaks, what it can do, who it is. Pure.
-//! Little-endian.
+//! The first message of each side: which versions it speaks, which features it has, and its
+//! identity. All numbers are little-endian. This module only converts between bytes and structures.
 //!
 //! ```text
 //!  at  bytes
 //!   0      4  magic "WEFH"
-//!   4      2  lowest version that is spoken
-//!   6      2  highest version that is spoken
+//!   4      2  lowest version that the sender speaks
+//!   6      2  highest version that the sender speaks
 //!   8      8  feature bits
 //!  16      2  role
 //!  18      2  answer: 0 welcome, 1 refused: the text says why
-//!  20      4  longest body that is taken, in bytes
-//!  24      4  longest payload that is taken, in bytes
+//!  20      4  longest body that the sender accepts, in bytes
+//!  24      4  longest payload that the sender accepts, in bytes
 //!  28      2  length of the text, at most 4096
 //!  30      2  0
 //!  32      8  the client that all its channels share; 0 from a server
@@ -19,8 +19,8 @@
 //!  48         the text: credentials of a client, or why it is refused
 //! ```
 //!
-//! The layout up to the text is the same in all versions, so that two sides without a common one
-//! can say so.
+//! The layout before the text is the same in all versions, so that two sides without a common
+//! version can say so.
 
 use crate::frame::{HEADER_BYTES, Limits, crc32c, u16_at, u32_at};
 use std::fmt;
@@ -28,19 +28,19 @@ use std::ops::RangeInclusive;
 
 /// The versions of the protocol that this crate speaks.
 pub const VERSIONS: RangeInclusive<u16> = 1..=1;
-/// Length of the message without its text.
+/// Length of the message without its text, in bytes.
 pub const HELLO_BYTES: usize = HEADER_BYTES;
-/// The longest text.
+/// Maximum length of the text, in bytes.
 pub const TEXT_BYTES: usize = 4096;
 const CHECKED_BYTES: usize = HELLO_BYTES - 4;
 pub(crate) const MAGIC: &[u8; 4] = b"WEFH";
 
-/// What a side is in the cluster. Others than the named ones may be used.
+/// The role of a side in the cluster. Other values than the named ones are permitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Role(pub u16);
 
 impl Role {
-    /// Uses the cluster.
+    /// A client of the cluster.
     pub const CLIENT: Self = Self(0);
     /// A storage server.
     pub const STORE: Self = Self(1);
@@ -51,17 +51,17 @@ impl Role {
 /// The first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The versions that are spoken.
+    /// The lowest and the highest version that the sender speaks.
     pub versions: (u16, u16),
-    /// What is offered.
+    /// The feature bits that the sender offers.
     pub features: u64,
-    /// Who speaks.
+    /// The role of the sender.
     pub role: Role,
-    /// Whether the text says why the other side is refused.
+    /// Whether the sender refuses the other side; the text then says why.
     pub refused: bool,
-    /// What is taken.
+    /// The longest messages that the sender accepts.
     pub limits: Limits,
-    /// The client, the same for all its channels.
+    /// The number of the client, which all its channels share.
     pub client: u64,
     /// Credentials, or the reason of a refusal.
     pub text: Vec<u8>,
@@ -72,24 +72,24 @@ pub struct Hello {
 pub struct Agreed {
     /// The highest version that both speak.
     pub version: u16,
-    /// What both can do.
+    /// The features that both have.
     pub features: u64,
 }
 
-/// Why two sides cannot talk.
+/// Why two sides cannot communicate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelloError {
-    /// There are fewer bytes than the message has.
+    /// There are fewer bytes than the message needs.
     Short,
-    /// It does not begin like the message.
+    /// The magic is wrong.
     Magic,
     /// A checksum is wrong.
     Checksum,
-    /// A field has a value that has no meaning.
+    /// A field has an undefined value.
     Invalid,
-    /// The text is longer than is taken.
+    /// The text is too long.
     TooLong(usize),
-    /// There is no common version.
+    /// The sides have no common version.
     Versions {
         /// The versions of the other side.
         theirs: (u16, u16),
@@ -122,7 +122,7 @@ impl fmt::Display for HelloError {
 impl std::error::Error for HelloError {}
 
 impl Hello {
-    /// The message as bytes.
+    /// Encodes the message.
     ///
     /// # Panics
     /// When the text is longer than `TEXT_BYTES`.
@@ -146,10 +146,10 @@ impl Hello {
         bytes
     }
 
-    /// The length of the text, from the first `HELLO_BYTES` bytes.
+    /// The length of the text, from the first `HELLO_BYTES` bytes of the message.
     ///
     /// # Errors
-    /// When these are no such message.
+    /// When these bytes are not a valid message.
     pub fn text_bytes(bytes: &[u8]) -> Result<usize, HelloError> {
         if !bytes.iter().zip(MAGIC).all(|(byte, expected)| byte == expected) {
             return Err(HelloError::Magic);
@@ -162,10 +162,10 @@ impl Hello {
         if length > TEXT_BYTES { Err(HelloError::TooLong(length)) } else { Ok(length) }
     }
 
-    /// The message that the bytes begin with.
+    /// Decodes the message at the beginning of the bytes.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the bytes are not a valid message.
     pub fn decode(bytes: &[u8]) -> Result<Self, HelloError> {
         let length = Self::text_bytes(bytes)?;
         let text = bytes.get(HELLO_BYTES..HELLO_BYTES + length).ok_or(HelloError::Short)?;
@@ -188,10 +188,10 @@ impl Hello {
         })
     }
 
-    /// What this side and the other agree on.
+    /// Determines what both sides agree on.
     ///
     /// # Errors
-    /// `Versions` when there is no common version.
+    /// `Versions` when they have no common version.
     pub fn agree(&self, other: &Self) -> Result<Agreed, HelloError> {
         let version = self.versions.1.min(other.versions.1);
         if version < self.versions.0.max(other.versions.0) {

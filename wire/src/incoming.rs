@@ -1,5 +1,5 @@
-//! The reading half of a connection: headers and bodies through a little memory, payloads straight
-//! into their own.
+//! The reading half of a connection. It reads headers and bodies through a small buffer, and
+//! payloads directly into their own memory.
 
 use crate::error::Error;
 use crate::frame::{Checksum, FrameError, HEADER_BYTES, Header, Limits, MAGIC};
@@ -17,12 +17,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::time::Instant;
 
-/// Bytes of a read that is not into a payload: a page of data and its checksums come with one, and
-/// since it is not filled, nobody asks whether there is more. They are on the stack: an idle
-/// connection has none.
+/// Size of a read that does not go into a payload, in bytes. One such read holds a page of data and
+/// its checksums. It usually does not fill the buffer, which shows without another system call that
+/// nothing more has arrived. The buffer is on the stack: an idle connection has none.
 const SMALL_READ: usize = 12 << 10;
 
-/// When something last came in.
+/// The time of the last read with data.
 #[derive(Debug)]
 pub(crate) struct Heard {
     start: Instant,
@@ -34,12 +34,12 @@ impl Heard {
         Self { start: Instant::now(), last_ms: AtomicU64::new(0) }
     }
 
-    /// Now.
+    /// Sets the time to now.
     pub fn touch(&self) {
         self.last_ms.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// How long there was nothing.
+    /// How long ago the last data arrived.
     pub fn silence(&self) -> Duration {
         self.start.elapsed().saturating_sub(Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
     }
@@ -47,11 +47,11 @@ impl Heard {
 
 pub(crate) struct Incoming {
     io: ReadHalf,
-    /// What was read and not yet used begins at `at`.
+    /// Bytes that were read; those from `at` on are unused.
     held: Vec<u8>,
     at: usize,
     heard: Arc<Heard>,
-    /// Bytes of long messages so far.
+    /// Bytes read directly into the memory of long messages so far.
     pub moved: Arc<AtomicU64>,
 }
 
@@ -60,7 +60,7 @@ impl Incoming {
         Self { io, held: Vec::new(), at: 0, heard, moved: Arc::default() }
     }
 
-    /// Reads some bytes more. 0 at the end.
+    /// Reads more bytes. Returns 0 at the end of the stream.
     async fn more(&mut self) -> io::Result<usize> {
         if self.at == self.held.len() {
             self.held.clear();
@@ -83,8 +83,9 @@ impl Incoming {
         Ok(count)
     }
 
-    /// The next bytes, which must be so many. None when the stream ends before the first. What does
-    /// not begin with `magic` is given up at once: waiting for the rest of it would be of no use.
+    /// Returns the next `count` bytes; None when the stream ends before the first of them. Returns
+    /// at once with fewer bytes when they do not begin with `magic`: waiting for the rest would be
+    /// of no use.
     pub async fn exactly(&mut self, count: usize, magic: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         while self.held.len() - self.at < count && begins(&self.held[self.at..], magic) {
             if self.more().await.map_err(|error| Error::from_io(&error, true))? == 0 {
@@ -100,7 +101,7 @@ impl Incoming {
         Ok(Some(bytes))
     }
 
-    /// The header of the next frame. None when the stream ends properly.
+    /// The header of the next frame. None when the stream ends between two frames.
     pub async fn header(&mut self, limits: Limits) -> Result<Option<Header>, Error> {
         loop {
             let held = &self.held[self.at..];
@@ -119,7 +120,7 @@ impl Incoming {
         }
     }
 
-    /// Waits until so many bytes came of what comes next.
+    /// Waits until this many bytes of the next data have arrived.
     pub async fn arrive(&mut self, count: usize) -> Result<(), Error> {
         while self.held.len() - self.at < count {
             if self.more().await.map_err(|error| Error::from_io(&error, true))? == 0 {
@@ -129,7 +130,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The body and the payload that belong to a header.
+    /// Reads the body and the payload that belong to a header.
     pub async fn content(&mut self, header: &Header) -> Result<(Bytes, Payload), Error> {
         let mut checksum = Checksum::default();
         let body_bytes = header.body_bytes as usize;
@@ -154,8 +155,8 @@ impl Incoming {
         Ok((body, payload))
     }
 
-    /// Fills the memory, first with what is held, then by reads straight into it; each piece is
-    /// checksummed while it is in the cache.
+    /// Fills `into`, first with bytes already read, then by reads directly into it. Each piece is
+    /// checksummed while it is in the processor's cache.
     async fn fill(&mut self, into: &mut [u8], checksum: &mut Checksum) -> Result<(), Error> {
         let held = (self.held.len() - self.at).min(into.len());
         into[..held].copy_from_slice(&self.held[self.at..self.at + held]);

@@ -1,14 +1,14 @@
-//! Messages between the roles of Weft: clients, storage servers and the metadata server. One layer
-//! for all of them.
+//! Messages between the roles of Weft: clients, storage servers and the metadata server. All of
+//! them use this one layer.
 //!
 //! ```text
 //! Client -> channel -> connection -> frames -> (TLS) -> TCP ... -> connection -> Service::call
 //!                          ^-------- responses, items, pushes -------'
 //! ```
 //!
-//! A frame is a header, a small body and a payload that no serializer touches (`frame.rs`). It
-//! never hands up a byte that failed its checksum, never believes a length before it is within the
-//! limits, and holds callers back instead of growing.
+//! A frame is a header, a small body and a payload that no serializer touches (`frame.rs`). The
+//! layer never passes on a byte whose checksum is wrong, checks every length against its limit
+//! before use, and makes callers wait instead of using more memory.
 #![forbid(unsafe_code)]
 
 pub mod certificates;
@@ -35,9 +35,9 @@ pub use tls::{ClientTls, ServerTls, names_in};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The server panicked in a request.
+/// Status: the server panicked in a request.
 pub const STATUS_PANICKED: u16 = 0xFFFF;
-/// The server's answer was longer than the client takes.
+/// Status: the server's answer was longer than the client accepts.
 pub const STATUS_TOO_LONG: u16 = 0xFFFE;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

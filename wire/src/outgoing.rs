@@ -1,9 +1,9 @@
-//! The writing half of a connection. Whoever has something to say writes it himself, in one
-//! vectored write and without a copy. Small frames that find the half busy, and those of callers
-//! that cannot wait, are queued and go out with the next write.
+//! The writing half of a connection. Each sender writes its own frame, in one vectored write and
+//! without a copy. Small frames are queued when another sender is writing, and so are frames of
+//! senders that must not wait; the next write sends them first.
 //!
-//! The peer must never see half a frame followed by another one: who gives up in the middle of a
-//! frame closes the connection.
+//! The peer must never see a part of a frame followed by another frame: a sender that gives up in
+//! the middle of a frame closes the connection.
 
 use crate::error::Error;
 use crate::frame::{HEADER_BYTES, Header};
@@ -17,11 +17,11 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Notify};
 
-/// A frame up to this length is queued rather than waiting.
+/// A frame up to this length, in bytes, is queued instead of waiting.
 const SMALL: usize = 4096;
-/// No more than this is queued.
+/// Maximum number of queued bytes.
 const QUEUE: usize = 64 << 10;
-/// How long saying farewell may take.
+/// Time limit for closing the stream properly.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Outgoing {
@@ -30,14 +30,15 @@ pub(crate) struct Outgoing {
     wake: Notify,
     is_closed: AtomicBool,
     closing: Notify,
-    /// Bytes so far.
+    /// Bytes written so far.
     pub moved: Arc<AtomicU64>,
 }
 
 pub(crate) struct Writer {
-    /// None when the connection is over.
+    /// None when the connection has ended.
     io: Option<WriteHalf>,
-    /// What was queued and is to be written before anything else, from `done` on.
+    /// Queued bytes that are written before anything else; those from `done` on are not written
+    /// yet.
     pending: Vec<u8>,
     done: usize,
 }
@@ -68,7 +69,7 @@ impl Outgoing {
         }
     }
 
-    /// Ends the connection: who reads or writes on it is told.
+    /// Ends the connection: all tasks that read or write on it are notified.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
@@ -90,12 +91,13 @@ impl Outgoing {
         }
     }
 
-    /// Holds everybody else up, for the first message.
+    /// Makes all other senders wait until the first message is written.
     pub async fn hold(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().await
     }
 
-    /// Queues a frame. False when the queue is full: the peer takes nothing.
+    /// Queues a frame. When the queue is full because the peer reads nothing, it closes the
+    /// connection and returns false.
     pub fn queue(&self, header: Header, body: &[u8]) -> bool {
         let queued = self.append(&header.with_content(body, &[]).encode(), body, &[]);
         if !queued {
@@ -117,10 +119,11 @@ impl Outgoing {
         true
     }
 
-    /// Writes a frame; the header's lengths and checksum are those of `body` and `parts`.
+    /// Writes a frame. The header's lengths and checksum must be those of `body` and `parts`.
     ///
     /// # Errors
-    /// `Unavailable`: where `sent` is false, the peer has no whole frame and never will.
+    /// `Unavailable`. When `sent` is false, the peer has not received the whole frame and never
+    /// will.
     pub async fn write(&self, header: Header, body: &[u8], parts: &[IoSlice<'_>]) -> Result<(), Error> {
         if self.is_closed() {
             return Err(closed());
@@ -179,7 +182,7 @@ impl Outgoing {
         writer.io_flush().await.map_err(|error| Error::from_io(&error, own > 0))
     }
 
-    /// Writes what is queued whenever there is something. Ends with the connection.
+    /// Writes queued frames whenever there are any. Returns when the connection ends.
     pub async fn flush_always(&self) -> Error {
         loop {
             self.wake.notified().await;
@@ -190,7 +193,7 @@ impl Outgoing {
         }
     }
 
-    /// Closes the stream, also while others still hold this.
+    /// Closes the stream, even while others still hold a reference.
     pub async fn finish(&self) {
         self.close();
         let io = self.writer.lock().await.io.take();
@@ -201,7 +204,7 @@ impl Outgoing {
 }
 
 impl Writer {
-    /// Takes over what is queued.
+    /// Moves the queued bytes into this writer.
     fn take(&mut self, queued: &Mutex<Vec<u8>>) {
         if self.done == self.pending.len() {
             self.done = 0;
@@ -211,7 +214,7 @@ impl Writer {
         }
     }
 
-    /// Writes bytes that are no frame.
+    /// Writes bytes that are not a frame.
     pub async fn write_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(io) = &mut self.io else { return Err(io::ErrorKind::NotConnected.into()) };
         io.write_all(bytes).await?;

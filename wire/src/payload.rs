@@ -1,5 +1,5 @@
-//! Memory for payloads: it begins at a page, so that a disk can take it without a copy, and is used
-//! again, since the page faults of a fresh mebibyte cost more than the copy into it.
+//! Memory for payloads. It begins at a page boundary, so that a disk can use it without a copy. It
+//! is reused, because the page faults of a new mebibyte cost more than copying into it.
 
 use crate::lock;
 use bytes::Bytes;
@@ -8,12 +8,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 
 const PAGE: usize = 4096;
-/// Shorter memory is cheap to get.
+/// Shorter memory, in bytes, is not kept: it is cheap to allocate.
 const SHORTEST_KEPT: usize = 64 << 10;
-/// What is kept in all at the beginning.
+/// Default limit of the pool, in bytes.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// Memory that nobody uses, by length, shortest first.
+/// Unused memory, by length, shortest first.
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), bytes: 0, limit: KEPT_BYTES });
 
 struct Pool {
@@ -37,14 +37,14 @@ impl Pool {
             return Some(memory);
         }
         self.bytes += memory.len();
-        // Behind all of its length: the one taken next is any of them.
+        // Insert it after all others of its length. `take` removes the first one of a length.
         let at = self.free.partition_point(|free| free.len() <= memory.len());
         self.free.insert(at, memory);
         None
     }
 }
 
-/// Sets how many bytes of unused payload memory this process keeps; 64 MiB at the beginning.
+/// Sets how many bytes of unused payload memory this process keeps. The default is 64 MiB.
 pub fn set_pool_limit(bytes: usize) {
     let mut pool = lock(&POOL);
     pool.limit = bytes;
@@ -54,7 +54,7 @@ pub fn set_pool_limit(bytes: usize) {
     }
 }
 
-/// The payload of a message: owned bytes that begin at a page.
+/// The payload of a message: owned bytes that begin at a page boundary.
 #[derive(Default)]
 pub struct Payload {
     bytes: Vec<u8>,
@@ -63,7 +63,8 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// So many bytes, zeroes or what was in them before: write all of them.
+    /// Memory of this length. It contains zeroes or old content, so the caller must overwrite all
+    /// of it.
     pub fn new(length: usize) -> Self {
         if length == 0 {
             return Self::default();
@@ -86,7 +87,7 @@ impl Payload {
 impl Drop for Payload {
     fn drop(&mut self) {
         if self.length >= SHORTEST_KEPT {
-            // What is not kept is given back to the system after the lock is.
+            // Memory that the pool does not keep is freed after the lock is released.
             let left = lock(&POOL).give(std::mem::take(&mut self.bytes));
             drop(left);
         }
@@ -120,7 +121,7 @@ impl fmt::Debug for Payload {
 }
 
 impl From<Payload> for Bytes {
-    /// The same memory.
+    /// Uses the same memory, without a copy.
     fn from(payload: Payload) -> Self {
         if payload.is_empty() { Self::new() } else { Self::from_owner(payload) }
     }

@@ -1,5 +1,5 @@
-//! The server's side: connections of many clients, whose requests a service answers at the same
-//! time, within limits that hold clients back.
+//! The server's side: connections of many clients. A service executes their requests concurrently,
+//! within limits that make clients wait.
 
 mod complaints;
 mod connection;
@@ -30,73 +30,78 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-/// After a failed accept, mostly for want of file descriptors.
+/// Pause after a failed accept, which mostly means that file descriptors are used up.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// What answers requests.
+/// Answers requests.
 pub trait Service: Send + Sync + 'static {
-    /// Answers a request. Many run at the same time. The future is dropped when the client cancels
-    /// or goes away and when the deadline passes, so what must not stop half-way belongs in a task
-    /// of its own. When it panics the client gets `STATUS_PANICKED`.
+    /// Answers a request. Many calls run at the same time. The future is dropped when the client
+    /// cancels or disconnects and when the deadline passes, so work that must not stop half-way
+    /// belongs in a task of its own. When it panics, the client gets `STATUS_PANICKED`.
     fn call(&self, request: Request) -> impl Future<Output = Reply> + Send;
 
-    /// How many bytes the answer gets at most, as far as the request says. So much room is waited
-    /// for before the request is answered, and held until the answer has left: a short request must
-    /// not make the server hold a long answer that nobody takes.
+    /// Upper bound for the length of the answer in bytes, as far as the request tells. The server
+    /// waits for this much space before it executes the request, and holds it until the answer is
+    /// sent: a short request must not make the server hold a long answer that the client does not
+    /// read.
     fn reply_bytes(&self, _request: &Request) -> u64 {
         0
     }
 
-    /// A client connects; each of its channels does.
+    /// A client opens a connection; each of its channels has one.
     ///
     /// # Errors
-    /// With a text for the client when it may not.
+    /// A text for the client when it may not connect.
     fn connected(&self, _peer: &Arc<Peer>) -> Result<(), String> {
         Ok(())
     }
 
-    /// A connection is over for which `connected` was called and did not refuse.
+    /// A connection has ended that `connected` accepted.
     fn disconnected(&self, _peer: &Arc<Peer>) {}
 }
 
-/// How a server behaves.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// TLS with certificates on both sides; None is for networks that nobody else is in.
+    /// TLS with certificates on both sides. None is only for networks that no other machine can
+    /// reach.
     pub tls: Option<ServerTls>,
-    /// Who this is.
+    /// The role of this process.
     pub role: Role,
-    /// Feature bits that are offered.
+    /// The feature bits that this side offers.
     pub features: u64,
-    /// The longest requests that are taken.
+    /// The longest requests that this side accepts.
     pub limits: Limits,
-    /// The versions that are spoken.
+    /// The protocol versions that this side speaks.
     pub versions: RangeInclusive<u16>,
-    /// Connections at the same time; further ones are closed.
+    /// Maximum number of connections; the server closes further ones.
     pub connections: usize,
-    /// Requests of a connection at the same time; no more are read before one is answered.
+    /// Maximum number of requests of a connection at a time; the server reads no more until one is
+    /// answered.
     pub requests_per_connection: usize,
-    /// Bytes of a connection's requests at the same time.
+    /// Maximum number of bytes of a connection's requests at a time.
     pub bytes_per_connection: u64,
-    /// Bytes of all requests at the same time. A payload that does not fit is not read before there
-    /// is room. With certificates, one member gets no more than half of it, and no more than half
-    /// of the connections. While others wait, who has room and sends nothing for a second, or too
-    /// slowly, is disconnected.
+    /// Maximum number of bytes of all requests at a time. The server does not read a payload before
+    /// there is space for it. With certificates, one member gets at most half of it, and at most
+    /// half of the connections. While others wait, the server disconnects a client that has space
+    /// and sends nothing for a second, or sends too slowly.
     pub bytes: u64,
-    /// Bytes of a connection's answers at the same time, as far as the service knows before how
-    /// long they get.
+    /// Maximum number of bytes of a connection's answers at a time, as far as the service knows
+    /// their lengths in advance.
     pub reply_bytes_per_connection: u64,
-    /// Bytes of all answers at the same time, likewise, and shared as those of requests are.
+    /// Maximum number of bytes of all answers at a time, with the same restriction, and shared like
+    /// those of requests.
     pub reply_bytes: u64,
-    /// From a connection's first byte to the end of the first messages.
+    /// Time limit from the beginning of a connection to the end of the first messages.
     pub handshake_timeout: Duration,
-    /// From a request's header to its end.
+    /// Time limit for receiving a request: for its first bytes after the header, and again for its
+    /// content.
     pub frame_timeout: Duration,
-    /// A silent client is asked whether it is still there.
+    /// After this long a silence the server sends the client a ping.
     pub ping_after: Duration,
-    /// The connection is given up after so long a silence.
+    /// After this long a silence the server gives up the connection.
     pub dead_after: Duration,
-    /// How long requests in flight may take when the server is to stop.
+    /// How long requests in flight may take when the server stops.
     pub drain: Duration,
 }
 
@@ -123,28 +128,28 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a server has at a moment.
+/// The current load of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerLoad {
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Bytes of requests that are in memory.
+    /// Bytes of requests in memory.
     pub bytes: u64,
-    /// Connections so far that were refused, or ended because of what came on them: too many, no
-    /// certificate, garbage, a checksum that does not fit, too slow.
+    /// Total number of connections that were refused, or ended because of what the client sent: too
+    /// many connections, no certificate, garbage, a wrong checksum, too slow.
     pub refused: u64,
 }
 
-/// How far the end of a server is.
+/// The stages of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
-    /// Clients are told to go; what is in flight is answered.
+    /// The server sends Goodbye to its clients and answers the requests in flight.
     Draining,
     Over,
 }
 
-/// A service and its connections. For streams of any kind; `serve` is all that TCP needs.
+/// A service and its connections, for streams of any kind. For TCP, `serve` suffices.
 pub struct Server<S> {
     shared: Arc<Shared<S>>,
 }
@@ -167,7 +172,7 @@ struct Shared<S> {
     connections: Arc<Semaphore>,
     bytes: Arc<Rooms>,
     reply_bytes: Arc<Rooms>,
-    /// How many connections each member has, which has a certificate.
+    /// Number of connections of each member with a certificate.
     members: Mutex<HashMap<String, usize>>,
     stage: watch::Sender<Stage>,
     complaints: Complaints,
@@ -194,8 +199,8 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Accepts connections until `shutdown`, then says goodbye to the clients, answers what is in
-    /// flight, and returns.
+    /// Accepts connections until `shutdown`, then says goodbye to the clients, answers the requests
+    /// in flight, and returns.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let accept = async {
             loop {
@@ -230,8 +235,8 @@ impl<S: Service> Server<S> {
         if *self.shared.stage.borrow() != Stage::Serving {
             return;
         }
-        // On the heap and apart, so that the idle connection does not carry what only the handshake
-        // needs.
+        // A separate future on the heap, so that an idle connection does not keep the memory of the
+        // handshake.
         let opened = Box::pin(timeout(self.shared.options.handshake_timeout, self.open(halves, &address))).await;
         let served = match opened {
             Ok(Ok((connection, incoming))) => connection.drive(incoming).await,
@@ -261,15 +266,15 @@ impl<S: Service> Server<S> {
         connection::Connection::open(self.shared.clone(), halves, address, names).await
     }
 
-    /// Says goodbye to the clients, waits until what is in flight is answered, or for the time in
-    /// the options, and closes all connections.
+    /// Says goodbye to the clients, waits until the requests in flight are answered, or for the
+    /// time in the options, and closes all connections.
     pub async fn drain(&self) {
         let Shared { stage, connections, bytes, options, .. } = &*self.shared;
         stage.send_replace(Stage::Draining);
         let all = u32::try_from(options.connections).unwrap_or(u32::MAX);
         let end = async {
             let _connections = connections.acquire_many(all).await;
-            // One-way messages hold nothing but their bytes.
+            // One-way messages hold only their bytes.
             let _bytes = bytes.all().acquire_many(permits(options.bytes)).await;
         };
         let ended = timeout(options.drain, end).await.is_ok();
@@ -279,24 +284,24 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// What it has now.
+    /// The current load.
     pub fn load(&self) -> ServerLoad {
         let refused = self.shared.refused.load(Ordering::Relaxed);
         ServerLoad { connections: self.connections(), bytes: self.bytes_in_flight(), refused }
     }
 
-    /// Connections that there are.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.shared.options.connections - self.shared.connections.available_permits()
     }
 
-    /// Bytes of requests that are in memory.
+    /// Bytes of requests in memory.
     pub fn bytes_in_flight(&self) -> u64 {
         self.shared.bytes.taken()
     }
 }
 
-/// Serves TCP connections until `shutdown`, and what was in flight then.
+/// Serves TCP connections until `shutdown`, then finishes the requests in flight.
 ///
 /// # Errors
 /// When the listener cannot be used.

@@ -1,5 +1,4 @@
-//! Where bytes come from and go to: TCP, Unix sockets, TLS over either, memory, a simulated
-//! network.
+//! Byte streams: TCP, Unix sockets, TLS over either, memory, a simulated network.
 
 mod blocking;
 
@@ -18,15 +17,15 @@ use tokio::net::{TcpStream, UnixStream};
 pub(crate) type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A stream in two halves that do not wait for each other.
+/// A stream, split into two halves that do not wait for each other.
 pub struct Halves {
     pub(crate) read: ReadHalf,
     pub(crate) write: WriteHalf,
 }
 
 impl Halves {
-    /// The halves of any stream. Those of TCP and Unix sockets are made by `from`, which needs no
-    /// lock between them.
+    /// Splits any stream. For TCP and Unix sockets use `from`, which needs no lock between the
+    /// halves.
     pub fn split(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
         Self { read: Box::new(read), write: Box::new(write) }
@@ -55,23 +54,24 @@ impl fmt::Debug for Halves {
     }
 }
 
-/// Sets what messages want of TCP. Where that is refused the connection is slower, and as good.
+/// Sets the TCP options that suit messages. Without them a connection works just as well, but more
+/// slowly.
 fn adjust(stream: impl AsFd, peer: io::Result<SocketAddr>) {
-    // Frames are written whole, so nothing is gained by waiting for more.
+    // Frames are written whole, so there is nothing to gain from waiting for more data.
     let _ = sockopt::set_tcp_nodelay(&stream, true);
-    // Within a machine nothing is congested: a system's choice that paces what it sends, such as
-    // BBR, only makes it wait.
+    // There is no congestion within a machine: a system default that paces packets, such as BBR,
+    // only causes delays.
     if peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback()) {
         let _ = sockopt::set_tcp_congestion(&stream, "reno");
     }
 }
 
-/// Where a server is: `host:port`, or `unix:` and a path.
+/// The address of a server: `host:port`, or `unix:` and a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address(String);
 
 impl Address {
-    /// The host's name or number without the port, as its certificate must have it.
+    /// The host's name or IP address without the port. The server's certificate must contain it.
     pub fn host(&self) -> &str {
         let host = self.0.rsplit_once(':').map_or(self.0.as_str(), |(host, _)| host);
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
@@ -89,25 +89,25 @@ impl<T: ToString> From<T> for Address {
     }
 }
 
-/// A connection that is being made.
+/// A connection attempt.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Halves>> + Send + 'a>>;
 
-/// Makes a stream that blocks within so long, or fails.
+/// Opens a blocking stream within this time, or fails.
 pub type ConnectBlocking = fn(&Address, Duration) -> io::Result<BlockingStream>;
 
-/// How connections are made; TLS is laid over it by the client.
+/// Opens connections; the client adds TLS.
 pub trait Connect: Send + Sync + 'static {
-    /// Makes one. It may take long; the caller gives up by dropping it.
+    /// Opens a connection. This may take long; the caller gives up by dropping the future.
     fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a>;
 
-    /// How streams to this address are made that block who reads and writes, where there can be
-    /// such.
+    /// The function that opens blocking streams to this address; None where there are no such
+    /// streams.
     fn blocking(&self, _address: &Address) -> Option<ConnectBlocking> {
         None
     }
 }
 
-/// Connections over TCP, and over Unix sockets where the address begins with `unix:`.
+/// Connections over TCP, or over Unix sockets for addresses that begin with `unix:`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpConnect;
 

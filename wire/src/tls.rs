@@ -1,5 +1,5 @@
-//! TLS 1.3 with certificates on both sides, all of one cluster's authority. Who has none of it is
-//! refused in the handshake.
+//! TLS 1.3 with certificates on both sides, all from the authority of one cluster. The handshake
+//! refuses a peer without such a certificate.
 
 use crate::error::Error;
 use rustls::crypto::ring;
@@ -14,15 +14,15 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// What a server needs for TLS.
+/// The TLS settings of a server.
 #[derive(Clone)]
 pub struct ServerTls(pub(crate) TlsAcceptor);
 
-/// What a client needs for TLS.
+/// The TLS settings of a client.
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) connector: TlsConnector,
-    /// The name that the server's certificate must have, where it is not the host of the address.
+    /// The name that the server's certificate must contain, if it is not the host of the address.
     pub(crate) server_name: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-/// The files' contents.
+/// The contents of the files.
 struct Identity {
     roots: RootCertStore,
     chain: Vec<CertificateDer<'static>>,
@@ -46,11 +46,12 @@ struct Identity {
 }
 
 impl ServerTls {
-    /// From PEM files: the authority, the own certificate and its key. Clients must have a
-    /// certificate of the same authority.
+    /// Reads PEM files: the authority, this side's certificate and its key. Clients must have a
+    /// certificate from the same authority.
     ///
     /// # Errors
-    /// `Refused`, with the file, when one cannot be read or used, or when others can read the key.
+    /// `Refused`, with the file, when one cannot be read or used, or when other users can read the
+    /// key.
     pub fn from_files(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
         let identity = Identity::read(authority, certificate, key)?;
         let provider = Arc::new(ring::default_provider());
@@ -69,11 +70,12 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// From PEM files: the authority, the own certificate and its key. Servers must have a
-    /// certificate of the same authority.
+    /// Reads PEM files: the authority, this side's certificate and its key. Servers must have a
+    /// certificate from the same authority.
     ///
     /// # Errors
-    /// `Refused`, with the file, when one cannot be read or used, or when others can read the key.
+    /// `Refused`, with the file, when one cannot be read or used, or when other users can read the
+    /// key.
     pub fn from_files(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
         let identity = Identity::read(authority, certificate, key)?;
         let refuse = |error: rustls::Error| Error::Refused(format!("{}: {error}", certificate.display()));
@@ -86,8 +88,7 @@ impl ClientTls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name: None })
     }
 
-    /// The same, where servers must have this name in their certificate instead of the host in
-    /// their address.
+    /// Requires this name in the server's certificate instead of the host of its address.
     #[must_use]
     pub fn with_server_name(mut self, name: &str) -> Self {
         self.server_name = Some(name.to_owned());
@@ -124,7 +125,7 @@ impl Identity {
     }
 }
 
-/// The names in the certificate of the other side.
+/// The names in the peer's certificate.
 pub(crate) fn peer_names(certificates: Option<&[CertificateDer<'_>]>) -> Vec<String> {
     let Some(Ok(certificate)) = certificates.and_then(|all| all.first()).map(webpki::EndEntityCert::try_from) else {
         return Vec::new();
@@ -132,10 +133,10 @@ pub(crate) fn peer_names(certificates: Option<&[CertificateDer<'_>]>) -> Vec<Str
     certificate.valid_dns_names().map(str::to_owned).collect()
 }
 
-/// The names in a certificate, as the other side sees them.
+/// The names in a certificate, as peers see them.
 ///
 /// # Errors
-/// `Refused` when the file cannot be read or is no certificate.
+/// `Refused` when the file cannot be read or is not a certificate.
 pub fn names_in(certificate: &Path) -> Result<Vec<String>, Error> {
     let read = CertificateDer::from_pem_file(certificate);
     let read = read.map_err(|error| Error::Refused(format!("{}: {error}", certificate.display())))?;

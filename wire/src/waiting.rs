@@ -1,6 +1,7 @@
-//! Waiting for a future on a thread of its own, until a moment. The thread sleeps that long at most
-//! by itself: a timer of the runtime that is sooner than all others wakes the thread that waits for
-//! messages, only to have it wait anew, and a call that hurries has one every time.
+//! Runs a future on the calling thread, with a time limit. The thread itself sleeps until that
+//! limit. A timer of the runtime would cost more: if it is earlier than all others, it wakes the
+//! thread that waits for messages only to make it wait again, and a call with a short deadline sets
+//! such a timer every time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ impl Wake for Sleeper {
     }
 }
 
-/// What a future comes to, if it does before `until`. Timers in it must be made within a runtime.
+/// Returns the future's result; None when it is not ready by `until`. Timers in it must be created
+/// within a runtime.
 pub(crate) fn wait_until<T>(until: Instant, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let sleeper = Arc::new(Sleeper { thread: thread::current(), is_woken: AtomicBool::new(false) });
@@ -59,7 +61,7 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(wait_until(soon(), pending::<()>()), None);
         assert!(begun.elapsed() >= Duration::from_millis(50));
-        // A wake-up of before, that was for something else, ends nothing.
+        // An earlier wake-up for another purpose does not end the wait.
         thread::current().unpark();
         let (sender, receiver) = oneshot::channel();
         let answers = thread::spawn(move || {

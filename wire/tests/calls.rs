@@ -1,4 +1,4 @@
-//! Calls, one-way messages, pushes, deadlines and cancelling, over loopback and in memory.
+//! Calls, one-way messages, pushes, deadlines and cancellation, over loopback and in memory.
 
 mod harness;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use wire::frame::Limits;
 use wire::{Client, ClientOptions, Error, Payload, Role, STATUS_PANICKED, STATUS_TOO_LONG, ServerOptions};
 
-/// Long enough that a busy machine does not fall silent by itself.
+/// Long enough that a busy machine does not cause such a silence by itself.
 const SILENCE: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,7 +131,7 @@ async fn a_deadline_ends_the_call_and_cancels_it_at_the_server() {
     assert_eq!(error, Error::Deadline);
     assert!(begun.elapsed() < Duration::from_secs(2));
     harness::until(|| service.waiting.load(Ordering::SeqCst) == 0).await;
-    // A dropped call is cancelled as well, and the connection stays.
+    // Dropping a call cancels it, too, and the connection remains.
     let call = tokio::spawn({
         let client = client.clone();
         async move { client.call(METHODS.wait, &[], &[], DEADLINE).await }
@@ -146,8 +146,8 @@ async fn a_deadline_ends_the_call_and_cancels_it_at_the_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn giving_up_in_the_middle_of_a_frame_closes_the_connection() {
-    // The server reads the hello and then nothing, so that a long frame cannot be written to its
-    // end.
+    // The server reads the hello and nothing more, so that a long frame cannot be written
+    // completely.
     let (address, dropped) = slow_reader().await;
     let client = client(&address, ClientOptions { channels: 1, ..Default::default() });
     let payload = Payload::new(40 << 20);
@@ -165,7 +165,7 @@ async fn a_silent_server_is_found_out() {
     let client = client(&address, options);
     let error = client.call(0, &[], &[], DEADLINE).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { sent: true, .. }), "{error}");
-    // One that is slow but alive is not.
+    // A slow but live server is not given up.
     let (address, service, _server) = serve(ServerOptions::default()).await;
     let client = client_of(&address, times);
     let call = tokio::spawn(async move { client.call(METHODS.wait, &[], &[], DEADLINE).await });

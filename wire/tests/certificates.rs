@@ -1,4 +1,5 @@
-//! TLS with certificates on both sides: who has none of the cluster is refused, and the service goes on.
+//! TLS with certificates on both sides: a peer without a certificate of the cluster is refused, and
+//! the service continues.
 
 mod harness;
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use wire::certificates::{Certificate, new_authority, new_node};
 use wire::{ClientOptions, ClientTls, Error, ServerOptions, ServerTls};
 
-/// A directory of certificates that is removed in the end.
+/// A directory of certificates that is removed at the end.
 struct Cluster {
     directory: PathBuf,
     authority: Certificate,
@@ -80,7 +81,7 @@ async fn both_sides_know_each_other_by_name() {
     for call in calls {
         assert_eq!(call.await.unwrap().payload[..], bytes[..]);
     }
-    // Connections of threads of their own are no others.
+    // Direct connections work in the same way.
     let peers = service.clone();
     let calls = move || {
         let call = |bytes: &[u8]| client.call_blocking(METHODS.echo, &[], &parts(&[bytes]), DEADLINE).unwrap();
@@ -101,7 +102,7 @@ async fn refused(address: &wire::Address, options: ClientOptions) {
     println!("{error}");
 }
 
-/// A certificate without a name that the server accepts identifies nobody.
+/// A certificate without a name that the server accepts identifies no member.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_no_name_is_refused() {
     let cluster = Cluster::new();
@@ -121,7 +122,7 @@ async fn strangers_are_refused_by_both_sides() {
     let (address, service, server) = serve(cluster.server()).await;
     // The client does not know the server's authority.
     refused(&address, stranger.client(&stranger.path("ca.pem"))).await;
-    // The server does not know the client's, over and over.
+    // The server refuses an unknown client, again and again.
     for _ in 0..20 {
         refused(&address, stranger.client(&cluster.path("ca.pem"))).await;
     }
@@ -140,7 +141,7 @@ async fn strangers_are_refused_by_both_sides() {
 async fn no_certificate_and_no_tls_at_all() {
     let cluster = Cluster::new();
     let (address, service, _server) = serve(cluster.server()).await;
-    // One that speaks TLS and trusts the authority, but shows no certificate.
+    // A client that speaks TLS and trusts the authority, but shows no certificate.
     let mut roots = rustls::RootCertStore::empty();
     let pem = cluster.authority.certificate.as_bytes();
     roots.add(rustls::pki_types::pem::PemObject::from_pem_slice(pem).unwrap()).unwrap();
@@ -155,7 +156,7 @@ async fn no_certificate_and_no_tls_at_all() {
     let mut stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
     let error = tokio::io::AsyncReadExt::read(&mut stream, &mut [0]).await.unwrap_err();
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
-    // One without TLS, and one with TLS where the server has none.
+    // A client without TLS, and a client with TLS at a server without it.
     let error = client(&address, ClientOptions::default()).call(METHODS.echo, &[], &[], DEADLINE).await.unwrap_err();
     assert!(matches!(error, Error::Protocol(_) | Error::Unavailable { sent: false, .. }), "{error}");
     assert!(service.peers.lock().unwrap().is_empty());
@@ -182,6 +183,6 @@ fn keys_that_others_can_read_are_refused() {
         let server = ServerTls::from_files(ca, certificate, key).map(drop);
         assert!(matches!(&client, Err(Error::Refused(_))) && matches!(&server, Err(Error::Refused(_))));
     }
-    // A key of another certificate.
+    // The key of another certificate.
     assert!(ServerTls::from_files(&ca, &certificate, &cluster.path("store-1.key")).is_err());
 }

@@ -1,4 +1,4 @@
-//! Making connections, losing them, making them again; versions, credentials, draining.
+//! Opening, losing and reopening connections; versions, credentials, draining.
 
 mod harness;
 

@@ -1,4 +1,4 @@
-//! Connections that threads have for themselves while they wait.
+//! Direct connections, which one thread uses while it waits.
 
 mod harness;
 
@@ -13,22 +13,22 @@ use wire::hello::HELLO_BYTES;
 use wire::{Address, Client, ClientOptions, Error, Server, ServerOptions};
 
 const SHORT: Duration = Duration::from_millis(200);
-/// Longer than a busy machine forgets a thread.
+/// Longer than a busy machine delays a thread.
 const LONG: Duration = Duration::from_millis(1500);
 
-/// From a thread that is not the runtime's.
+/// Runs work on a thread that does not belong to the runtime.
 async fn blocking<T: Send + 'static>(client: &Client, work: impl FnOnce(&Client) -> T + Send + 'static) -> T {
     let client = client.clone();
     tokio::task::spawn_blocking(move || work(&client)).await.unwrap()
 }
 
-/// The connection that a call takes.
+/// The number of the connection that a call uses.
 fn peer(client: &Client) -> u64 {
     let answer = client.call_blocking(METHODS.peer, &[], &[], DEADLINE).unwrap();
     u64::from_le_bytes(answer.body[..].try_into().unwrap())
 }
 
-/// A client with one shared connection, and calls until there is a direct one; returns their
+/// A client with one shared connection, which makes calls until it has a direct one; returns their
 /// numbers.
 async fn with_direct(address: &Address, options: ClientOptions) -> (Client, u64, u64) {
     let client = client(address, ClientOptions { channels: 1, ..options });
@@ -56,8 +56,8 @@ async fn threads_have_connections_of_their_own_and_every_answer_is_right() {
             let client = client.clone();
             std::thread::spawn(move || {
                 for round in 0..200 {
-                    // Around what is read at once, what is sent on a direct connection at most, and
-                    // nothing.
+                    // Lengths around what one read takes, around the longest request of a direct
+                    // connection, and zero.
                     let length =
                         [0, 1, 47, 4096, 12_000 + thread, 16_384, 100_000, 300_000][(round + thread) % 8] + round % 3;
                     let payload: Vec<u8> = (0..length).map(|at| (at * 7 + round + thread) as u8).collect();
@@ -77,7 +77,7 @@ async fn threads_have_connections_of_their_own_and_every_answer_is_right() {
     assert_eq!(client.load(), wire::Load::default());
     let error = blocking(&client, |client| client.call_blocking(METHODS.panic, &[], &[], DEADLINE)).await.unwrap_err();
     assert!(matches!(error, Error::Remote { status: wire::STATUS_PANICKED, .. }), "{error}");
-    // What waits for the runtime goes over the shared one.
+    // A call that waits on the runtime uses the shared connection.
     let answer = client.call(METHODS.peer, &[], &[], DEADLINE).await.unwrap();
     assert_eq!(answer.body, shared.to_le_bytes()[..]);
 }
@@ -102,7 +102,7 @@ async fn deadlines_hold_and_what_comes_late_is_nobodys_answer() {
     let error = blocking(&client, |client| client.call_blocking(METHODS.wait, b"late", &[], SHORT)).await.unwrap_err();
     assert_eq!(error, Error::Deadline);
     assert!((SHORT..LONG * 3).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    // Whom the server answered nobody is told.
+    // The server gives up the request, too.
     until(|| service.waiting.load(Ordering::SeqCst) == 0).await;
     for _ in 0..20 {
         let answer = blocking(&client, |client| client.call_blocking(METHODS.echo, b"next", &[], DEADLINE)).await;
@@ -122,7 +122,7 @@ async fn a_slow_server_is_asked_whether_it_lives_and_waited_for() {
         service.go.add_permits(1);
     };
     assert_eq!(tokio::join!(call, go).0.unwrap().body, "slow");
-    // It asks too, and a thread that waits tells it.
+    // The server sends pings, too, and the waiting thread answers them.
     let times = ServerOptions { ping_after: SHORT, dead_after: LONG, ..Default::default() };
     let (address, service, _server) = serve(times).await;
     let (client, ..) = with_direct(&address, ClientOptions::default()).await;
@@ -138,7 +138,7 @@ async fn a_slow_server_is_asked_whether_it_lives_and_waited_for() {
 async fn a_server_that_hangs_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::from(listener.local_addr().unwrap());
-    // It answers on the shared connection and on no other one.
+    // The server answers on the shared connection and on no other one.
     let service = Arc::new(Echo::default());
     let server = Server::new(service, ServerOptions::default());
     tokio::spawn(async move {
@@ -195,7 +195,7 @@ async fn a_server_that_goes_is_not_held_up_and_the_next_one_is_found() {
         while service.peers.lock().unwrap().len() < 2 {
             blocking(&client, peer).await;
         }
-        // What is in flight is answered; connections that nobody uses keep nobody waiting.
+        // A request in flight is answered; idle connections delay nothing.
         let call = blocking(&client, |client| client.call_blocking(METHODS.wait, b"last", &[], DEADLINE));
         let stop = async {
             until(|| service.waiting.load(Ordering::SeqCst) == 1).await;

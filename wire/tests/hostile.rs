@@ -1,5 +1,5 @@
-//! What outsiders and broken networks send: refused, and the service goes on. What does not fit
-//! waits, and memory does not grow.
+//! Messages of outsiders and broken networks: the server refuses them and continues. Requests that
+//! do not fit wait, and memory does not grow.
 
 mod harness;
 
@@ -119,7 +119,7 @@ async fn a_flipped_bit_anywhere_in_an_answer_is_an_error() {
         let error = call(liar(move |bytes| bytes[..length].to_vec()).await).await.unwrap_err();
         assert!(matches!(error, Error::Unavailable { sent: true, .. }), "{length}: {error}");
     }
-    // An answer to nothing is ignored, one of another kind is not.
+    // A client ignores an answer to nothing, but not a frame of another kind.
     let other = |kind, id| move |bytes: Vec<u8>| [Header::new(kind, id).encode().to_vec(), bytes].concat();
     call(liar(other(Kind::Response, 77)).await).await.unwrap();
     call(liar(other(Kind::Item, 77)).await).await.unwrap();
@@ -184,7 +184,7 @@ async fn limits_hold_clients_back_and_nothing_grows() {
         call.await.unwrap().unwrap();
     }
     until(|| server.bytes_in_flight() == 0).await;
-    // More requests than a connection may have wait in it.
+    // Requests beyond the connection's limit wait in it.
     let one = client(&address, ClientOptions { channels: 1, ..Default::default() });
     let calls: Vec<_> = (0..20)
         .map(|_| {
@@ -201,8 +201,7 @@ async fn limits_hold_clients_back_and_nothing_grows() {
     }
 }
 
-/// Short requests that would be answered at length are held back like long ones, for a connection
-/// and for all.
+/// Short requests with long answers wait like long requests, per connection and in total.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_answers_hold_clients_back_too() {
     let options = ServerOptions { reply_bytes: 4 << 20, reply_bytes_per_connection: 2 << 20, ..Default::default() };
@@ -213,11 +212,11 @@ async fn long_answers_hold_clients_back_too() {
     };
     let mut calls: Vec<_> = (0..11).map(|_| ask(1)).collect();
     until(|| service.waiting.load(Ordering::SeqCst) >= 3).await;
-    // More than there ever is, and whoever comes next waits behind it.
+    // More than there ever is; all later requests wait behind it.
     calls.push(ask(50));
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(service.waiting.load(Ordering::SeqCst) <= 4);
-    // What is answered briefly goes on beside them.
+    // Requests with short answers continue meanwhile.
     assert_well(&address).await;
     service.go.add_permits(12);
     for call in calls {
@@ -239,7 +238,7 @@ async fn long_answers_hold_clients_back_too() {
     }
 }
 
-/// A connection that announces a request of so many bytes, and sends a few of them.
+/// Announces a request of this many bytes, and sends a few of them.
 async fn trickle(mut stream: impl AsyncWrite + Unpin, bytes: u32) {
     let mut header = Header::new(Kind::Request, 1);
     (header.payload_bytes, header.deadline_ms) = (bytes, 60_000);
@@ -254,7 +253,7 @@ fn as_in_service() -> ServerOptions {
     ServerOptions { bytes: 128 << 20, bytes_per_connection: 64 << 20, ..Default::default() }
 }
 
-/// How long a mebibyte takes there and back.
+/// How long a mebibyte takes for the round trip.
 async fn mebibyte(address: &Address) -> Duration {
     let (client, begun, payload) = (client(address, ClientOptions::default()), Instant::now(), vec![7; 1 << 20]);
     let echoed = client.call(METHODS.echo, &[], &parts(&[&payload]), DEADLINE).await.unwrap();
@@ -262,8 +261,8 @@ async fn mebibyte(address: &Address) -> Duration {
     begun.elapsed()
 }
 
-/// Those who trickle have room for a moment, whatever they announce, and are disconnected when
-/// somebody waits for it.
+/// Clients that send too slowly keep their space for a moment, whatever they announce, and are
+/// disconnected when another client waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_announces_much_and_sends_little_stalls_nobody() {
     for (bytes, takes) in [(60 << 20, 50 << 20), (4 << 20, 120 << 20)] {
@@ -272,13 +271,13 @@ async fn who_announces_much_and_sends_little_stalls_nobody() {
             tokio::spawn(trickle(raw(&address).await, bytes));
         }
         until(|| server.bytes_in_flight() > takes).await;
-        // It was more than a minute.
+        // Without the limit it took more than a minute.
         let took = mebibyte(&address).await;
         assert!(took < Duration::from_secs(20), "{took:?}");
     }
 }
 
-/// What is announced and of which nothing comes is no memory at all.
+/// A message that is announced and does not arrive takes no memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn announced_bytes_are_not_memory() {
     let (address, _, server) = serve(as_in_service()).await;

@@ -1,5 +1,5 @@
-//! What an idle connection costs. Alone in its process, so that the memory is that of the
-//! connections.
+//! The cost of an idle connection. This test has a process of its own, so that the memory is that
+//! of the connections.
 
 mod harness;
 
@@ -9,7 +9,7 @@ use wire::{ClientOptions, ServerOptions};
 
 const CONNECTIONS: usize = 2000;
 
-/// Bytes of this process's memory.
+/// Memory of this process, in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -18,7 +18,7 @@ fn resident() -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_idle_connections_take_little_memory() {
     let (address, service, server) = serve(ServerOptions::default()).await;
-    // The first ones pay for what all share.
+    // The first connections pay for what all share.
     let mut streams = Vec::with_capacity(CONNECTIONS + 50);
     for _ in 0..50 {
         streams.push(raw(&address).await);

@@ -33,7 +33,7 @@ async fn a_slow_consumer_holds_the_server_back() {
         items.next().await.unwrap().unwrap();
     }
     until(|| service.sent.load(Ordering::SeqCst) == 30).await;
-    // Other calls on the same connection go on.
+    // Other calls on the same connection continue.
     client.call(METHODS.echo, b"x", &[], DEADLINE).await.unwrap();
     drop(items);
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -44,7 +44,8 @@ impl Subject for MetaMetrics {
     }
 }
 
-/// The latest reports of the stores. Reports of stores that are silent now are left out.
+/// The latest reports of the stores. For a store that is silent now only the fact that it is down
+/// is reported.
 fn stores(page: &mut Page, all: &[(String, Seen)]) {
     let mut up = page.gauge("weft_meta_store_up", "Whether a store answers.");
     all.iter().for_each(|(store, seen)| _ = up.count(&[("store", store)], seen.silent.is_none().into()));

@@ -173,7 +173,7 @@ impl Faults {
 }
 
 impl Faults {
-    /// Kills a host, and holds its links before: otherwise its connections would close in an order
+    /// Kills a host. Its links are cut first: otherwise its connections would close in an order
     /// that does not depend on the seed only.
     fn kill(&self, sim: &mut Sim<'_>, host: &str) {
         let others = || self.hosts.servers.iter().chain(&self.hosts.clients).filter(|other| *other != host);

@@ -1,5 +1,5 @@
-//! A channel: the place of one connection to the server. Callers that find none wait for the same
-//! attempt to make one.
+//! A channel holds one connection to the server. Callers that find no connection all wait for the
+//! same attempt to open one.
 
 use super::ClientOptions;
 use super::connection::Connection;
@@ -20,39 +20,39 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// A connection that lasted so long had no trouble at its beginning.
+/// A connection that lasted this long counts as a success and resets the back-off.
 const STEADY: Duration = Duration::from_secs(5);
 
 pub(super) struct Channel {
     address: Address,
     options: Arc<ClientOptions>,
     client: u64,
-    /// Bytes in flight.
+    /// Bytes in flight, for the comparison of channels.
     pub load: AtomicU64,
     current: Mutex<Option<Arc<Connection>>>,
     attempts: Mutex<Attempts>,
-    /// Held while a connection is made.
+    /// Held while a connection is being opened.
     making: Arc<AsyncMutex<()>>,
 }
 
-/// A stream on which both sides said who they are.
+/// A stream on which both sides have exchanged their first messages.
 pub(super) struct Introduced {
     pub incoming: Incoming,
     pub write: WriteHalf,
     pub heard: Arc<Heard>,
     pub agreed: Agreed,
-    /// What the server takes.
+    /// The longest messages that the server accepts.
     pub limits: Limits,
 }
 
 #[derive(Default)]
 struct Attempts {
-    /// All that have ended.
+    /// Number of attempts that have ended.
     ended: u64,
-    /// Those without success since the last that lasted.
+    /// Number of attempts since the last connection that lasted.
     failed: u32,
     last: Option<(Instant, Result<(), Error>)>,
-    /// No further one is begun before.
+    /// The next attempt begins no earlier.
     next: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ impl Channel {
         }
     }
 
-    /// The connection, where there is one that takes requests.
+    /// The connection, if there is one that accepts requests.
     pub fn current(&self) -> Option<Arc<Connection>> {
         lock(&self.current).as_ref().filter(|connection| connection.is_usable()).cloned()
     }
@@ -78,12 +78,12 @@ impl Channel {
         lock(&self.current).as_ref().is_some_and(|connection| connection.is_usable())
     }
 
-    /// When the last attempt ended, and how.
+    /// When the last attempt ended, and its result.
     pub fn last_attempt(&self) -> Option<(Instant, Result<(), Error>)> {
         lock(&self.attempts).last.clone()
     }
 
-    /// The connection; when there is none, it is made. That goes on when the caller gives up.
+    /// Returns the connection, or opens one. The attempt continues when the caller gives up.
     pub async fn connection(self: &Arc<Self>, runtime: &Handle) -> Result<Arc<Connection>, Error> {
         if let Some(connection) = self.current() {
             return Ok(connection);
@@ -132,7 +132,7 @@ impl Channel {
         Ok(connection)
     }
 
-    /// Makes a connection for one thread at a time.
+    /// Opens a direct connection, which one thread at a time uses.
     pub fn make_direct(&self) -> Result<Direct, Error> {
         let timeout = self.options.connect_timeout;
         let until = Instant::now() + timeout;
@@ -144,7 +144,7 @@ impl Channel {
         Ok(Direct::new(stream, introduced, self.options.clone()))
     }
 
-    /// Lays TLS over a stream where that is wanted, and exchanges the first messages.
+    /// Adds TLS to a stream if the options have it, and exchanges the first messages.
     async fn introduce(&self, mut halves: Halves) -> Result<Introduced, Error> {
         if let Some(tls) = &self.options.tls {
             halves = client_tls(halves, tls, self.address.host()).await?;
@@ -158,7 +158,8 @@ impl Channel {
             client: self.client,
             text: self.options.credentials.to_vec(),
         };
-        // A server that refuses may have closed already; what it said is still to be read.
+        // A server that refuses may already have closed the connection; its message must still be
+        // read.
         let sent = async {
             halves.write.write_all(&ours.encode()).await?;
             halves.write.flush().await
@@ -176,7 +177,7 @@ impl Channel {
         Ok(Introduced { incoming, write: halves.write, heard, agreed, limits })
     }
 
-    /// Says which server it was. Nothing was sent yet, whatever the error says.
+    /// Adds the server's address to an error. No request was sent yet, whatever the error says.
     fn explain(&self, error: Error) -> Error {
         let address = self.address.as_str();
         match error {
@@ -191,7 +192,7 @@ impl Channel {
         let mut attempts = lock(&self.attempts);
         let now = Instant::now();
         let lasted = matches!(&attempts.last, Some((begun, Ok(()))) if now.duration_since(*begun) > STEADY);
-        // A server that takes connections and drops them is not better than one that takes none.
+        // A server that accepts connections and drops them is no better than one that accepts none.
         attempts.failed = if lasted { 0 } else { attempts.failed.saturating_add(1) };
         attempts.ended += 1;
         attempts.next = Some(now + self.delay(attempts.failed));
@@ -201,7 +202,8 @@ impl Channel {
         }
     }
 
-    /// The wait after so many attempts: twice as long each time, and between half and all of it.
+    /// The back-off after this many failures: it doubles each time, and a random part of up to half
+    /// of it is left out.
     fn delay(&self, failed: u32) -> Duration {
         let (first, longest) = (*self.options.backoff.start(), *self.options.backoff.end());
         let doubled = first.saturating_mul(1 << failed.saturating_sub(1).min(20));

@@ -1,4 +1,5 @@
-//! A connection to a server: who waits for which answer, and the task that reads the answers.
+//! A connection to a server: the exchanges that wait for answers, and the task that reads the
+//! answers.
 
 use super::directs::Directs;
 use super::items::Arrival;
@@ -18,9 +19,9 @@ use tokio::time::sleep;
 pub(super) struct Connection {
     pub outgoing: Outgoing,
     pub agreed: Agreed,
-    /// What the server takes.
+    /// The longest messages that the server accepts.
     pub limits: Limits,
-    /// Those that threads have for themselves.
+    /// The direct connections of this channel.
     pub directs: Arc<Directs>,
     heard: Arc<Heard>,
     exchanges: Mutex<Exchanges>,
@@ -28,26 +29,26 @@ pub(super) struct Connection {
 
 #[derive(Default)]
 struct Exchanges {
-    /// In order, so that all that depends on chance is the network: a simulation is the same with
-    /// the same seed.
+    /// Ordered, so that only the network depends on chance: a simulation with the same seed gives
+    /// the same run.
     waiting: BTreeMap<u64, Waiter>,
-    /// Why there can be no more.
+    /// Why the connection has ended.
     failed: Option<Error>,
-    /// The server said goodbye.
+    /// The server sent Goodbye.
     retired: bool,
 }
 
-/// Who waits for an answer.
+/// The receiver of an answer.
 pub(super) enum Waiter {
     Call(oneshot::Sender<Result<Response, Error>>),
     Stream(mpsc::Sender<Arrival>),
 }
 
-/// One exchange from before its request is written until its answer is there.
+/// One exchange, from before its request is written until its answer arrives.
 pub(super) struct Waiting<'a> {
     connection: &'a Connection,
     id: u64,
-    /// Whether the request was written, so that the server must be told when nobody waits any more.
+    /// Whether the request was written. The server must then be told when the caller gives up.
     pub written: bool,
     is_answered: bool,
 }
@@ -58,12 +59,12 @@ impl<'a> Waiting<'a> {
         Ok(Self { connection, id, written: false, is_answered: false })
     }
 
-    /// The answer, which is no longer waited for.
+    /// Ends the exchange and returns its answer.
     pub fn done(
         mut self,
         answer: Result<Result<Response, Error>, oneshot::error::RecvError>,
     ) -> Result<Response, Error> {
-        // Who answered has taken the waiter away.
+        // The side that answered has removed the waiter.
         self.is_answered = true;
         answer.unwrap_or_else(|_| Err(Error::lost("the connection was lost", true)))
     }
@@ -82,7 +83,7 @@ impl Connection {
         Self { outgoing: Outgoing::new(write), agreed, limits, directs, heard, exchanges: Mutex::default() }
     }
 
-    /// Whether it takes requests.
+    /// Whether the connection accepts requests.
     pub fn is_usable(&self) -> bool {
         if self.outgoing.is_closed() {
             return false;
@@ -99,14 +100,14 @@ impl Connection {
             None => {}
         }
         if exchanges.waiting.is_empty() {
-            // The silence before was not that of a server that owes an answer.
+            // The silence so far was not that of a server that owes an answer.
             self.heard.touch();
         }
         exchanges.waiting.insert(id, waiter);
         Ok(())
     }
 
-    /// Nobody waits any more; `tell` the server.
+    /// Gives up an exchange. With `tell`, also sends the server a Cancel.
     pub fn forget(&self, id: u64, tell: bool) {
         let mut exchanges = lock(&self.exchanges);
         if exchanges.waiting.remove(&id).is_some() {
@@ -121,7 +122,8 @@ impl Connection {
         }
     }
 
-    /// Reads and answers until the connection ends, then tells everybody who waits.
+    /// Reads messages and delivers answers until the connection ends, then fails all open
+    /// exchanges.
     pub async fn drive(self: Arc<Self>, mut incoming: Incoming, options: Arc<ClientOptions>) {
         let error = tokio::select! {
             biased;
@@ -144,7 +146,8 @@ impl Connection {
             };
             match waiter {
                 Waiter::Call(sender) => drop(sender.send(Err(error))),
-                // Its receiver finds the end of the channel when there is no room for the error.
+                // If the channel has no space for the error, its receiver finds the end of the
+                // channel.
                 Waiter::Stream(sender) => drop(sender.try_send(Arrival::Failed(error))),
             }
         }
@@ -192,7 +195,7 @@ impl Connection {
 
     fn deliver(&self, header: &Header, response: Response) -> Result<(), Error> {
         let mut exchanges = lock(&self.exchanges);
-        // An answer that nobody waits for came too late.
+        // The exchange was given up; this answer came too late.
         let Some(waiter) = exchanges.waiting.remove(&header.id) else { return Ok(()) };
         let answer = match header.status {
             0 => Ok(response),
@@ -215,7 +218,7 @@ impl Connection {
                 None
             }
             (waiter, kind) => {
-                // It learns of the error like all others.
+                // Put it back: it fails together with all others.
                 exchanges.waiting.insert(header.id, waiter);
                 return Err(Error::Protocol(format!("{kind:?} is not the answer to what was asked")));
             }
@@ -231,8 +234,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks a silent server that owes an answer whether it is still there, and gives up on it in
-    /// the end.
+    /// Sends a ping to a silent server that owes an answer, and gives up the connection after a
+    /// longer silence.
     async fn watch(&self, options: &ClientOptions) -> Error {
         let tick = options.ping_after.min(options.dead_after) / 4;
         loop {

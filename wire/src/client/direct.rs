@@ -1,6 +1,7 @@
-//! Connections that a thread has for itself while it waits for an answer. It writes the request and
-//! reads the answer with plain system calls, so that it is woken by the answer alone. Otherwise the
-//! thread that reads messages is woken first, and wakes the caller.
+//! Direct connections: one thread uses such a connection while it waits for an answer. It writes
+//! the request and reads the answer with plain system calls, so that the answer itself wakes it. On
+//! a shared connection the answer first wakes the thread that reads messages, which then wakes the
+//! caller.
 
 use super::Response;
 use super::channel::Introduced;
@@ -14,19 +15,20 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Longer requests go the other way: this one is written at once, whatever the server does.
+/// Longer requests use a shared connection: a request up to this length is written at once,
+/// whatever the server does.
 pub(super) const LONGEST_REQUEST: u64 = 16 << 10;
 
-/// A connection that somebody has for himself.
+/// A connection that one thread uses at a time.
 pub(super) struct Direct {
     stream: BlockingStream,
     incoming: Incoming,
     outgoing: Outgoing,
     heard: Arc<Heard>,
-    /// What the server takes.
+    /// The longest messages that the server accepts.
     pub limits: Limits,
     options: Arc<ClientOptions>,
-    /// The server said goodbye.
+    /// The server sent Goodbye.
     pub retired: bool,
 }
 
@@ -36,8 +38,8 @@ impl Direct {
         Self { stream, incoming, outgoing: Outgoing::new(write), heard, limits, options, retired: false }
     }
 
-    /// Sends a request and waits for its answer. After an error that is not the service's, the
-    /// connection is of no use.
+    /// Sends a request and waits for its answer. After an error that is not the service's own, the
+    /// connection cannot be used again.
     pub fn call(
         &mut self,
         header: Header,

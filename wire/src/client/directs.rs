@@ -1,5 +1,5 @@
-//! Who has which direct connection. They are made beside a shared connection once that has been
-//! used, and end with it. Nobody listens on one that is idle.
+//! The pool of direct connections. They are opened next to a shared connection after its first use,
+//! and close with it. No task reads from an idle one.
 
 use super::Response;
 use super::channel::Channel;
@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-/// After so long without use a connection is given up, before the server asks whether anybody is
-/// there.
+/// An idle connection is closed after this time, before the server sends a ping that nothing would
+/// answer.
 const IDLE: Duration = Duration::from_secs(10);
-/// The wait after one could not be made.
+/// Pause after a failed attempt to open one.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The direct connections beside a shared one.
+/// The direct connections next to a shared one.
 pub(super) struct Directs {
     channel: Weak<Channel>,
     most: usize,
@@ -28,11 +28,12 @@ pub(super) struct Directs {
 
 #[derive(Default)]
 struct State {
-    /// Those that nobody uses, and since when; the one that was used last is the last.
+    /// The idle connections, and since when they are idle; the most recently used one is at the
+    /// end.
     idle: Vec<(Direct, Instant)>,
-    /// All that there are, and that are being made.
+    /// Number of connections that are open or being opened.
     open: usize,
-    /// None is made before.
+    /// The next one is opened no earlier.
     next: Option<Instant>,
     is_over: bool,
 }
@@ -44,20 +45,21 @@ impl State {
     }
 }
 
-/// A connection that is given back when this is dropped, if it is still of use then.
+/// A borrowed connection. Dropping this returns the connection to the pool, if it can still be
+/// used.
 pub(super) struct Loan {
     directs: Arc<Directs>,
     direct: Option<Direct>,
 }
 
 impl Directs {
-    /// At most so many of a channel.
+    /// A pool of at most `most` connections for a channel.
     pub fn new(channel: Weak<Channel>, most: usize) -> Arc<Self> {
         Arc::new(Self { channel, most, state: Mutex::default() })
     }
 
-    /// One that nobody uses. When there is none, one more is made for the next time, where that is
-    /// allowed.
+    /// Borrows an idle connection. If there is none, it begins to open one for the next time, if
+    /// the limits permit, and returns None.
     pub fn lend(self: &Arc<Self>, runtime: &Handle) -> Option<Loan> {
         let now = Instant::now();
         let mut state = lock(&self.state);
@@ -65,7 +67,7 @@ impl Directs {
             if now.duration_since(since) < IDLE {
                 return Some(Loan { directs: self.clone(), direct: Some(direct) });
             }
-            // The others were not used for even longer.
+            // The others have been idle for even longer.
             state.open -= 1;
             state.forget_idle();
         }
@@ -89,7 +91,7 @@ impl Directs {
         }
     }
 
-    /// Closes all that nobody uses, and the others as soon as they are given back.
+    /// Closes all idle connections, and the others when they are returned.
     pub fn end(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -113,8 +115,8 @@ impl Loan {
             self.direct = None;
         }
         if !is_sound {
-            // The others would find the same, one after the other. The shared connection finds it
-            // for all.
+            // Discard the idle ones, too: each of them would fail in the same way, one after the
+            // other. The shared connection detects the failure once for all callers.
             let mut state = lock(&self.directs.state);
             state.forget_idle();
             state.next = Some(Instant::now() + AGAIN);
@@ -122,7 +124,7 @@ impl Loan {
         answer
     }
 
-    /// The longest request that the server takes.
+    /// The longest messages that the server accepts.
     pub fn limits(&self) -> Limits {
         self.direct.as_ref().expect("what was lent").limits
     }

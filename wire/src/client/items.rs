@@ -15,7 +15,7 @@ pub(super) enum Arrival {
     Failed(Error),
 }
 
-/// Items of a stream in order. Dropping it tells the server to stop.
+/// The items of a stream, in order. Dropping this tells the server to stop.
 pub struct Items {
     /// Keeps the connections open.
     client: Client,
@@ -23,7 +23,7 @@ pub struct Items {
     id: u64,
     arrivals: mpsc::Receiver<Arrival>,
     window: u32,
-    /// Items that were taken and that the server was not told of.
+    /// Items that the caller took and the server was not told of yet.
     taken: u32,
     until: Instant,
     end: Option<Response>,
@@ -38,17 +38,17 @@ impl Items {
         window: u32,
         until: Instant,
     ) -> Result<Self, Error> {
-        // One place more for the end.
+        // One more place, for the end of the stream.
         let (sender, arrivals) = mpsc::channel(window as usize + 1);
         connection.expect(id, Waiter::Stream(sender))?;
         Ok(Self { client, connection, id, arrivals, window, taken: 0, until, end: None, over: false })
     }
 
-    /// The next item; None behind the last.
+    /// The next item; None after the last.
     ///
     /// # Errors
-    /// The service's own, or what happened to the connection, or that the stream's deadline passed.
-    /// There are no items behind an error.
+    /// The service's own error, the loss of the connection, or the stream's deadline. No items
+    /// follow an error.
     pub async fn next(&mut self) -> Result<Option<Response>, Error> {
         if self.over {
             return Ok(None);
@@ -61,8 +61,8 @@ impl Items {
         match arrival {
             Arrival::Item(item) => {
                 self.taken += 1;
-                // Told in halves of the window, so that the server need not stop and few frames are
-                // sent.
+                // Report them once half of the window is used: the server then need not stop, and
+                // few frames are sent.
                 if self.taken >= self.window.div_ceil(2) {
                     let credit = Header { count: self.taken, ..Header::new(Kind::Credit, self.id) };
                     self.taken = 0;
@@ -82,7 +82,7 @@ impl Items {
         }
     }
 
-    /// What the service returned at the end, once `next` has returned None.
+    /// The service's final reply, after `next` has returned None.
     pub fn take_end(&mut self) -> Option<Response> {
         self.end.take()
     }

@@ -1,4 +1,4 @@
-//! What is logged about clients that do what they must not: one line an address and minute.
+//! The log of clients' violations: at most one line per address and minute.
 
 use crate::lock;
 use std::collections::HashMap;
@@ -7,11 +7,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_secs(60);
-/// Addresses that are remembered; with more than these in a minute, nothing is logged of the
-/// others.
+/// Maximum number of addresses that are remembered. With more within a minute, the others are not
+/// logged.
 const ADDRESSES: usize = 4096;
 
-/// Logs what clients do that they must not, seldom enough that they cannot fill the log.
+/// Logs violations by clients, at a limited rate, so that clients cannot fill the log.
 #[derive(Debug, Default)]
 pub struct Complaints {
     last: Mutex<HashMap<String, Instant>>,
@@ -41,7 +41,7 @@ impl Complaints {
     }
 }
 
-/// Without the port, which is another one for every connection.
+/// The address without the port, which differs between connections.
 fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

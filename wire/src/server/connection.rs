@@ -1,4 +1,5 @@
-//! A connection of a client: its requests are read as long as they fit into the limits, and each is answered in a task of its own.
+//! A connection of a client. The server reads its requests as long as they fit into the limits, and
+//! answers each in a task of its own.
 
 use super::request::{ItemSender, Reply, Request};
 use super::room::{Room, Rooms, Share};
@@ -20,13 +21,14 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// A client that is held back hears so as often, so that it does not take the server for dead.
+/// How often the server sends a ping to a client that waits for space, so that the client does not
+/// consider the server dead.
 const STILL_HERE: Duration = Duration::from_secs(2);
-/// As often it is looked whether who has the room moves at all.
+/// How often a waiting connection checks whether those that have space make progress.
 const PRESS: Duration = Duration::from_millis(250);
-/// There is no room for a message before so many bytes of it came, or all.
+/// A message gets space only after this many of its bytes have arrived, or all.
 const COMES: u64 = 4096;
-/// More items than this ahead are not believed.
+/// Maximum credit of a stream, in items; more is ignored.
 const MOST_CREDITS: usize = 1 << 24;
 
 pub(super) struct Connection<S: Service> {
@@ -40,14 +42,15 @@ pub(super) struct Connection<S: Service> {
     _place: Option<Member<S>>,
 }
 
-/// A connection of those that a member may have; None of one without a certificate.
+/// A connection's place among those of its member. A connection without a certificate has no name
+/// here.
 struct Member<S: Service> {
     shared: Arc<Shared<S>>,
     name: Option<String>,
 }
 
 impl<S: Service> Member<S> {
-    /// None when it has half of all that there may be.
+    /// None when the member already has half of all connections.
     fn join(shared: &Arc<Shared<S>>, name: Option<&str>) -> Option<Self> {
         if let Some(name) = name {
             let mut members = lock(&shared.members);
@@ -74,7 +77,7 @@ impl<S: Service> Drop for Member<S> {
     }
 }
 
-/// A request that is being answered. Dropping this cancels it.
+/// A running request. Dropping this cancels it.
 struct Running {
     _cancel: oneshot::Sender<()>,
     credits: Option<Arc<Semaphore>>,
@@ -102,12 +105,13 @@ impl<S: Service> Connection<S> {
             client: 0,
             text: Vec::new(),
         };
-        // The service may push as soon as it knows the peer, but nothing may come before the first message.
+        // The service may push as soon as it knows the peer, but nothing may precede the first
+        // message.
         let mut writer = outgoing.hold().await;
         let agreed = match ours.agree(&theirs) {
             Ok(agreed) => agreed,
             Err(error) => {
-                // The client finds the same from the versions in the answer.
+                // The client finds the same result from the versions in the answer.
                 let _ = writer.write_raw(&ours.encode()).await;
                 return Err(error.into());
             }
@@ -127,7 +131,7 @@ impl<S: Service> Connection<S> {
         });
         let place = Member::join(&shared, peer.name.as_deref());
         let joined = match &place {
-            // Who has no name would have no share of anything.
+            // A client without a name would have no share of the limits.
             _ if peer.names.as_ref().is_some_and(Vec::is_empty) => {
                 Err("the certificate has no name of letters, digits, '-', '_' and '.': get another one".into())
             }
@@ -140,7 +144,7 @@ impl<S: Service> Connection<S> {
             let _ = writer.write_raw(&ours.encode()).await;
             return Err(Error::Refused(why));
         }
-        // From here on the end of the connection is told to the service, whatever happens.
+        // From here on the service is notified of the connection's end, whatever happens.
         let connection = Self {
             heard,
             requests: Arc::new(Semaphore::new(options.requests_per_connection)),
@@ -180,7 +184,7 @@ impl<S: Service> Connection<S> {
                 Kind::Request | Kind::Open | Kind::OneWay => {
                     let deadline = Instant::now() + Duration::from_millis(header.deadline_ms.into());
                     let late = |_| Error::Protocol("a message did not end in time".into());
-                    // What is announced and does not come takes no room.
+                    // A message that is announced and does not arrive takes no space.
                     let comes = incoming.arrive(header.content_bytes().min(COMES) as usize);
                     timeout(options.frame_timeout, comes).await.map_err(late)??;
                     let mut room = self.room(header.content_bytes()).await;
@@ -221,7 +225,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Waits until there is room for a request. Meanwhile nothing is read, so that the client's writes stop.
+    /// Waits for space for a request. Nothing is read meanwhile, so the client's writes stop.
     async fn room(&self, bytes: u64) -> Room {
         let rooms = &self.shared.bytes;
         let room = async {
@@ -233,7 +237,8 @@ impl<S: Service> Connection<S> {
         self.held_back(room, rooms).await
     }
 
-    /// Waits until there is room for an answer. Room for answers is another than that for requests, so that requests that wait for it do not keep it from themselves.
+    /// Waits for space for an answer. Answers and requests have separate space, so that requests
+    /// waiting for an answer's space do not take it from themselves.
     async fn room_for_answer(&self, bytes: u64) -> Room {
         if bytes == 0 {
             return Room::new();
@@ -242,7 +247,8 @@ impl<S: Service> Connection<S> {
         self.held_back(rooms.take(&self.reply_bytes, bytes), rooms).await
     }
 
-    /// Waits for room while the client is held back, and hears that the server lives. Those who have the room must move.
+    /// Waits for space. Meanwhile the client gets pings, and connections that have space but make
+    /// too little progress are ended.
     async fn held_back(&self, what: impl Future<Output = Room>, rooms: &Rooms) -> Room {
         let mut what = Box::pin(what);
         let mut told = Instant::now();
@@ -304,7 +310,8 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Asks a silent client whether it is still there, and gives up on it in the end. Says goodbye when the server is to stop.
+    /// Sends a ping to a silent client, and gives up the connection after a longer silence. Sends
+    /// Goodbye when the server stops.
     async fn watch(&self) -> Error {
         let options = &self.shared.options;
         let tick = options.ping_after.min(options.dead_after) / 2;
@@ -342,7 +349,7 @@ impl<S: Service> Drop for Connection<S> {
     }
 }
 
-/// The answer that is owed to a request, also when the service panics.
+/// The answer owed to a request. The client gets one even when the service panics.
 struct Answer {
     peer: Arc<Peer>,
     running: Arc<Mutex<BTreeMap<u64, Running>>>,
@@ -352,7 +359,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Nobody waits for it any more.
+    /// The client no longer waits for the answer.
     fn forgive(&mut self) {
         self.owed = false;
     }
@@ -370,7 +377,7 @@ impl Answer {
         let header = Header { status, ..Header::new(self.kind, self.id) }.with_content(&body, &parts);
         let outgoing = &self.peer.outgoing;
         let mover = (!parts.is_empty()).then(|| rooms.moves(header.content_bytes(), &outgoing.moved, outgoing));
-        // Whom it does not reach is gone, and nobody else waits for it.
+        // If this fails, the client is gone and the answer has no other receiver.
         let _ = outgoing.write(header, &body, &parts).await;
         drop(mover);
     }

@@ -1,4 +1,4 @@
-//! A connected client as the service sees it.
+//! A connected client, as the service sees it.
 
 use crate::error::Error;
 use crate::frame::{Header, Kind, Limits};
@@ -11,36 +11,36 @@ use std::sync::Arc;
 
 /// One connection of a client.
 pub struct Peer {
-    /// The connection: another number for each.
+    /// The number of the connection, unique in this server.
     pub id: u64,
-    /// The client: the same for all its channels.
+    /// The number of the client, which all its channels share.
     pub client: u64,
-    /// Where it comes from.
+    /// The address that the connection comes from.
     pub address: String,
-    /// The name in its certificate, with TLS.
+    /// The first name in its certificate; None without TLS.
     pub name: Option<String>,
-    /// All names in it; None without TLS.
+    /// All names in the certificate; None without TLS.
     pub names: Option<Vec<String>>,
-    /// What it says that it is.
+    /// The role that the client claims.
     pub role: Role,
-    /// The version that is spoken.
+    /// The protocol version of the connection.
     pub version: u16,
     /// The features that both sides have.
     pub features: u64,
-    /// What it showed when it connected.
+    /// The credentials that the client sent when it connected.
     pub credentials: Bytes,
-    /// The longest messages that it takes.
+    /// The longest messages that the client accepts.
     pub limits: Limits,
     pub(super) outgoing: Arc<Outgoing>,
 }
 
 impl Peer {
-    /// Sends the client a message that has no answer. It waits while the client takes nothing;
-    /// dropping it in the middle of the message closes the connection.
+    /// Sends the client a message without an answer. It waits while the client reads nothing.
+    /// Dropping it in the middle of the message closes the connection.
     ///
     /// # Errors
-    /// `Unavailable` when the connection is over, `Refused` when the message is longer than the
-    /// client takes.
+    /// `Unavailable` when the connection has ended, `Refused` when the message is longer than the
+    /// client accepts.
     pub async fn push(&self, method: u16, body: &[u8], parts: &[IoSlice<'_>]) -> Result<(), Error> {
         let payload: usize = parts.iter().map(|part| part.len()).sum();
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -50,7 +50,7 @@ impl Peer {
         self.outgoing.write(header, body, parts).await
     }
 
-    /// Whether the connection is there.
+    /// Whether the connection is open.
     pub fn is_connected(&self) -> bool {
         !self.outgoing.is_closed()
     }

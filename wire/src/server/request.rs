@@ -1,4 +1,4 @@
-//! What a service is asked and what it answers.
+//! Requests to a service, and its replies.
 
 use super::Peer;
 use crate::error::Error;
@@ -14,46 +14,46 @@ use tokio::time::Instant;
 /// A request of a client.
 #[derive(Debug)]
 pub struct Request {
-    /// Who asks.
+    /// The client that sent it.
     pub peer: Arc<Peer>,
-    /// For what.
+    /// The requested method.
     pub method: u16,
-    /// The part for the service's serializer.
+    /// The serialized part.
     pub body: Bytes,
-    /// The part that is bytes.
+    /// The raw bytes.
     pub payload: Payload,
-    /// When nobody waits any more.
+    /// When the client stops waiting.
     pub deadline: Instant,
-    /// Whether the reply goes nowhere.
+    /// Whether the client expects no reply.
     pub one_way: bool,
-    /// Where items go, if a stream was asked for. The reply is then its end.
+    /// Sends items, if the client requested a stream. The reply is then the end of the stream.
     pub items: Option<ItemSender>,
 }
 
 /// The answer to a request.
 #[derive(Debug, Default)]
 pub struct Reply {
-    /// 0, or what went wrong.
+    /// 0, or an error number.
     pub status: u16,
-    /// The part that the service's serializer made.
+    /// The serialized part.
     pub body: Vec<u8>,
-    /// The part that is bytes: pieces one behind the other, none of them copied. A `Payload`
-    /// becomes one by `Bytes::from`.
+    /// The raw bytes: the pieces are sent one after the other without a copy. Convert a `Payload`
+    /// with `Bytes::from`.
     pub payload: Vec<Bytes>,
 }
 
 impl Reply {
-    /// A success.
+    /// A successful reply.
     pub fn ok(body: Vec<u8>) -> Self {
         Self { status: 0, body, payload: Vec::new() }
     }
 
-    /// A failure, by the service's number of it, which is neither 0 nor above 0xFFEF.
+    /// A failure with the service's error number, which is neither 0 nor above 0xFFEF.
     pub fn error(status: u16, body: Vec<u8>) -> Self {
         Self { status, body, payload: Vec::new() }
     }
 
-    /// The same with a payload.
+    /// Adds a payload.
     #[must_use]
     pub fn with_payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload.push(payload.into());
@@ -69,11 +69,11 @@ pub struct ItemSender {
 }
 
 impl ItemSender {
-    /// Sends an item as soon as the client has room for it.
+    /// Sends an item as soon as the client accepts one more.
     ///
     /// # Errors
-    /// `Unavailable` when the connection is over, `Refused` when the item is longer than the client
-    /// takes.
+    /// `Unavailable` when the connection has ended, `Refused` when the item is longer than the
+    /// client accepts.
     pub async fn send(&self, body: &[u8], payload: &[Bytes]) -> Result<(), Error> {
         let lengths = payload.iter().map(Bytes::len).sum();
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
-//! Room for messages in memory: so much for all, no more than half of it for a member, and no more
-//! than half for long messages. Those who have room and do not move their bytes lose it to those
-//! who wait.
+//! Limits the memory for messages. There is a limit for all messages; one member gets at most half
+//! of it, and long messages together get at most half of it. Connections that have space but do not
+//! move their bytes are ended when others wait.
 
 use crate::lock;
 use crate::outgoing::Outgoing;
@@ -11,39 +11,40 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Bytes of a permit: a semaphore counts in 32 bits.
+/// Bytes per permit: a semaphore counts in 32 bits.
 pub(super) const UNIT: u64 = 1024;
-/// While others wait for room, who has it is given up when it moves nothing for so long,
+/// While others wait for space, a connection that has space is ended when it moves nothing for this
+/// long,
 const GRACE: Duration = Duration::from_secs(1);
-/// or would take longer than this for the whole message after that.
+/// or when its whole message would then take longer than this.
 const MOST: Duration = Duration::from_secs(8);
-/// Short messages may be slower than that, down to so many bytes a second.
+/// Short messages may take longer, as long as they move at least this many bytes per second.
 const SLOWEST: u64 = 64 << 10;
-/// Messages of more bytes have half of the room together, so that there is always some for the
-/// others soon.
+/// Messages longer than this, in bytes, together get half of the space, so that other messages soon
+/// get some.
 const LONG: u64 = 4 << 20;
-/// Members that are remembered before those without connections are forgotten.
+/// Maximum number of known members. Beyond it, members without connections are forgotten.
 const MEMBERS: usize = 256;
 
 pub(super) fn permits(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
-/// What a message takes until it is dealt with.
+/// The space of a message, held until the message is done.
 pub(super) type Room = Vec<OwnedSemaphorePermit>;
 
-/// Who has room and moves a message through it.
+/// A message that has space and is being transferred.
 struct Moving {
     begun: Instant,
     bytes: u64,
-    /// The bytes that its connection moved, in all and before.
+    /// A counter of the bytes that its connection has moved, and its value at the beginning.
     moved: Arc<AtomicU64>,
     before: u64,
     outgoing: Arc<Outgoing>,
 }
 
 impl Moving {
-    /// Whether it is slower than it may be while others wait.
+    /// Whether the transfer is too slow while others wait.
     fn is_late(&self, now: Instant) -> bool {
         let Some(time) = now.saturating_duration_since(self.begun).checked_sub(GRACE) else { return false };
         let rate = SLOWEST.max(self.bytes / MOST.as_secs()) as f64;
@@ -52,11 +53,11 @@ impl Moving {
     }
 }
 
-/// The room for requests, or that for answers.
+/// The space for requests, or for answers.
 pub(super) struct Rooms {
     all: Arc<Semaphore>,
     bytes: u64,
-    /// What long messages have of it.
+    /// The part of it that long messages may use.
     long: Arc<Semaphore>,
     /// The shares of members that have connections.
     members: Mutex<HashMap<String, Weak<Semaphore>>>,
@@ -64,14 +65,14 @@ pub(super) struct Rooms {
     next: AtomicU64,
 }
 
-/// The room of a connection.
+/// A connection's share of the space.
 pub(super) struct Share {
     own: Arc<Semaphore>,
     own_bytes: u64,
     member: Option<Arc<Semaphore>>,
 }
 
-/// A message that moves, until it is dropped.
+/// A transfer; dropping it ends the transfer.
 pub(super) struct Mover {
     rooms: Arc<Rooms>,
     number: u64,
@@ -89,23 +90,23 @@ impl Rooms {
         })
     }
 
-    /// All of it.
+    /// The semaphore of all space.
     pub fn all(&self) -> &Semaphore {
         &self.all
     }
 
-    /// Bytes that are taken.
+    /// Bytes in use.
     pub fn taken(&self) -> u64 {
         (permits(self.bytes) as usize).saturating_sub(self.all.available_permits()) as u64 * UNIT
     }
 
-    /// No member has more than this, however many connections it has, nor have all long messages.
+    /// The limit of a member, however many connections it has, and of all long messages together.
     fn half(&self) -> u64 {
         self.bytes.div_ceil(2)
     }
 
-    /// The room of a new connection, which has `own_bytes` for itself at most. With certificates,
-    /// what its member has together is limited, too.
+    /// The share of a new connection, which gets at most `own_bytes`. With certificates, all
+    /// connections of its member together are limited, too.
     pub fn share(&self, member: Option<&str>, own_bytes: u64) -> Share {
         let member = member.map(|name| {
             let mut members = lock(&self.members);
@@ -122,8 +123,8 @@ impl Rooms {
         Share { own: Arc::new(Semaphore::new(permits(own_bytes) as usize)), own_bytes, member }
     }
 
-    /// Waits for room for so many bytes. A member waits for its own share first, so that it is in
-    /// nobody's way.
+    /// Waits for space of this many bytes. A member first waits for its own share, where it delays
+    /// no other member.
     pub async fn take(&self, share: &Share, bytes: u64) -> Room {
         let of = |limit: u64| permits(bytes.min(limit)).max(1);
         let mut room = vec![share.own.clone().acquire_many_owned(of(share.own_bytes)).await];
@@ -133,13 +134,14 @@ impl Rooms {
         if bytes > LONG {
             room.push(self.long.clone().acquire_many_owned(of(self.half())).await);
         }
-        // A long one never waits for all of it.
+        // A long message never waits for all of the space.
         let most = if bytes > LONG { self.half() } else { self.bytes };
         room.push(self.all.clone().acquire_many_owned(of(most)).await);
         room.into_iter().map(|permit| permit.expect("limits are never closed")).collect()
     }
 
-    /// A message that has room begins to move, on a connection that counts what it moves.
+    /// Begins the transfer of a message that has space, on a connection that counts the bytes it
+    /// moves.
     pub fn moves(self: &Arc<Self>, bytes: u64, moved: &Arc<AtomicU64>, outgoing: &Arc<Outgoing>) -> Mover {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let before = moved.load(Ordering::Relaxed);
@@ -148,8 +150,8 @@ impl Rooms {
         Mover { rooms: self.clone(), number }
     }
 
-    /// Somebody waits for room: ends the connections of those that have some and are late. Returns
-    /// how many these are.
+    /// Another message waits for space: ends the connections whose transfers are too slow. Returns
+    /// their number.
     pub fn press(&self) -> usize {
         self.press_at(Instant::now())
     }

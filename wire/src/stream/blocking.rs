@@ -1,6 +1,6 @@
-//! A TCP stream that blocks the thread that reads from it, in the shape of one that does not: what
-//! speaks the protocol is the same code for both. A future over it is never woken. It waits in its
-//! poll, and is pending when it did so for long enough.
+//! A TCP stream that blocks the calling thread, behind the interface of an asynchronous one, so
+//! that the same code speaks the protocol on both. A future over it is never woken: it blocks
+//! within its poll, and returns pending after a time limit.
 
 use super::Halves;
 use rustix::net::{RecvFlags, recv};
@@ -15,21 +15,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// A TCP stream that blocks. Clones are the same stream.
+/// A blocking TCP stream. Clones are the same stream.
 #[derive(Clone, Debug)]
 pub struct BlockingStream(Arc<Stream>);
 
 #[derive(Debug)]
 struct Stream {
     tcp: TcpStream,
-    /// How long one system call waits at most, in microseconds; 0 before that was ever said.
+    /// Time limit of one system call, in microseconds; 0 until it is set.
     patience: AtomicU64,
-    /// Something came since the future over it was last polled.
+    /// Data has arrived since the last poll of the future.
     has_read: AtomicBool,
 }
 
 impl BlockingStream {
-    /// Takes a connected stream.
+    /// Takes over a connected stream.
     ///
     /// # Errors
     /// When it cannot be made to block.
@@ -43,9 +43,9 @@ impl BlockingStream {
         Halves { read: Box::new(self.clone()), write: Box::new(self.clone()) }
     }
 
-    /// What a future comes to that waits for nothing but this stream, if it does before `until`.
-    /// After each silence of `tick`, and whenever the stream takes nothing for so long, `still` is
-    /// asked, and what it says ends it.
+    /// Runs a future that waits only for this stream; None when it is not ready by `until`. Calls
+    /// `still` after each silence of `tick`, and whenever the stream accepts no data for that long.
+    /// A value from `still` ends the wait.
     pub(crate) fn finish<T>(
         &self,
         until: Instant,
@@ -84,7 +84,7 @@ impl BlockingStream {
     }
 }
 
-/// The result of a system call that waits so long at most.
+/// Converts the result of a system call with a time limit.
 fn waited<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
     loop {
         match call() {
@@ -99,8 +99,8 @@ fn waited<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
 
 impl AsyncRead for BlockingStream {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // TLS asks for more than it needs, and hands up what it has when there is no more for now:
-        // only the first read of a poll waits.
+        // Only the first read of a poll blocks: TLS asks for more than it needs, and passes on what
+        // it has when nothing more has arrived.
         let again = self.0.has_read.load(Ordering::Relaxed);
         let flags = if again { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         let into = buffer.initialize_unfilled();

@@ -1,4 +1,4 @@
-//! A service that does what tests want, and servers and clients of it.
+//! A service for tests, and servers and clients of it.
 #![allow(dead_code)]
 
 use std::future::pending;
@@ -26,9 +26,9 @@ pub struct Methods {
     pub fail: u16,
     pub panic: u16,
     pub push_back: u16,
-    /// As many items as the body says (u32), each with its number.
+    /// Returns as many items as the body says (u32), each with its number.
     pub count: u16,
-    /// The number of the connection.
+    /// Returns the number of the connection.
     pub peer: u16,
 }
 
@@ -37,10 +37,10 @@ pub const METHODS: Methods = Methods { echo: 0, wait: 1, fail: 2, panic: 3, push
 pub struct Echo {
     pub peers: Mutex<Vec<Arc<Peer>>>,
     pub left: AtomicUsize,
-    /// Calls of `wait` that are not over, and permits for them to end.
+    /// Calls of `wait` that are running, and permits for them to end.
     pub waiting: AtomicUsize,
     pub go: Semaphore,
-    /// Items that were sent.
+    /// Number of items sent.
     pub sent: AtomicUsize,
     pub called: AtomicUsize,
 }
@@ -98,7 +98,7 @@ impl Service for Echo {
         }
     }
 
-    /// Of `wait`, a mebibyte for each byte that is sent.
+    /// For `wait`, one mebibyte per byte of the request.
     fn reply_bytes(&self, request: &Request) -> u64 {
         if request.method == METHODS.wait { (request.body.len() as u64) << 20 } else { 0 }
     }
@@ -116,7 +116,7 @@ impl Service for Echo {
     }
 }
 
-/// A server on loopback, until the test ends.
+/// A server on loopback, which runs until the test ends.
 pub async fn serve(options: ServerOptions) -> (Address, Arc<Echo>, Server<Echo>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
@@ -137,7 +137,7 @@ pub fn client_of(address: &Address, times: (Duration, Duration)) -> Client {
     client(address, ClientOptions { ping_after: times.0, dead_after: times.1, ..Default::default() })
 }
 
-/// Connections over TCP by a link on which packets vanish until it is mended.
+/// TCP connections over a link that loses all packets until it is repaired.
 #[derive(Clone)]
 pub struct Cut(Arc<watch::Sender<bool>>);
 
@@ -162,7 +162,7 @@ impl Connect for Cut {
     }
 }
 
-/// Connections in memory, small enough that frames do not fit.
+/// Connections in memory, with buffers too small for whole frames.
 struct Memory(Server<Echo>);
 
 impl Connect for Memory {
@@ -207,7 +207,7 @@ pub fn hello(versions: (u16, u16)) -> Hello {
     }
 }
 
-/// A connection on which the first messages are done.
+/// A connection after its first messages.
 pub async fn raw(address: &Address) -> TcpStream {
     let mut stream = TcpStream::connect(address.as_str()).await.unwrap();
     stream.write_all(&hello((1, 1)).encode()).await.unwrap();
@@ -217,7 +217,7 @@ pub async fn raw(address: &Address) -> TcpStream {
     stream
 }
 
-/// What comes until the connection ends, however it does.
+/// Everything that arrives until the connection ends, however it ends.
 pub async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await;
@@ -226,7 +226,8 @@ pub async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// A server that does the first messages and then reads nothing; tells when the client has closed.
+/// A server that exchanges the first messages and then reads nothing; reports when the client has
+/// closed.
 pub async fn slow_reader() -> (Address, oneshot::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
