@@ -41,7 +41,7 @@ impl Waiting {
     }
 }
 
-/// Maintains the targets in the background until the volume is closed. A target that is down for
+/// Maintains the targets in the background until the volume is closed. A target that is silent for
 /// `down_out` becomes out.
 pub fn keep(volume: &Arc<FileSystem>, down_out: Duration, say: fn(&str)) {
     volume.watch_members(down_out);

@@ -13,10 +13,9 @@ use tokio::time::Instant;
 
 /// Bytes per permit: a semaphore counts in 32 bits.
 pub(super) const UNIT: u64 = 1024;
-/// While others wait for space, a connection that has space is ended when it moves nothing for this
-/// long,
+/// While others wait for space, a connection that has space and moves nothing for this long is ended.
 const GRACE: Duration = Duration::from_secs(1);
-/// or when its whole message would then take longer than this.
+/// After that time, so is one whose whole message would take longer than this.
 const MOST: Duration = Duration::from_secs(8);
 /// Short messages may take longer, as long as they move at least this many bytes per second.
 const SLOWEST: u64 = 64 << 10;

@@ -11,8 +11,8 @@ use volume::{Cost, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildRe
 use wire::{Client, Error, Response};
 
 /// Sends a request to a Master. A live Master may take as long as `patience`, because it waits for
-/// late stores. A Master that is stopped or cut off does not get that long: after each `1 /
-/// UNASKED` of that time this asks it for a report, which costs it nothing, and gives up when no
+/// late stores. A Master that is stopped or cut off does not get that long: after each part
+/// (`UNASKED`) of that time this asks it for a report, which costs it nothing, and gives up when no
 /// answer comes within `says_so`.
 async fn ask(
     client: &Client,
