@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// Bytes per permit: a semaphore counts in 32 bits.
 pub(super) const UNIT: u64 = 1024;
-/// While others wait for space, a connection that has space and moves nothing for this long is ended.
+/// While others wait, a connection that has space and moves nothing for this long is ended.
 const GRACE: Duration = Duration::from_secs(1);
 /// After that time, so is one whose whole message would take longer than this.
 const MOST: Duration = Duration::from_secs(8);
