@@ -32,7 +32,7 @@ fn all_servers_are_ended_at_once_and_end_well() {
     }
     let cluster = Cluster::new("rs:4+2", 6);
     let mount = cluster.mount("a");
-    let warnings = || cluster.meta.log().matches("cannot be reached: what is not on them yet stays in").count();
+    let warnings = || cluster.meta.log().matches("cannot be reached: what is not there yet stays in").count();
     let (mut written, mut told) = (Vec::new(), 0);
     for round in 0..6 {
         let (synced, _) = write_synced(&mount.point, &format!("synced{round}-"), &AtomicBool::new(true));
