@@ -1,6 +1,6 @@
 //! Files, their names and their content: what an open volume offers to programs.
 //!
-//! A write goes through [`write`] into a [`buffer`]. A commit ([`commit`]) packs buffers into
+//! A write goes through [`mod@write`] into a [`buffer`]. A commit ([`commit`]) packs buffers into
 //! stripes ([`store`]) and names them in one transaction. Other users of the volume are behind the
 //! trait [`sharing::Sharing`].
 
