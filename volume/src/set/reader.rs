@@ -222,9 +222,9 @@ impl<'a> StripeAt<'a> {
     /// Reads on this thread if the target is remote and can give up by itself.
     fn answer_here(&self, id: TargetId, ask: &Ask) -> Option<Raw> {
         let target = self.targets.get(id).filter(|target| target.is_remote())?;
-        let (begun, pace) = (Instant::now(), &self.targets.pace);
-        let raw = ask.answer_here(&*target, pace.patience())?;
-        pace.note(begun.elapsed());
+        let (begun, timeout) = (Instant::now(), &self.targets.read_timeout);
+        let raw = ask.answer_here(&*target, timeout.current())?;
+        timeout.record(begun.elapsed());
         Some(raw)
     }
 
@@ -523,7 +523,7 @@ pub fn read(targets: &Targets, layout: &SetLayout, span: Span, out: &mut [u8]) -
         let begun = Instant::now();
         done = attempt(false, &mut bad);
         if done.is_ok() {
-            targets.pace.note(begun.elapsed());
+            targets.read_timeout.record(begun.elapsed());
         }
     }
     targets.reads().add_refused(bad.values().filter(|why| matches!(why, BlockState::Corrupt(_))).count());

@@ -457,9 +457,9 @@ impl SetWriter {
             spare: self.need - layout.code.shape().k,
         };
         let begun = Instant::now();
-        let answer = master.distribute(&order, &addresses, self.targets.masters.patience_within(MASTER_IS_LATE));
+        let answer = master.distribute(&order, &addresses, self.targets.master_timeout.current_within(MASTER_IS_LATE));
         let took = begun.elapsed();
-        self.targets.masters.note(took);
+        self.targets.master_timeout.record(took);
         let mut done = match answer {
             Ok(done) => done,
             Err(NoMaster::Silent(why)) if took > HANGS => {

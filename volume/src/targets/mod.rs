@@ -1,0 +1,158 @@
+//! The targets of a volume. Each target has its own threads: a slow target does not delay the
+//! others, and the caller gives up on one that hangs after a deadline.
+//!
+//! Here is the registry: which targets there are, by number.
+
+mod batch;
+mod health;
+mod latency;
+mod pool;
+mod space;
+mod workers;
+
+pub(crate) use batch::Batch;
+pub use health::{Health, TargetHealth};
+pub use space::{Answer, Room};
+
+use crate::counts::ReadCounts;
+use crate::set::Headers;
+use crate::steps::Steps;
+use crate::target::Target;
+use latency::StragglerTimeout;
+use plan::TargetId;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+/// An operation that takes longer counts as failed. If it has begun, it may still take effect.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+type Warn = Box<dyn Fn(&str) + Send + Sync>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A target, its threads, and what is known of it.
+#[derive(Debug)]
+struct Entry {
+    target: Arc<dyn Target>,
+    pool: pool::Pool,
+    record: health::Record,
+    space: space::SpaceReport,
+}
+
+/// The targets of a volume, by number.
+pub struct Targets {
+    entries: RwLock<BTreeMap<TargetId, Arc<Entry>>>,
+    deadline: Duration,
+    warn: RwLock<Option<Warn>>,
+    workers: workers::Workers,
+    pub(crate) headers: Headers,
+    /// Where the time of writes to the targets goes.
+    steps: Steps,
+    reads: ReadCounts,
+    /// How long to wait for a late read.
+    pub(crate) read_timeout: StragglerTimeout,
+    /// How long to wait for a late Master.
+    pub(crate) master_timeout: StragglerTimeout,
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self::with_deadline(DEADLINE)
+    }
+}
+
+impl Targets {
+    /// Creates an empty set of targets. An operation that takes 15 seconds counts as failed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates an empty set of targets. An operation that takes longer than `deadline` counts as
+    /// failed.
+    pub fn with_deadline(deadline: Duration) -> Self {
+        Self {
+            entries: RwLock::default(),
+            deadline,
+            warn: RwLock::default(),
+            workers: workers::Workers::default(),
+            headers: Headers::default(),
+            steps: Steps::default(),
+            reads: ReadCounts::default(),
+            read_timeout: StragglerTimeout::default(),
+            master_timeout: StragglerTimeout::default(),
+        }
+    }
+
+    /// Sets `warn`, which gets one line when a target begins to fail, and again from time to time
+    /// while it keeps failing.
+    pub fn on_warning(&self, warn: Box<dyn Fn(&str) + Send + Sync>) {
+        *self.warn.write().unwrap_or_else(PoisonError::into_inner) = Some(warn);
+    }
+
+    /// Where the time of writes to the targets goes. All writers count here.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// Counts reads that were not plain reads of sound data blocks.
+    pub fn reads(&self) -> &ReadCounts {
+        &self.reads
+    }
+
+    fn entries(&self) -> RwLockReadGuard<'_, BTreeMap<TargetId, Arc<Entry>>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entry(&self, id: TargetId) -> Option<Arc<Entry>> {
+        self.entries().get(&id).cloned()
+    }
+
+    /// Adds a target, or replaces the one with this number. Its threads start with the first
+    /// operation.
+    pub fn add(&self, id: TargetId, target: Arc<dyn Target>) {
+        let (pool, record, space) = Default::default();
+        let entry = Arc::new(Entry { target, pool, record, space });
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(id, entry);
+    }
+
+    /// Removes a target.
+    pub fn remove(&self, id: TargetId) {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// The numbers of all targets.
+    pub fn ids(&self) -> Vec<TargetId> {
+        self.entries().keys().copied().collect()
+    }
+
+    /// A target.
+    pub fn get(&self, id: TargetId) -> Option<Arc<dyn Target>> {
+        self.entries().get(&id).map(|entry| entry.target.clone())
+    }
+
+    /// Runs an operation on several targets at the same time. The key identifies each run. A run
+    /// that takes longer than the deadline has failed. Failures are recorded for their targets.
+    pub fn each<T: Send + 'static>(
+        &self,
+        places: impl IntoIterator<Item = (usize, TargetId)>,
+        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let operation = Arc::new(operation);
+        let mut batch = Batch::new();
+        for (key, id) in places {
+            let operation = operation.clone();
+            batch.run(self, key, id, move |target| operation(key, target));
+        }
+        batch.wait(self)
+    }
+}
+
+impl std::fmt::Debug for Targets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.entries().iter().map(|(id, entry)| (id.0, &entry.target))).finish()
+    }
+}

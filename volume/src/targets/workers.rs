@@ -1,0 +1,151 @@
+//! Threads that all targets share, for operations that are too short to wake a thread of each
+//! target.
+
+use super::batch::{self, Batch};
+use super::pool::caught;
+use super::{Targets, lock};
+use crate::target::Target;
+use plan::TargetId;
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// The number of threads, and of tasks that may wait for one.
+const WORKERS: usize = 2;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// The threads and their queue. They start with the first task.
+#[derive(Debug, Default)]
+pub(super) struct Workers(OnceLock<SyncSender<Task>>);
+
+/// The progress of a worker.
+#[derive(Debug)]
+struct Progress<T> {
+    begun: bool,
+    done: Vec<io::Result<T>>,
+    finished: bool,
+    /// The caller stopped waiting: other threads do the rest.
+    abandoned: bool,
+}
+
+impl Workers {
+    fn queue(&self) -> &SyncSender<Task> {
+        self.0.get_or_init(|| {
+            let (tasks, queue) = sync_channel::<Task>(WORKERS);
+            let queue = Arc::new(Mutex::new(queue));
+            for _ in 0..WORKERS {
+                let queue = queue.clone();
+                std::thread::spawn(move || {
+                    loop {
+                        let task = lock(&queue).recv();
+                        let Ok(task) = task else { return };
+                        task();
+                    }
+                });
+            }
+            tasks
+        })
+    }
+}
+
+impl Targets {
+    /// Runs a short operation on one target after the other, all on one thread. Where each run
+    /// takes microseconds, waking a thread for each would cost more than the runs themselves. If a
+    /// target hangs, the threads of the remaining targets do what is left. Failures are recorded
+    /// for their targets.
+    pub(crate) fn one_by_one<T: Send + 'static>(
+        &self,
+        places: &[(usize, TargetId)],
+        operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Vec<(usize, TargetId, io::Result<T>)> {
+        let operation = Arc::new(operation);
+        let steps: Option<Vec<(usize, Arc<dyn Target>)>> = {
+            let entries = self.entries();
+            let healthy = |id: &TargetId| entries.get(id).filter(|entry| entry.record.is_good());
+            places.iter().map(|(key, id)| healthy(id).map(|entry| (*key, entry.target.clone()))).collect()
+        };
+        let mut done = steps.map_or_else(Vec::new, |steps| self.send_worker(steps, &operation));
+        let late = done.len();
+        let mut all: Vec<(usize, TargetId, io::Result<T>)> =
+            places.iter().zip(done.drain(..)).map(|(&(key, id), result)| (key, id, result)).collect();
+        batch::record(self, &all);
+        let mut batch = Batch::new();
+        for &(key, id) in &places[late..] {
+            let operation = operation.clone();
+            batch.run(self, key, id, move |target| operation(key, target));
+        }
+        all.extend(batch.wait(self));
+        all
+    }
+
+    /// The results that a worker delivered in time. The last one may belong to the operation that
+    /// it still tries.
+    fn send_worker<T: Send + 'static>(
+        &self,
+        steps: Vec<(usize, Arc<dyn Target>)>,
+        operation: &Arc<impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static>,
+    ) -> Vec<io::Result<T>> {
+        let count = steps.len();
+        let progress = Progress { begun: false, done: Vec::with_capacity(count), finished: false, abandoned: false };
+        let shared = Arc::new((Mutex::new(progress), Condvar::new()));
+        let (its, operation) = (shared.clone(), operation.clone());
+        let task = Box::new(move || {
+            let (progress, finished) = &*its;
+            lock(progress).begun = true;
+            for (key, target) in steps {
+                if lock(progress).abandoned {
+                    return;
+                }
+                let result = caught(|| operation(key, &*target));
+                lock(progress).done.push(result);
+            }
+            // Release what the operation holds before the caller continues.
+            drop(operation);
+            lock(progress).finished = true;
+            finished.notify_one();
+        });
+        if self.workers.queue().try_send(task).is_err() {
+            return Vec::new();
+        }
+        let begun = Instant::now();
+        let (progress, finished) = &*shared;
+        let mut progress = lock(progress);
+        while !progress.finished {
+            let left = self.deadline.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                progress.abandoned = true;
+                if progress.begun && progress.done.len() < count {
+                    progress.done.push(Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")));
+                }
+                break;
+            }
+            progress = finished.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::take(&mut progress.done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Memory;
+
+    #[test]
+    fn a_worker_outlives_an_operation_that_panics() {
+        let targets = Targets::new();
+        let places: Vec<(usize, TargetId)> = (0..3).map(|number| (number, TargetId(number as u16))).collect();
+        places.iter().for_each(|&(_, id)| targets.add(id, Arc::new(Memory::default())));
+        let outcomes = |defect: usize| {
+            let run = move |key: usize, _: &dyn Target| if key == defect { panic!("a defect") } else { Ok(()) };
+            targets.one_by_one(&places, run).into_iter().map(|(.., result)| result.is_ok()).collect::<Vec<_>>()
+        };
+        // More often than there are workers.
+        for _ in 0..4 {
+            assert_eq!(outcomes(1), [true, false, true]);
+            targets.forgive(TargetId(1));
+        }
+        assert_eq!(outcomes(usize::MAX), [true; 3]);
+    }
+}
