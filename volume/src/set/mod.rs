@@ -2,6 +2,7 @@
 //!
 //! A stripe has the same offset, its record, in all its chunks. So one number locates it.
 
+mod buffers;
 mod headers;
 mod master;
 mod pages;
@@ -10,12 +11,13 @@ mod rebuild;
 mod verify;
 mod writer;
 
+pub use buffers::{BufferPool, StripeBuffer};
 pub(crate) use headers::{Headers, Key};
 pub use master::{Distributed, Master, NoMaster, Order};
 pub use reader::{ReadReport, read, read_manifest};
 pub use rebuild::{RebuildOrder, RebuildReport, rebuild};
 pub use verify::{BlockState, Scanned, StripeReport, scan, verify_stripe};
-pub use writer::{Appended, BufferPool, SetWriter, StripeBuffer};
+pub use writer::{Appended, SetWriter};
 
 use crate::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
 use crate::target::TargetFile;
