@@ -1,0 +1,176 @@
+//! Targets that are slow or hang: nobody waits for them longer than necessary.
+
+use crate::Lab;
+use plan::{Span, TargetId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use volume::target::{Faults, Memory, Target, TargetFile};
+use volume::{BlockState, Error, Health, read, scan, verify_stripe};
+
+#[test]
+fn a_disk_that_hangs_is_an_erasure() {
+    let lab = Lab::on("rs:4+2", Duration::from_millis(200), || Arc::new(Memory::default()));
+    let warnings = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = warnings.clone();
+    lab.targets.on_warning(Box::new(move |what| heard.lock().unwrap().push(what.to_string())));
+    let (stripe, _) = lab.append(90_000, 1).unwrap();
+    lab.disks[1].set(Faults { delay: Duration::from_secs(3), ..Faults::default() });
+    let begun = Instant::now();
+    assert_eq!(lab.read(&stripe, 0, 90_000).unwrap(), stripe.data);
+    assert_eq!(lab.append(90_000, 2).unwrap().1, [1]);
+    // That is known now.
+    assert_eq!(lab.append(90_000, 3).unwrap().1, []);
+    lab.writer.sync().unwrap();
+    assert!(!lab.targets.is_usable(TargetId(1)));
+    assert!(!lab.targets.is_usable(TargetId(1)));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(warnings.lock().unwrap().len(), 1, "{warnings:?}");
+}
+
+/// Long before the deadline, what a slow disk has is made from the others, and it is left alone until it answers. That is no failure of it.
+#[test]
+fn a_slow_disk_is_read_around() {
+    let lab = Lab::new("rs:4+2");
+    let (written, _) = lab.append(80_000, 1).unwrap();
+    let read_all = || {
+        let mut bytes = vec![0; written.data.len()];
+        let span = Span { set: 3, record: written.record, block: written.block, start: 0 };
+        let begun = Instant::now();
+        let report = read(&lab.targets, lab.layout(), span, &mut bytes).unwrap();
+        assert!(bytes == written.data);
+        assert_eq!(report.bad, [], "it is neither damaged nor lost");
+        begun.elapsed()
+    };
+    for slow in [[0, 3], [1, 4]] {
+        slow.iter()
+            .for_each(|&number| lab.disks[number].set(Faults { delay: Duration::from_secs(6), ..Faults::default() }));
+        assert!(read_all() < Duration::from_secs(5));
+        // Nobody waits for it a second time.
+        assert!(read_all() < Duration::from_secs(5));
+        slow.iter().for_each(|&number| lab.disks[number].set(Faults::default()));
+    }
+    assert!(lab.targets.health().iter().all(|target| target.health == Health::Healthy));
+}
+
+/// With too few others a slow disk is waited for.
+#[test]
+fn slow_disks_are_waited_for_when_there_are_no_others() {
+    let lab = Lab::new("rs:4+2");
+    let (written, _) = lab.append(80_000, 1).unwrap();
+    for disk in &lab.disks[1..4] {
+        disk.set(Faults { delay: Duration::from_secs(1), ..Faults::default() });
+    }
+    let mut bytes = vec![0; written.data.len()];
+    let span = Span { set: 3, record: written.record, block: written.block, start: 0 };
+    read(&lab.targets, lab.layout(), span, &mut bytes).unwrap();
+    assert!(bytes == written.data);
+}
+
+#[test]
+fn a_disk_that_hangs_keeps_small_stripes_from_nobody_else() {
+    let lab = Lab::on("rs:4+2", Duration::from_millis(200), || Arc::new(Memory::default()));
+    lab.append(1000, 1).unwrap();
+    lab.disks[2].set(Faults { delay: Duration::from_secs(3), ..Faults::default() });
+    let begun = Instant::now();
+    let (stripe, missing) = lab.append(1000, 2).unwrap();
+    assert_eq!(missing, [2]);
+    // Now it is known, and nothing waits for it.
+    let known = Instant::now();
+    for sequence in 3..50 {
+        assert_eq!(lab.append(1000, sequence).unwrap().1, []);
+    }
+    assert!(known.elapsed() < Duration::from_millis(150), "{:?}", known.elapsed());
+    assert_eq!(lab.read(&stripe, 0, 1000).unwrap(), stripe.data);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    for position in [0, 1, 3, 4, 5] {
+        assert_eq!(scan(&**lab.disks[position].inner(), lab.file(position)).unwrap().records.len(), 49);
+    }
+}
+
+/// Long before the deadline, a stripe is written without the disks that are late. What arrives too late is what it should be.
+#[test]
+fn writes_and_syncs_do_without_disks_that_are_late() {
+    for length in [1_000, 90_000] {
+        let lab = Lab::on("rs:4+2", Duration::from_secs(60), || Arc::new(Remote(Memory::default())));
+        let hang = |number: usize| lab.disks[number].set(Faults { delay: Duration::from_secs(9), ..Faults::default() });
+        let mut stripes = vec![lab.append(length, 1).unwrap().0];
+        hang(1);
+        let begun = Instant::now();
+        let (stripe, missing) = lab.append(length, 2).unwrap();
+        assert_eq!(missing, [1]);
+        stripes.push(stripe);
+        // Nobody waits for it any more.
+        let (stripe, missing) = lab.append(length, 3).unwrap();
+        assert_eq!(missing, []);
+        stripes.push(stripe);
+        hang(4);
+        assert_eq!(lab.writer.sync().unwrap(), [4]);
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+        // Fewer than asked for have the next one, so that it goes elsewhere.
+        assert!(matches!(lab.append(length, 4).unwrap_err(), Error::TooDegraded { .. }));
+        for id in [1, 4].map(TargetId) {
+            assert!(lab.targets.error(id).is_some() && !lab.targets.is_healthy(id));
+        }
+        let begun = Instant::now();
+        while [1, 4].into_iter().any(|id| lab.targets.hangs(TargetId(id))) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it hangs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let records = |position: usize| scan(&**lab.disks[position].inner(), lab.file(position)).unwrap().records.len();
+        assert_eq!([0, 1, 2, 3, 4, 5].map(records), [4, 2, 4, 4, 3, 4]);
+        [1, 4].into_iter().for_each(|number| lab.disks[number].set(Faults::default()));
+        // The second one has arrived by now.
+        for (stripe, lacking) in stripes.iter().zip([None, None, Some(1)]) {
+            assert_eq!(lab.read(stripe, 0, length).unwrap(), stripe.data);
+            let report = verify_stripe(&lab.targets, lab.layout(), stripe.record, stripe.block);
+            let mut others = report.blocks.iter().enumerate().filter(|(position, _)| Some(*position) != lacking);
+            assert!(others.all(|(_, state)| *state == BlockState::Sound), "{report:?}");
+        }
+    }
+}
+
+/// Memory that counts as another machine's.
+#[derive(Debug)]
+struct Remote(Memory);
+
+impl Target for Remote {
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn write(&self, file: TargetFile, offset: u64, parts: &[std::io::IoSlice<'_>]) -> std::io::Result<()> {
+        self.0.write(file, offset, parts)
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(file, offset, into)
+    }
+
+    fn sync(&self, file: TargetFile) -> std::io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> std::io::Result<()> {
+        self.0.reserve(file, bytes)
+    }
+
+    fn punch(&self, file: TargetFile, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.0.punch(file, range)
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, file: TargetFile) -> std::io::Result<()> {
+        self.0.remove(file)
+    }
+
+    fn list(&self) -> std::io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list()
+    }
+
+    fn space(&self) -> std::io::Result<volume::target::Space> {
+        self.0.space()
+    }
+}
