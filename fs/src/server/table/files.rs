@@ -1,0 +1,98 @@
+//! Open files and what is uncommitted of them, and recalls.
+
+use super::{Client, Table};
+
+impl Table {
+    /// Records that a session opened a file; `writes` is not 0 if it may write.
+    pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
+        let room = self.room(session);
+        let Some(client) = self.clients.get_mut(&session) else { return };
+        if room == 0 && !client.open.contains_key(&ino) {
+            return;
+        }
+        let (all, writers) = client.open.entry(ino).or_default();
+        *all = all.saturating_add(1);
+        if writes > 0 {
+            *writers = writers.saturating_add(1);
+            client.write(ino, writes, room);
+        }
+    }
+
+    /// Records that a session closed a file. The request does not say which of its openers closed:
+    /// writers are counted until the last opener closes. Returns whether no client has the file
+    /// open any more.
+    pub fn close(&mut self, session: u64, ino: u64, wrote: u64) -> bool {
+        let room = if wrote > 0 { self.room(session) } else { 0 };
+        let Some(client) = self.clients.get_mut(&session) else { return false };
+        if wrote > 0 {
+            client.write(ino, wrote, room);
+        }
+        let Some((all, _)) = client.open.get_mut(&ino) else { return false };
+        *all -= 1;
+        if *all > 0 {
+            return false;
+        }
+        client.open.remove(&ino);
+        self.forget_reservations();
+        !self.is_open(ino)
+    }
+
+    /// Whether a client has a file open, or a kernel knows it without a name.
+    pub fn is_open(&self, ino: u64) -> bool {
+        self.clients.values().any(|client| client.open.contains_key(&ino) || client.kept.contains(&ino))
+    }
+
+    /// Records that a session has no uncommitted data of these files from before the given numbers.
+    pub fn clean(&mut self, session: u64, files: &[(u64, u64)]) {
+        let Some(client) = self.clients.get_mut(&session) else { return };
+        for (ino, number) in files {
+            let writes = client.open.get(ino).is_some_and(|(_, writers)| *writers > 0);
+            if !writes && client.dirty.get(ino).is_some_and(|last| last <= number) {
+                client.dirty.remove(ino);
+            }
+        }
+        self.forget_reservations();
+    }
+
+    /// The other sessions that may have uncommitted data of a file; with `closed`, only those that
+    /// no longer have it open for writing.
+    pub fn writers(&self, session: u64, ino: u64, closed: bool) -> Vec<u64> {
+        let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
+        let others = self.clients.iter().filter(|(other, _)| **other != session);
+        others
+            .filter(|(_, client)| client.dirty.contains_key(&ino) && !(closed && writes(client)))
+            .map(|(&other, _)| other)
+            .collect()
+    }
+
+    /// Records a recall of a file from a session; returns the number of the question. Each recall
+    /// has its own: what was committed for an earlier one may lack later writes.
+    pub fn ask(&mut self, session: u64, ino: u64) -> u64 {
+        self.questions += 1;
+        let client = self.clients.get_mut(&session);
+        client.into_iter().for_each(|client| client.asked.entry(ino).or_default().waiting += 1);
+        self.questions
+    }
+
+    /// Records the answer to a question. The numbers in it go to `clean`.
+    pub fn answer(&mut self, session: u64, ino: u64, question: u64) {
+        let asked = self.clients.get_mut(&session).and_then(|client| client.asked.get_mut(&ino));
+        asked.into_iter().for_each(|asked| asked.answered = question.max(asked.answered));
+    }
+
+    /// Whether a question has no answer yet and there may still be uncommitted data.
+    pub fn is_asked(&self, session: u64, ino: u64, question: u64) -> bool {
+        let client = self.clients.get(&session).filter(|client| client.dirty.contains_key(&ino));
+        client.and_then(|client| client.asked.get(&ino)).is_some_and(|asked| asked.answered < question)
+    }
+
+    /// A thread no longer waits for a recall.
+    pub fn asked(&mut self, session: u64, ino: u64) {
+        let Some(client) = self.clients.get_mut(&session) else { return };
+        let Some(asked) = client.asked.get_mut(&ino) else { return };
+        asked.waiting -= 1;
+        if asked.waiting == 0 {
+            client.asked.remove(&ino);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The table of sessions: which files they have open and which sets they own. It is the state
+//! behind [`Sessions`](super::Sessions), without a clock and without waiting.
+
+mod appends;
+mod files;
+mod removals;
+#[cfg(test)]
+mod tests;
+
+use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The most files that a client can have open or uncommitted. More are not recorded.
+const MOST_FILES: usize = 1 << 20;
+/// The same for all sessions of one cluster member, identified by its certificate, and the number
+/// that each session may have in any case.
+const MOST_FILES_OF_MEMBER: usize = 4 << 20;
+const FEW_FILES: usize = 1024;
+/// The most sessions of a member: all processes of a large job may share one certificate.
+const MOST_SESSIONS_OF_MEMBER: usize = 4096;
+/// The most chunk sets of a session, and of all sessions of a member together.
+const MOST_SETS: usize = 4096;
+const MOST_SETS_OF_MEMBER: usize = 1 << 16;
+
+/// A client.
+#[derive(Debug)]
+struct Client {
+    name: String,
+    /// The name in its certificate; empty without certificates.
+    peer: String,
+    /// The files that it may have recorded before the sessions of its member are counted again.
+    allowed: usize,
+    heard: Instant,
+    /// It has not been admitted yet.
+    joins: bool,
+    /// It has completed its reclaim, or needs none.
+    told: bool,
+    /// The end of its exclusive lease, including caches in its kernel.
+    exclusive_until: Instant,
+    /// The last answer to it said that there are other clients.
+    told_of_others: bool,
+    /// Chunk sets that it may write to.
+    sets: BTreeSet<u64>,
+    /// Open files: the number of all openers, and of those that write.
+    open: HashMap<u64, (u32, u32)>,
+    /// Files that it may have uncommitted data of, each with the number of the last open or close
+    /// by a writer.
+    dirty: HashMap<u64, u64>,
+    /// Files with recalls.
+    asked: HashMap<u64, Asked>,
+    /// Files without a name that its kernel knows.
+    kept: HashSet<u64>,
+    /// The last removal that it has processed.
+    noted: u64,
+}
+
+/// The recalls of a file from a client.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    waiting: u32,
+    /// The last question that was answered, and with it all earlier ones.
+    answered: u64,
+}
+
+impl Client {
+    /// The number of files that are recorded for it.
+    fn files(&self) -> usize {
+        self.open.len() + self.dirty.len() + self.kept.len()
+    }
+
+    /// Records that it writes to a file, or did until now. Without space for one more file, nothing
+    /// is recorded.
+    fn write(&mut self, ino: u64, number: u64, room: usize) {
+        if room == 0 && !self.dirty.contains_key(&ino) {
+            return;
+        }
+        let last = self.dirty.entry(ino).or_default();
+        *last = number.max(*last);
+    }
+}
+
+/// All sessions.
+#[derive(Debug)]
+pub(super) struct Table {
+    lease: Duration,
+    next: u64,
+    /// The number of the last question. Questions from before a restart had lower numbers.
+    questions: u64,
+    clients: BTreeMap<u64, Client>,
+    /// The ends of append reservations in open files.
+    ends: HashMap<u64, u64>,
+    /// Files that are being truncated, and the number of truncations so far.
+    being_cut: HashSet<u64>,
+    cuts: u64,
+    /// The number of the last removal. Removals from before a restart had lower numbers.
+    removals: u64,
+    /// Files without a name that are not open, each with its removal, until all clients have
+    /// reported whether their kernels know them.
+    removed: VecDeque<(u64, u64)>,
+}
+
+/// What an ended session leaves behind.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    pub name: String,
+    /// Sets that it no longer writes to.
+    pub sets: Vec<u64>,
+    /// Files that are no longer open.
+    pub closed: Vec<u64>,
+}
+
+impl Table {
+    /// `first` is the number of the first session.
+    pub fn new(lease: Duration, first: u64) -> Self {
+        let (clients, ends, being_cut, removed) = Default::default();
+        Self { lease, next: first, questions: first, clients, ends, being_cut, cuts: 0, removals: first, removed }
+    }
+
+    /// Sets the time that a session lives without a heartbeat.
+    pub fn set_lease(&mut self, lease: Duration) {
+        self.lease = lease;
+    }
+
+    /// Begins a session, or reclaims one whose number this server may have lost. Returns whether it
+    /// is new or has not completed its reclaim; its requests are then not accepted until it is
+    /// admitted. None for a number that was never given out.
+    pub fn begin(&mut self, reclaimed: Option<u64>, name: &str, now: Instant) -> Option<(u64, bool)> {
+        let session = reclaimed.unwrap_or(self.next);
+        match reclaimed {
+            Some(session) => self.was_given_out(session).then_some(())?,
+            None => self.next = self.next.checked_add(1)?,
+        }
+        let new = || Client {
+            name: name.into(),
+            peer: String::new(),
+            allowed: FEW_FILES,
+            heard: now,
+            joins: true,
+            told: reclaimed.is_none(),
+            // A reclaimed session may have an exclusive lease from the earlier server.
+            exclusive_until: if reclaimed.is_some() { now + EXCLUSIVE_FOR + KERNEL_VALID_FOR } else { now },
+            told_of_others: false,
+            sets: BTreeSet::new(),
+            open: HashMap::new(),
+            dirty: HashMap::new(),
+            asked: HashMap::new(),
+            kept: HashSet::new(),
+            // A new client cannot know files that were removed before.
+            noted: if reclaimed.is_some() { 0 } else { self.removals },
+        };
+        let client = self.clients.entry(session).or_insert_with(new);
+        client.heard = now;
+        Some((session, client.joins || !client.told))
+    }
+
+    /// Whether a member may begin one more session. Clients without a certificate have no limit.
+    pub fn admits(&self, peer: &str) -> bool {
+        peer.is_empty() || self.of_member(peer).count() < MOST_SESSIONS_OF_MEMBER
+    }
+
+    /// Assigns a session to a member.
+    pub fn belongs(&mut self, session: u64, peer: &str) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.peer = peer.into();
+        }
+    }
+
+    fn of_member(&self, peer: &str) -> impl Iterator<Item = &Client> {
+        self.clients.values().filter(move |client| client.peer == peer)
+    }
+
+    /// Whether a session may get another chunk set.
+    pub fn may_hold_more(&self, session: u64) -> bool {
+        self.clients.get(&session).is_none_or(|client| {
+            let of_member = || self.of_member(&client.peer).map(|client| client.sets.len()).sum::<usize>();
+            client.sets.len() < MOST_SETS && (client.peer.is_empty() || of_member() < MOST_SETS_OF_MEMBER)
+        })
+    }
+
+    /// The number of files of all sessions of a member.
+    fn files_of_member(&self, peer: &str) -> usize {
+        self.of_member(peer).map(Client::files).sum()
+    }
+
+    /// The number of further files that may be recorded for a session, at least; 0 when the limit
+    /// is reached.
+    fn room(&mut self, session: u64) -> usize {
+        let Some(client) = self.clients.get(&session) else { return 0 };
+        let files = client.files();
+        let mut allowed = client.allowed.clamp(FEW_FILES, files + FEW_FILES);
+        // Count the files of all sessions only once for many files.
+        let may = || client.peer.is_empty() || self.files_of_member(&client.peer) < MOST_FILES_OF_MEMBER;
+        if files >= allowed && may() {
+            allowed += FEW_FILES;
+        }
+        self.clients.get_mut(&session).into_iter().for_each(|client| client.allowed = allowed);
+        allowed.min(2 * MOST_FILES).saturating_sub(files)
+    }
+
+    /// Whether there is a session of that number.
+    pub fn has(&self, session: u64) -> bool {
+        self.clients.contains_key(&session)
+    }
+
+    /// Whether a session of that number was ever begun.
+    pub fn was_given_out(&self, session: u64) -> bool {
+        (1..self.next).contains(&session)
+    }
+
+    /// Admits a session: its requests are accepted from now on.
+    pub fn let_in(&mut self, session: u64, now: Instant) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            (client.joins, client.heard) = (false, now);
+        }
+    }
+
+    /// A session completed its reclaim.
+    pub fn has_told(&mut self, session: u64) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.told = true;
+        }
+    }
+
+    /// The number of other clients, for an answer to this session. 0 extends its exclusive lease.
+    /// That the client received a nonzero number is certain only at its next request: it sends one
+    /// request at a time, and an answer may take long.
+    pub fn tell_of_others(&mut self, session: u64, now: Instant) -> usize {
+        let others = self.clients.len().saturating_sub(1);
+        if let Some(client) = self.clients.get_mut(&session) {
+            if others == 0 {
+                client.exclusive_until = now + EXCLUSIVE_FOR + KERNEL_VALID_FOR;
+            } else if client.told_of_others {
+                client.exclusive_until = client.exclusive_until.min(now + KERNEL_VALID_FOR);
+            }
+            client.told_of_others = others > 0;
+        }
+        others
+    }
+
+    /// The end of the longest exclusive lease of other sessions that may not know of this one, with
+    /// the list of those sessions.
+    pub fn unaware_of(&self, session: u64, now: Instant) -> Option<(Instant, Vec<u64>)> {
+        let unaware = self.clients.iter().filter(|(other, client)| **other != session && client.exclusive_until > now);
+        let until = unaware.clone().map(|(_, client)| client.exclusive_until).max()?;
+        Some((until, unaware.map(|(&other, _)| other).collect()))
+    }
+
+    /// Records a sign of life. Returns whether the session exists and is admitted.
+    pub fn hear(&mut self, session: u64, now: Instant) -> bool {
+        self.clients.get_mut(&session).filter(|client| !client.joins).map(|client| client.heard = now).is_some()
+    }
+
+    /// Records a sign of life for all sessions.
+    pub fn hear_all(&mut self, now: Instant) {
+        self.clients.values_mut().for_each(|client| client.heard = now);
+    }
+
+    /// Sessions whose lease has expired.
+    pub fn overdue(&self, now: Instant) -> Vec<u64> {
+        let late = |client: &Client| !client.joins && now.saturating_duration_since(client.heard) > self.lease;
+        self.clients.iter().filter(|(_, client)| late(client)).map(|(&session, _)| session).collect()
+    }
+
+    /// Ends a session whose lease has expired, if that is still so.
+    pub fn end_overdue(&mut self, session: u64, now: Instant) -> Option<Left> {
+        self.overdue(now).contains(&session).then(|| self.end(session))
+    }
+
+    /// Ends a session.
+    pub fn end(&mut self, session: u64) -> Left {
+        let Some(client) = self.clients.remove(&session) else { return Left::default() };
+        let mut closed: Vec<u64> = client.open.keys().chain(&client.kept).copied().collect();
+        closed.sort_unstable();
+        closed.dedup();
+        closed.retain(|&ino| !self.is_open(ino));
+        self.forget_reservations();
+        Left { name: client.name, sets: client.sets.into_iter().collect(), closed }
+    }
+
+    /// The number of sessions.
+    pub fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// The number of the next session, and the living sessions, in order.
+    pub fn living(&self) -> (u64, Vec<u64>) {
+        (self.next, self.clients.keys().copied().collect())
+    }
+
+    /// The names of all clients, by session.
+    pub fn names(&self) -> Vec<(u64, String)> {
+        self.clients.iter().map(|(&session, client)| (session, client.name.clone())).collect()
+    }
+
+    /// Records that a session owns these sets.
+    pub fn hold(&mut self, session: u64, sets: impl IntoIterator<Item = u64>) {
+        if let Some(client) = self.clients.get_mut(&session) {
+            client.sets.extend(sets);
+        }
+    }
+
+    /// The sets of all sessions.
+    pub fn all_sets(&self) -> Vec<(u64, BTreeSet<u64>)> {
+        self.clients.iter().map(|(&session, client)| (session, client.sets.clone())).collect()
+    }
+
+    /// The sets of a session.
+    pub fn sets(&self, session: u64) -> Vec<u64> {
+        self.clients.get(&session).map_or_else(Vec::new, |client| client.sets.iter().copied().collect())
+    }
+
+    /// Takes back sets from a session. Returns those that it owned.
+    pub fn release(&mut self, session: u64, sets: &[u64]) -> Vec<u64> {
+        let Some(client) = self.clients.get_mut(&session) else { return Vec::new() };
+        sets.iter().copied().filter(|set| client.sets.remove(set)).collect()
+    }
+
+    /// Whether any session writes to a set or may name it in a transaction.
+    pub fn is_held(&self, set: u64) -> bool {
+        self.clients.values().any(|client| client.sets.contains(&set))
+    }
+
+    /// Whether this session owns the set.
+    pub fn holds(&self, session: u64, set: u64) -> bool {
+        self.clients.get(&session).is_some_and(|client| client.sets.contains(&set))
+    }
+}
