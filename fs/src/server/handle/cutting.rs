@@ -1,0 +1,49 @@
+//! Changes that truncate files: meanwhile no append gets a reservation in them.
+
+use super::Handle;
+use crate::server::Leases;
+use meta::{ContentEdit, Resize, Result};
+
+/// Files that are being truncated, with their new sizes.
+struct Cutting<'a> {
+    leases: &'a Leases,
+    cuts: Vec<(u64, u64)>,
+    is_done: bool,
+}
+
+impl<'a> Cutting<'a> {
+    fn begin(leases: &'a Leases, cuts: Vec<(u64, u64)>) -> Self {
+        let mut table = leases.table();
+        cuts.iter().for_each(|(ino, _)| table.begin_cut(*ino));
+        drop(table);
+        Self { leases, cuts, is_done: false }
+    }
+}
+
+impl Drop for Cutting<'_> {
+    fn drop(&mut self) {
+        let mut table = self.leases.table();
+        self.cuts.iter().for_each(|&(ino, size)| table.end_cut(ino, Some(size).filter(|_| self.is_done)));
+        drop(table);
+        self.leases.changed.notify_all();
+    }
+}
+
+impl Handle {
+    /// Runs changes that may truncate files. Meanwhile no append gets a reservation in them;
+    /// existing reservations are cut with the file.
+    pub(super) fn cutting<T>(&self, edits: &[(u64, &ContentEdit)], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let size_of = |(ino, edit): &(u64, &ContentEdit)| match edit.resize {
+            Resize::To(size) => Some((*ino, size)),
+            _ => None,
+        };
+        let cuts: Vec<(u64, u64)> = edits.iter().filter_map(size_of).collect();
+        if cuts.is_empty() {
+            return change();
+        }
+        let mut cutting = Cutting::begin(&self.sessions.fs.leases, cuts);
+        let done = change()?;
+        cutting.is_done = true;
+        Ok(done)
+    }
+}

@@ -1,0 +1,187 @@
+//! The requests of one client.
+
+mod checks;
+mod cutting;
+mod port;
+mod session;
+
+use super::{Grant, Recall, Request, Sessions};
+use crate::mutex::lock;
+use crate::session::locks::Lock;
+use meta::port::FileLock;
+use meta::{Attributes, ContentEdit, DeadStripe, Error, Kind, Meta, Once, Removed, Result, Seq};
+use plan::{Extent, Place};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often to check whether all clients from before a restart have reconnected.
+const SETTLES: Duration = Duration::from_millis(50);
+
+/// The session of a client and the connection to it.
+pub(super) struct Handle {
+    pub sessions: Arc<Sessions>,
+    pub session: u64,
+    /// The name in the client's certificate.
+    pub peer: String,
+    pub recall: Recall,
+    pub request: Request,
+    /// The permissions on chunk sets that this answer grants.
+    pub granted: Mutex<BTreeSet<Grant>>,
+}
+
+/// The most grants in one answer. A client does not read more sets at a time.
+const MOST_GRANTS: usize = 256;
+
+/// The error that a client gets for an error of the file system.
+fn told(error: crate::Error) -> Error {
+    match error {
+        crate::Error::Meta(error) => error,
+        crate::Error::Volume(volume::Error::NoSpace(_)) => Error::NoSpace,
+        other => Error::Unavailable(other.to_string()),
+    }
+}
+
+/// The extents that an edit names.
+fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
+    edit.ranges.iter().flat_map(|(_, extents)| extents)
+}
+
+/// The answer for a file that lost its name earlier.
+fn gone(meta: &Meta, ino: u64) -> Removed {
+    let found = meta.attributes(ino);
+    let orphan = found.as_ref().is_ok_and(|attributes| attributes.links == 0);
+    Removed { ino, last: orphan || found.is_err(), orphan, dead: Vec::new(), seq: Seq::MAX }
+}
+
+impl Handle {
+    /// The permissions on chunk sets that the answer grants.
+    pub fn granted(self) -> Vec<Grant> {
+        self.granted.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().take(MOST_GRANTS).collect()
+    }
+
+    fn grant(&self, sets: impl IntoIterator<Item = u64>, write: bool) {
+        lock(&self.granted).extend(sets.into_iter().map(|set| Grant { set, write }));
+    }
+
+    /// Grants reading of the sets that the answer names.
+    fn grant_read(&self, extents: &[Extent]) {
+        let stripes = extents.iter().filter_map(|extent| match extent.place {
+            Place::Stripe(span) => Some(span.set),
+            _ => None,
+        });
+        self.grant(stripes, false);
+    }
+
+    /// Grants writing to the sets of the session, and probing targets.
+    fn grant_held(&self, session: u64) {
+        self.grant([crate::PROBE_SET], true);
+        self.grant(self.sessions.fs.leases.table().sets(session), true);
+    }
+
+    fn own_lock(&self, wanted: &FileLock) -> Lock {
+        let FileLock { owner, first, last, exclusive, process } = *wanted;
+        Lock { owner: (self.session, owner), range: first..=last, exclusive, process }
+    }
+
+    fn meta(&self) -> Result<&Meta> {
+        Ok(&self.sessions.fs.engine().map_err(told)?.meta)
+    }
+
+    fn wait_until_settled(&self) {
+        while self.sessions.fs.leases.is_in_grace() {
+            std::thread::sleep(SETTLES);
+        }
+    }
+
+    fn is_open(&self, ino: u64) -> bool {
+        self.sessions.fs.leases.is_open(ino)
+    }
+
+    /// Whether a file that loses its last name may still be needed: it is open, or the kernels of
+    /// other clients may know it. In the grace period, clients that have not reconnected may have
+    /// it open, too.
+    fn is_needed(&self, ino: u64) -> bool {
+        if self.sessions.fs.leases.is_in_grace() {
+            return true;
+        }
+        let table = self.sessions.fs.leases.table();
+        table.count() > 1 || table.is_open(ino)
+    }
+
+    /// The result of a retried request that failed because it was carried out before, if `proof`
+    /// confirms that.
+    fn or_done<T>(&self, result: Result<T>, proof: impl FnOnce(&Meta) -> Option<T>) -> Result<T> {
+        match result {
+            Err(error @ (Error::Exists | Error::NotFound)) if self.request.again => proof(self.meta()?).ok_or(error),
+            result => result,
+        }
+    }
+
+    /// The idempotency key that a transaction stores if it must not be carried out twice.
+    fn once(&self) -> Option<Once> {
+        let Request { number, answered, .. } = self.request;
+        (number > 0).then_some(Once { session: self.session, request: number, answered })
+    }
+
+    /// Whether a transaction with this idempotency key was carried out before.
+    fn was_done(&self) -> Result<bool> {
+        match self.once().filter(|_| self.request.again) {
+            Some(once) => self.meta()?.was_done(&once),
+            None => Ok(false),
+        }
+    }
+
+    /// Passes stripes that a transaction freed to the collector.
+    fn freed(&self, dead: Vec<DeadStripe>, seq: Seq) {
+        self.sessions.fs.collector.add(dead, seq);
+    }
+
+    /// Handles a removed name on the server, so that the client has nothing left to do.
+    fn removed(&self, mut removed: Removed) -> Removed {
+        self.freed(std::mem::take(&mut removed.dead), removed.seq);
+        if removed.orphan && !self.is_open(removed.ino) {
+            self.sessions.fs.leases.set_aside(removed.ino);
+        }
+        removed
+    }
+
+    /// The attributes, with what other clients wrote before they closed the file.
+    fn settled(&self, attributes: Attributes) -> Result<Attributes> {
+        let others = attributes.kind == Kind::File
+            && !self.sessions.fs.leases.table().writers(self.session, attributes.ino, true).is_empty();
+        if !others {
+            return Ok(attributes);
+        }
+        self.sessions.recall(self.session, attributes.ino, true);
+        match self.meta()?.attributes(attributes.ino) {
+            // Removed meanwhile: the name existed at the time of the request.
+            Err(Error::NotFound) => Ok(attributes),
+            settled => settled,
+        }
+    }
+
+    /// Changes content under the content locks: the server itself moves stripes, too.
+    fn changing<T>(&self, inos: &[u64], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let table = &self.sessions.fs.table;
+        let mut inos = inos.to_vec();
+        inos.sort_unstable();
+        inos.dedup();
+        let files: Vec<_> = inos.iter().map(|&ino| table.enter(ino)).collect();
+        let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+        change()
+    }
+
+    /// Updates accounts after a change of content.
+    fn follow(&self, ino: u64, edit: &ContentEdit) {
+        let mut inline = 0;
+        for extent in extents_of(edit) {
+            if let Place::Bytes(bytes) = &extent.place {
+                inline += bytes.len() as u64;
+            }
+        }
+        if inline > 0 {
+            self.sessions.fs.inline.add(ino, inline);
+        }
+    }
+}

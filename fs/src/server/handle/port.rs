@@ -1,0 +1,215 @@
+//! The operations on names and content, as a client asks for them.
+
+use super::{Handle, extents_of, gone};
+use meta::port::Port;
+use meta::{
+    Attributes, Change, ContentEdit, DeadStripe, Error, Listed, New, Put, Removed, Rename, Result, Seq, SetRecord,
+    Time, Totals, Whole,
+};
+use plan::Extent;
+use std::ops::Range;
+
+impl Port for Handle {
+    fn attributes(&self, ino: u64) -> Result<Attributes> {
+        self.settled(self.meta()?.attributes(ino)?)
+    }
+
+    fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+        self.settled(self.meta()?.lookup(parent, name)?)
+    }
+
+    fn parent(&self, ino: u64) -> Result<u64> {
+        self.meta()?.parent(ino)
+    }
+
+    fn describe(&self, ino: u64) -> Result<(Attributes, Option<Vec<u8>>)> {
+        self.meta()?.describe(ino)
+    }
+
+    fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+        self.meta()?.set_attributes(ino, change, now)
+    }
+
+    fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        self.meta()?.read_link(ino)
+    }
+
+    fn attribute(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        self.meta()?.attribute(ino, name)
+    }
+
+    fn has_privileges(&self, ino: u64) -> Result<bool> {
+        self.meta()?.has_privileges(ino)
+    }
+
+    fn attribute_names(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        self.meta()?.attribute_names(ino)
+    }
+
+    fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
+        if self.was_done()? {
+            return Ok(Seq::MAX);
+        }
+        self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.once().as_ref())
+    }
+
+    fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
+        if self.was_done()? {
+            return Ok(Seq::MAX);
+        }
+        self.meta()?.remove_attribute_once(ino, name, now, self.once().as_ref())
+    }
+
+    fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
+        if self.was_done()? {
+            return Ok((self.meta()?.lookup(parent, name)?, Seq::MAX));
+        }
+        self.meta()?.make_once(parent, name, new, now, self.once().as_ref())
+    }
+
+    fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+        self.or_done(self.meta()?.link(ino, parent, name, now), |meta| {
+            let found = meta.lookup(parent, name).ok()?;
+            (found.ino == ino).then_some((found, Seq::MAX))
+        })
+    }
+
+    fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        let keep = keep || self.is_needed(ino);
+        let removed = self.or_done(self.meta()?.unlink(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
+        Ok(self.removed(removed))
+    }
+
+    fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        let keep = keep || self.is_needed(ino);
+        let removed =
+            self.or_done(self.meta()?.remove_directory(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
+        Ok(self.removed(removed))
+    }
+
+    fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
+        let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_needed(ino));
+        if self.was_done()? {
+            return Ok((None, Seq::MAX));
+        }
+        let (removed, seq) = self.meta()?.rename_once(&Rename { keep, ..rename.clone() }, now, self.once().as_ref())?;
+        Ok((removed.map(|removed| self.removed(removed)), seq))
+    }
+
+    fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>> {
+        let mut listed = self.meta()?.list(parent, cookie, limit.min(10_000))?;
+        for entry in &mut listed {
+            entry.attributes = self.settled(entry.attributes)?;
+        }
+        Ok(listed)
+    }
+
+    fn extents(&self, ino: u64, range: Range<u64>) -> Result<Vec<Extent>> {
+        let extents = self.meta()?.extents(ino, range)?;
+        self.grant_read(&extents);
+        Ok(extents)
+    }
+
+    fn content(&self, ino: u64, range: Range<u64>) -> Result<(u64, Vec<Extent>)> {
+        let (size, extents) = self.meta()?.content(ino, range)?;
+        self.grant_read(&extents);
+        Ok((size, extents))
+    }
+
+    fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
+        if self.was_done()? {
+            return Ok((self.meta()?.attributes(ino)?, Vec::new(), Seq::MAX));
+        }
+        let (attributes, dead, seq) = self.changing(&[ino], || {
+            let _its_sets_stay = self.sessions.fs.leases.naming();
+            self.still_lives()?;
+            self.may_name(extents_of(edit))?;
+            self.cutting(&[(ino, edit)], || self.meta()?.change_content_once(ino, edit, self.once().as_ref()))
+        })?;
+        self.follow(ino, edit);
+        self.freed(dead, seq);
+        Ok((attributes, Vec::new(), seq))
+    }
+
+    fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        if self.was_done()? {
+            return Ok((Vec::new(), Seq::MAX));
+        }
+        let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
+        let (dead, seq) = self.changing(&inos, || {
+            let _its_sets_stay = self.sessions.fs.leases.naming();
+            self.still_lives()?;
+            edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
+            let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
+            self.cutting(&all, || self.meta()?.change_contents_once(edits, self.once().as_ref()))
+        })?;
+        edits.iter().for_each(|(ino, edit)| self.follow(*ino, edit));
+        self.freed(dead, seq);
+        Ok((Vec::new(), seq))
+    }
+
+    fn change_contents_durably(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
+        let (dead, seq) = self.change_contents(edits)?;
+        self.sync(seq)?;
+        Ok((dead, seq))
+    }
+
+    fn share(&self, stripes: &[(u64, u32)], ino: u64) -> Result<Seq> {
+        for &(set, record) in stripes {
+            let held = self.sessions.fs.leases.table().holds(self.session, set);
+            if !held && self.meta()?.stripe(set, record)?.is_none() {
+                return Err(Error::NotFound);
+            }
+        }
+        self.meta()?.share(stripes, ino)
+    }
+
+    fn set(&self, set: u64) -> Result<SetRecord> {
+        self.meta()?.set(set)
+    }
+
+    fn seal_set(&self, set: u64, length: u32) -> Result<Seq> {
+        if !self.sessions.fs.leases.table().holds(self.session, set) {
+            return Err(Error::Unavailable(
+                "the session with the metadata server ended: the chunk set was given up".into(),
+            ));
+        }
+        if length > self.sessions.fs.store.options.chunk_bytes {
+            return Err(Error::Invalid("a chunk set does not get so long".into()));
+        }
+        self.meta()?.seal_set(set, length)
+    }
+
+    fn queue_repair(&self, set: u64, positions: &[u16]) -> Result<Seq> {
+        let blocks = self.sessions.fs.store.options.code.shape().blocks();
+        if positions.iter().any(|&position| usize::from(position) >= blocks) {
+            return Err(Error::Invalid("a chunk set has no such position".into()));
+        }
+        self.meta()?.queue_repair(set, positions)
+    }
+
+    fn totals(&self) -> Result<Totals> {
+        self.meta()?.totals()
+    }
+
+    fn sync(&self, seq: Seq) -> Result<()> {
+        self.meta()?.sync(seq)
+    }
+
+    fn new_inos(&self, count: u32) -> Result<u64> {
+        self.meta()?.new_inos(count)
+    }
+
+    fn put_files(&self, files: &[Whole]) -> Result<Put> {
+        let _its_sets_stay = self.sessions.fs.leases.naming();
+        self.still_lives()?;
+        files.iter().try_for_each(|file| self.may_name(&file.extents).and_then(|()| self.may_make(file)))?;
+        // No idempotency key is needed: a file that exists under its number is not created again.
+        self.meta()?.put_files(files)
+    }
+
+    fn lookups(&self, names: &[(u64, Vec<u8>)]) -> Result<Vec<Option<Attributes>>> {
+        let found = self.meta()?.lookups(names)?;
+        found.into_iter().map(|found| found.map(|found| self.settled(found)).transpose()).collect()
+    }
+}

@@ -1,0 +1,260 @@
+//! The operations of a session: its life, its chunk sets, open files, append reservations and locks.
+
+use super::{Handle, told};
+use crate::data::sets::Placed;
+use crate::mutex::lock;
+use crate::server::caller;
+use meta::port::{FileLock, Heartbeat, Session, Welcome};
+use meta::{Attributes, Error, Result, Seq, SetRecord};
+use plan::TargetId;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// The most sets that one request gets.
+const MOST_SETS: u32 = 16;
+/// How long a request waits for a lock. Then the client sends it again, unless the waiting program
+/// was interrupted.
+const LOCK_WAITS: Duration = Duration::from_millis(500);
+/// The most locks of a session. Each request scans all locks of its file.
+const MAX_LOCKS: usize = 1 << 14;
+/// The longest name of a client, in bytes.
+const LONGEST_NAME: usize = 255;
+/// The longest append, in bytes.
+const LONGEST_APPEND: u64 = 4 << 30;
+
+impl Session for Handle {
+    fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
+        let fs = &self.sessions.fs;
+        if name.len() > LONGEST_NAME {
+            return Err(Error::NameTooLong);
+        }
+        if session.is_some_and(|session| session != self.session) {
+            return Err(Error::Unavailable("the session belongs to another client".into()));
+        }
+        // The sets of other sessions were given up.
+        let own = session.map_or_else(Vec::new, |session| self.sessions.owned(session, sets));
+        let (session, fresh, kept, lapsed) = {
+            let mut table = fs.leases.table();
+            // An ended session stays ended: work that its client began in it is not accepted in
+            // another session.
+            let lives =
+                |number: u64| table.has(number) || fs.leases.is_in_grace() && lock(&fs.leases.before).contains(&number);
+            let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
+            if session.is_none_or(|_| lapsed) && !table.admits(&self.peer) {
+                return Err(Error::Unavailable(format!(
+                    "{} has as many sessions with the metadata server as a member may have: end some mounts or jobs, or make more members (weft cluster init)",
+                    self.peer
+                )));
+            }
+            let begun = table.begin(session.filter(|_| !lapsed), &name, Instant::now());
+            let (session, fresh) =
+                begun.ok_or_else(|| Error::Unavailable("a session of that number was never given out".into()))?;
+            table.belongs(session, &self.peer);
+            // Hold the sets at once: other requests of the client may arrive before its next
+            // message. Do not hold sets that were given up because the client had not reclaimed
+            // them in time.
+            if fs.leases.is_in_grace() && !lapsed {
+                table.hold(session, own);
+            }
+            (session, fresh, table.sets(session), lapsed)
+        };
+        self.grant_held(session);
+        lock(&self.sessions.recalls).insert(session, self.recall.clone());
+        if fresh {
+            self.sessions.join(session);
+        }
+        Ok(Welcome {
+            session,
+            secret: caller::secret(&lock(&fs.leases.key), session, &self.peer),
+            fresh,
+            lapsed,
+            label: fs.volume.label().to_json(),
+            first_stripe: crate::volume::opened::first_stripe_of(session),
+            start: self.sessions.start,
+            lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
+            kept,
+        })
+    }
+
+    fn heartbeat(&self) -> Result<Heartbeat> {
+        let fs = &self.sessions.fs;
+        // The connection on which the session began may be closed.
+        lock(&self.sessions.recalls).insert(self.session, self.recall.clone());
+        self.grant_held(self.session);
+        let (others, removed) = {
+            let mut table = fs.leases.table();
+            (table.tell_of_others(self.session, Instant::now()) as u32, table.last_removal())
+        };
+        let (total, free) = fs.room.now();
+        Ok(Heartbeat { total, free, generation: fs.volume.label().generation, others, removed })
+    }
+
+    fn end(&self) -> Result<()> {
+        self.sessions.leave(self.session, |table| Some(table.end(self.session)));
+        Ok(())
+    }
+
+    fn new_sets(&self, count: u32, avoid: &[TargetId], known: &[u64]) -> Result<Vec<(u64, SetRecord)>> {
+        let fs = &self.sessions.fs;
+        let mut unknown = fs.leases.table().sets(self.session);
+        unknown.retain(|set| !known.contains(set));
+        self.release_sets(&unknown)?;
+        let placed = Placed(fs.engine().map_err(told)?.meta.clone());
+        let mut new = Vec::new();
+        for _ in 0..count.clamp(1, MOST_SETS) {
+            if !fs.leases.table().may_hold_more(self.session) {
+                if new.is_empty() {
+                    return Err(Error::Unavailable("this client, or its member, has too many chunk sets".into()));
+                }
+                break;
+            }
+            match placed.place(&fs.store, avoid, |set| fs.leases.table().hold(self.session, [set])) {
+                Ok(set) => new.push(set),
+                Err(error) if new.is_empty() => return Err(told(error)),
+                Err(_) => break,
+            }
+        }
+        // A client writes to the sets for a long time. The sets and their owner must survive a
+        // crash.
+        self.sessions.note_sets().map_err(told)?;
+        self.meta()?.sync(Seq::MAX)?;
+        self.grant(new.iter().map(|(set, _)| *set), true);
+        Ok(new)
+    }
+
+    fn release_sets(&self, sets: &[u64]) -> Result<()> {
+        let released = self.sessions.fs.leases.table().release(self.session, sets);
+        self.sessions.take_back(&released).map_err(told)
+    }
+
+    fn open(&self, ino: u64, writes: u64) -> Result<Attributes> {
+        // Count first: a removal or an append in between then sees that the file is open.
+        self.sessions.fs.leases.table().open(self.session, ino, writes);
+        self.sessions.recall(self.session, ino, false);
+        let found = self.meta()?.attributes(ino);
+        if found.is_err() {
+            let _ = Session::close(self, ino, 0);
+        }
+        found
+    }
+
+    fn close(&self, ino: u64, wrote: u64) -> Result<()> {
+        if self.sessions.fs.leases.table().close(self.session, ino, wrote) {
+            self.sessions.closed(ino);
+        }
+        Ok(())
+    }
+
+    fn clean(&self, files: &[(u64, u64)]) -> Result<()> {
+        self.sessions.fs.leases.table().clean(self.session, files);
+        self.sessions.fs.leases.changed.notify_all();
+        Ok(())
+    }
+
+    fn recalled(&self, ino: u64, number: u64, question: u64) -> Result<()> {
+        self.sessions.fs.leases.table().answer(self.session, ino, question);
+        self.clean(&[(ino, number)])
+    }
+
+    fn reclaim_open(&self, ino: u64, writes: u64) -> Result<()> {
+        self.sessions.fs.leases.table().open(self.session, ino, writes);
+        Ok(())
+    }
+
+    fn reclaim_append(&self, ino: u64, end: u64) -> Result<()> {
+        self.sessions.fs.leases.table().reserve(ino, end, 0).map(drop).ok_or(Error::TooLarge)
+    }
+
+    fn reserve_append(&self, ino: u64, length: u64) -> Result<u64> {
+        if length > LONGEST_APPEND {
+            return Err(Error::TooLarge);
+        }
+        // Clients from before a restart may have reservations that this server does not know yet.
+        self.wait_until_settled();
+        let leases = &self.sessions.fs.leases;
+        loop {
+            let cuts = leases.table().cuts();
+            let size = self.meta()?.attributes(ino)?.size;
+            let mut table = leases.table();
+            // The size may be from before a truncation.
+            if table.cuts() == cuts && !table.is_being_cut(ino) {
+                return table.reserve(ino, size, length).ok_or(Error::TooLarge);
+            }
+            while table.is_being_cut(ino) {
+                table = leases.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn lock(&self, ino: u64, wanted: FileLock, wait: bool) -> Result<bool> {
+        let leases = &self.sessions.fs.leases;
+        // Clients from before a restart may have locks that this server does not know yet. A client
+        // that is reclaiming its own is not delayed.
+        if !lock(&leases.before).contains(&self.session) {
+            self.wait_until_settled();
+        }
+        let end = Instant::now() + if wait { LOCK_WAITS } else { Duration::ZERO };
+        let mut locks = lock(&leases.locks);
+        loop {
+            // Check while the lock table is locked: the end of a session removes its locks
+            // afterwards.
+            self.still_lives()?;
+            let own = self.own_lock(&wanted);
+            // The lock adds one at least, unless it replaces existing ones, as when a client
+            // reclaims again.
+            if locks.held(self.session) + 2 > MAX_LOCKS && locks.held_with(ino, &own) > MAX_LOCKS {
+                return Err(Error::TooManyLocks);
+            }
+            if locks.lock(ino, own) {
+                return Ok(true);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            (locks, _) = leases.unlocked.wait_timeout(locks, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
+        if first > last {
+            return Err(Error::Invalid("a range that ends before it begins".into()));
+        }
+        let mut locks = lock(&self.sessions.fs.leases.locks);
+        let (owner, range) = ((self.session, owner), first..=last);
+        if locks.held(self.session) >= MAX_LOCKS && locks.splits(ino, owner, &range) {
+            return Err(Error::TooManyLocks);
+        }
+        locks.unlock(ino, owner, &range);
+        drop(locks);
+        self.sessions.fs.leases.unlocked.notify_all();
+        Ok(())
+    }
+
+    fn conflicting_lock(&self, ino: u64, wanted: FileLock) -> Result<Option<FileLock>> {
+        let locks = lock(&self.sessions.fs.leases.locks);
+        Ok(locks.conflict(ino, &self.own_lock(&wanted)).map(|found| FileLock {
+            owner: found.owner.1,
+            first: *found.range.start(),
+            last: *found.range.end(),
+            exclusive: found.exclusive,
+            // Process numbers of other machines mean nothing here.
+            process: if found.owner.0 == self.session { found.process } else { 0 },
+        }))
+    }
+
+    fn removed(&self, after: u64, kept: &[u64], forgotten: &[u64]) -> Result<(u64, Vec<u64>)> {
+        Ok(self.sessions.note(self.session, after, kept, forgotten))
+    }
+
+    fn reclaim_complete(&self) -> Result<()> {
+        self.sessions.fs.leases.table().has_told(self.session);
+        lock(&self.sessions.fs.leases.before).remove(&self.session);
+        Ok(())
+    }
+
+    fn label(&self) -> Result<String> {
+        self.grant_held(self.session);
+        Ok(self.sessions.fs.volume.label().to_json())
+    }
+}
