@@ -1,0 +1,100 @@
+//! A client with its session.
+
+use super::lab::Lab;
+use crate::meta_server::link::{Link, State, Unanswered, Wish, way};
+use crate::simulation::PORT;
+use meta::Error;
+use meta::port::{Call, Remote, Session};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+use wire::{Client, ClientOptions};
+
+/// Pause before a failed attempt is repeated.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Records the request, or returns the given answer.
+#[derive(Default)]
+pub(super) struct Tape {
+    asked: Mutex<(u16, Vec<u8>)>,
+    answer: Option<Vec<u8>>,
+}
+
+impl Call for Tape {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        *self.asked.lock().unwrap() = (operation, arguments.to_vec());
+        self.answer.clone().ok_or(Error::Invalid("it was not asked yet".into()))
+    }
+}
+
+/// A client with its session.
+pub(super) struct Mount {
+    pub lab: Arc<Lab>,
+    state: Arc<State>,
+    taking_up: tokio::sync::Mutex<()>,
+}
+
+impl Mount {
+    pub async fn begin(lab: Arc<Lab>) -> Arc<Self> {
+        let options = ClientOptions { connect: lab.network.connect("client"), ..way() };
+        let client = Client::new(Handle::current(), format!("meta:{PORT}"), options);
+        let mount = Self { lab, state: Arc::new(State::new(client)), taking_up: tokio::sync::Mutex::default() };
+        let welcome = mount.ask(|port| port.begin(None, "client".into(), Vec::new())).await.expect("a session");
+        mount.state.have(&welcome);
+        Arc::new(mount)
+    }
+
+    /// Sends a request as the real client does, but without a thread that waits.
+    pub async fn ask<T>(&self, what: impl Fn(&Remote<Tape>) -> meta::Result<T>) -> meta::Result<T> {
+        let link = Link::new(&self.state);
+        let tape = Remote(Tape::default());
+        let _ = what(&tape);
+        let (operation, arguments) = tape.0.asked.into_inner().unwrap();
+        let request = self.state.begin();
+        let mut wish = Wish::new(operation, request, &arguments);
+        let answer = loop {
+            match link.ask_until_answered(&mut wish).await {
+                Ok(answer) => break Ok(answer),
+                Err(Unanswered::Failed(error)) => break Err(error),
+                Err(Unanswered::NoSession) => {
+                    if self.reclaim().await.is_err() {
+                        sleep(PAUSE).await;
+                    }
+                }
+            }
+        };
+        self.state.end(request);
+        what(&Remote(Tape { answer: Some(answer?), ..Tape::default() }))
+    }
+
+    /// Reclaims the session at a server that restarted.
+    async fn reclaim(&self) -> meta::Result<()> {
+        let _one_at_a_time = self.taking_up.lock().await;
+        let session = self.state.session.load(Ordering::SeqCst);
+        let welcome = self.ask_once(|port| port.begin(Some(session), "client".into(), Vec::new())).await?;
+        self.state.have(&welcome);
+        if welcome.fresh {
+            self.lab.record.note("the client takes its session up");
+            self.ask_once(Session::reclaim_complete).await?;
+        }
+        Ok(())
+    }
+
+    /// As `ask`, but gives up when the server does not know the session.
+    async fn ask_once<T>(&self, what: impl Fn(&Remote<Tape>) -> meta::Result<T>) -> meta::Result<T> {
+        let tape = Remote(Tape::default());
+        let _ = what(&tape);
+        let (operation, arguments) = tape.0.asked.into_inner().unwrap();
+        let request = self.state.begin();
+        let mut wish = Wish::new(operation, request, &arguments);
+        let answer = Link::taking_up(&self.state).ask_until_answered(&mut wish).await;
+        self.state.end(request);
+        match answer {
+            Ok(answer) => what(&Remote(Tape { answer: Some(answer), ..Tape::default() })),
+            Err(Unanswered::Failed(error)) => Err(error),
+            Err(Unanswered::NoSession) => Err(Error::Unavailable("no session".into())),
+        }
+    }
+}
