@@ -3,13 +3,10 @@
 
 mod lab;
 
-use fs::{Allocate, Answer, FileSystem, ROOT, Recall, Request, SetAttributes};
-use lab::cluster::{Cluster, LEASE, Wire, lock};
+use fs::{Allocate, FileSystem, ROOT, SetAttributes};
+use lab::cluster::{Cluster, LEASE, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, Port, Remote};
-use meta::{ContentEdit, Resize};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use volume::Control;
 use volume::target::Faults;
@@ -173,57 +170,6 @@ fn clients_that_commit_for_each_other_do_not_wait_for_each_other() {
     assert!(slowest < LEASE / 2, "{slowest:?}");
 }
 
-/// Clients that commit the same file when the server restarts reclaim their sessions without
-/// waiting for each other.
-#[test]
-fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() {
-    let cluster = Cluster::new("rs:2+1", 4);
-    let clients = [cluster.client("a"), cluster.client("b")];
-    let ino = make(&clients[0], "file");
-    let stop = AtomicBool::new(false);
-    let longest = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0u64..)
-            .zip(&clients)
-            .map(|(n, client)| {
-                scope.spawn({
-                    let stop = &stop;
-                    move || {
-                        client.open(ino, true).unwrap();
-                        let (mut longest, mut round) = (Duration::ZERO, 0);
-                        while !stop.load(Ordering::Relaxed) {
-                            let begun = Instant::now();
-                            // A server that dies here answers requests in progress with disk
-                            // errors.
-                            let done = |client: &FileSystem| {
-                                client.write(ino, (2 * round + n) * 50_000, &[n as u8 + 1; 50_000])?;
-                                client.sync(ino)
-                            };
-                            while done(client).is_err() {}
-                            (longest, round) = (longest.max(begun.elapsed()), (round + 1) % 20);
-                        }
-                        client.close(ino);
-                        longest
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..3 {
-            // Longer than a restarted server delays joining clients because an earlier client may
-            // have the exclusive lease.
-            std::thread::sleep(Duration::from_millis(2500));
-            cluster.kill();
-            cluster.start();
-        }
-        std::thread::sleep(Duration::from_millis(2500));
-        stop.store(true, Ordering::Relaxed);
-        writers.into_iter().map(|writer| writer.join().unwrap()).max().unwrap()
-    });
-    assert!(longest < LEASE - Duration::from_secs(1), "{longest:?}");
-    clients[0].open(ino, false).unwrap();
-    let found = content(&clients[0], ino).unwrap();
-    assert!(found.chunks(50_000).zip([1, 2].into_iter().cycle()).all(|(part, n)| part.iter().all(|&byte| byte == n)));
-}
-
 #[test]
 fn clients_write_their_parts_of_one_file_at_the_same_time() {
     const PART: usize = 700_001;
@@ -269,43 +215,6 @@ fn a_file_that_is_removed_stays_for_those_who_have_it_open_anywhere() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-}
-
-#[test]
-fn clients_wait_for_a_server_that_comes_back_and_go_on() {
-    let cluster = Cluster::new("rs:4+2", 6);
-    let client = cluster.client("a");
-    let ino = make(&client, "file");
-    client.open(ino, true).unwrap();
-    let bytes = pattern(5, 12_000_000);
-    // Stripes are on the targets, and no transaction names them.
-    client.write(ino, 0, &bytes).unwrap();
-    client.sync_all().unwrap();
-    client.write(ino, 0, &bytes[6_000_000..]).unwrap();
-    cluster.kill();
-    let sync = std::thread::spawn({
-        let client = client.clone();
-        move || client.sync(ino)
-    });
-    std::thread::sleep(Duration::from_millis(200));
-    cluster.start();
-    sync.join().unwrap().unwrap();
-    // All earlier clients have reconnected, so the grace period is over.
-    let other = make(&client, "other");
-    let begun = Instant::now();
-    client.append(other, b"more").unwrap();
-    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
-    // After the grace period: what no session holds is freed.
-    std::thread::sleep(LEASE + Duration::from_secs(1));
-    let expected = [&bytes[6_000_000..], &bytes[6_000_000..]].concat();
-    assert!(content(&client, ino).unwrap() == expected);
-    client.write(ino, 3, b"more").unwrap();
-    client.close(ino);
-    client.close_volume().unwrap();
-    let again = cluster.client("b");
-    assert_eq!(&content(&again, ino).unwrap()[3..7], b"more");
-    again.close_volume().unwrap();
-    lab::assert_sound(&cluster.volume());
 }
 
 #[test]
@@ -422,165 +331,6 @@ fn a_set_that_lacks_a_disk_is_let_go_when_the_disk_is_back() {
             client.close_volume().unwrap();
         }
     });
-    lab::assert_sound(&cluster.volume());
-}
-
-/// The end of earlier append reservations no longer counts for a file that was truncated since.
-#[test]
-fn a_restarted_server_has_appends_go_behind_a_file_that_was_cut_off() {
-    let cluster = Cluster::new("rs:4+2", 6);
-    let (client, other) = (cluster.client("a"), cluster.client("b"));
-    let (own, foreign) = (make(&client, "own"), make(&client, "foreign"));
-    for ino in [own, foreign] {
-        client.open(ino, true).unwrap();
-        client.append(ino, &pattern(1, 1_000_000)).unwrap();
-        client.sync(ino).unwrap();
-    }
-    client.set_attributes(own, SetAttributes { size: Some(10), ..SetAttributes::default() }).unwrap();
-    other.open(foreign, true).unwrap();
-    other.set_attributes(foreign, SetAttributes { size: Some(10), ..SetAttributes::default() }).unwrap();
-    client.sync(own).unwrap();
-    other.sync(foreign).unwrap();
-    cluster.kill();
-    cluster.start();
-    for ino in [own, foreign] {
-        client.append(ino, b"behind").unwrap();
-        client.sync(ino).unwrap();
-        other.open(ino, false).unwrap();
-        let bytes = content(&other, ino).unwrap();
-        assert!(bytes.len() == 16 && bytes.ends_with(b"behind"), "{} bytes", bytes.len());
-    }
-    client.close_volume().unwrap();
-    other.close_volume().unwrap();
-}
-
-/// A set that was given up does not belong to its old session again after a restart of the server.
-#[test]
-fn a_session_that_ended_before_a_restart_of_the_server_has_no_sets() {
-    let cluster = Cluster::new("rs:4+2", 6);
-    let (client, wire) = cluster.wired_client("a");
-    let (keeper, keepers_wire) = cluster.wired_client("keeps the server waiting for sessions of before");
-    let ino = make(&client, "file");
-    client.open(ino, true).unwrap();
-    client.write(ino, 0, &pattern(1, 9_000_000)).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    wire.cut.store(true, Ordering::SeqCst);
-    cluster.until_clients(1);
-    keepers_wire.cut.store(true, Ordering::SeqCst);
-    cluster.kill();
-    cluster.start();
-    wire.cut.store(false, Ordering::SeqCst);
-    client.sync(ino).unwrap_err();
-    keepers_wire.cut.store(false, Ordering::SeqCst);
-    client.write(ino, 0, &pattern(2, 9_000_000)).unwrap();
-    client.sync(ino).unwrap();
-    assert!(content(&client, ino).unwrap() == pattern(2, 9_000_000));
-    client.close(ino);
-    client.close_volume().unwrap_err();
-    keeper.close_volume().unwrap();
-    lab::assert_sound(&cluster.volume());
-}
-
-/// Sends a request in a client's session, always as the same request.
-struct Asked<'a> {
-    wire: &'a Wire,
-    request: Request,
-}
-
-impl Call for Asked<'_> {
-    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
-        let server = lock(&self.wire.cluster.server).clone().expect("it runs");
-        let session = Some(self.wire.session.load(Ordering::SeqCst));
-        let recall: Recall = Arc::new(|_: &[fs::Question]| ());
-        loop {
-            match server.answer_request(&fs::Caller::trusted(session), &recall, operation, arguments, self.request).0 {
-                Answer::Done(answer) => return Ok(answer),
-                // The session is being reclaimed.
-                Answer::NoSession => std::thread::sleep(Duration::from_millis(20)),
-                Answer::Unknown => panic!("operation {operation} is not known"),
-            }
-        }
-    }
-}
-
-/// The server is killed before its answer arrives, and the request is repeated when it is back:
-/// what others did meanwhile stays.
-#[test]
-fn a_change_of_content_that_is_asked_for_again_happens_once() {
-    let cluster = Cluster::new("rs:4+2", 6);
-    let ((a, wire), b) = (cluster.wired_client("a"), cluster.client("b"));
-    let ino = make(&a, "file");
-    a.open(ino, true).unwrap();
-    a.write(ino, 0, &pattern(1, 100)).unwrap();
-    a.sync(ino).unwrap();
-    a.close(ino);
-    let cut = ContentEdit { ranges: Vec::new(), resize: Resize::To(10), modified: None };
-    let ask = |number: u64, again: bool| {
-        let request = Request { number, answered: 0, again };
-        Remote(Asked { wire: &wire, request }).change_content(ino, &cut).unwrap().0.size
-    };
-    assert_eq!(ask(1 << 40, false), 10);
-    b.open(ino, true).unwrap();
-    b.append(ino, &pattern(2, 50)).unwrap();
-    b.sync(ino).unwrap();
-    b.close(ino);
-    cluster.kill();
-    cluster.start();
-    cluster.until_clients(2);
-    assert_eq!(ask(1 << 40, true), 60);
-    let expected = [&pattern(1, 100)[..10], &pattern(2, 50)].concat();
-    assert!(content(&b, ino).unwrap() == expected);
-    // A request that was sent and did not arrive.
-    assert_eq!(ask((1 << 40) + 1, true), 10);
-    a.close_volume().unwrap();
-    b.close_volume().unwrap();
-}
-
-/// What was not synced may be lost with the server's machine, but not with its process: a later
-/// sync reports it, once.
-#[test]
-fn what_may_be_lost_with_the_servers_machine_is_told() {
-    let cluster = Cluster::new("rs:2+1", 4);
-    let client = cluster.client("a");
-    let [synced, changed, written] = ["synced", "changed", "written"].map(|name| make(&client, name));
-    for ino in [synced, changed, written] {
-        client.open(ino, true).unwrap();
-        client.write(ino, 0, &pattern(3, 200_000)).unwrap();
-        client.sync(ino).unwrap();
-    }
-    let change = |ino, mode| client.set_attributes(ino, SetAttributes { mode: Some(mode), ..SetAttributes::default() });
-    for machine_too in [false, true] {
-        change(changed, 0o600).unwrap();
-        let new = make(&client, if machine_too { "second" } else { "first" });
-        // This data is still in this client and is not lost.
-        client.write(written, 0, b"dirty").unwrap();
-        if machine_too {
-            cluster.restart_machine();
-        }
-        cluster.kill();
-        cluster.start();
-        assert!(client.sync(synced).is_ok() && client.sync(written).is_ok());
-        for ino in [changed, new, ROOT] {
-            // A close reports it, too, and a later sync reports it again.
-            assert_eq!(client.told_at_close(ino).is_err(), machine_too, "{ino}");
-            client.told_at_close(ino).unwrap();
-            assert_eq!(client.sync(ino).is_err(), machine_too, "{ino}");
-            client.sync(ino).unwrap();
-            client.told_at_close(ino).unwrap();
-        }
-        assert_eq!(client.sync_all().is_err(), machine_too);
-        client.sync_all().unwrap();
-    }
-    // Unsynced changes are durable after a while.
-    change(changed, 0o640).unwrap();
-    std::thread::sleep(Duration::from_secs(8));
-    cluster.restart_machine();
-    cluster.kill();
-    cluster.start();
-    assert!([synced, changed, ROOT].iter().all(|&ino| client.sync(ino).is_ok() && client.told_at_close(ino).is_ok()));
-    assert!(client.sync_all().is_ok());
-    [synced, changed, written].iter().for_each(|&ino| client.close(ino));
-    client.close_volume().unwrap();
     lab::assert_sound(&cluster.volume());
 }
 
