@@ -45,7 +45,6 @@ pub use data::lookups::Lookup;
 pub use data::manifest;
 pub use data::names::SetAttributes;
 pub use data::read::Seek;
-pub use data::store::full_stripe_bytes;
 pub use data::write::Allocate;
 pub use error::Error;
 pub use maintenance::census::KnownTarget;
@@ -67,6 +66,7 @@ pub use volume::create::Create;
 pub use volume::label;
 pub use volume::opened::{METADATA_BYTES, OpenOptions, Warn};
 pub use volume::places::{Directories, Places};
+pub use volume::stripe_size::full_stripe_bytes;
 
 pub(crate) use clock::now;
 use std::sync::Arc;
@@ -105,6 +105,7 @@ pub struct FileSystem {
     pub(crate) volume: volume::opened::Opened,
     pub(crate) leases: server::Leases,
     pub(crate) counts: Counts,
+    pub(crate) census: maintenance::census::Census,
     pub(crate) closed: AtomicBool,
 }
 

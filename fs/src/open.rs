@@ -1,8 +1,10 @@
 //! Opens and closes a volume: builds its parts and puts them together.
 
+use crate::client::{self, Server};
 use crate::data::sets::Placed;
 use crate::data::store::{Options, Store};
 use crate::data::{file, lookups, memory, space};
+use crate::maintenance::census::Census;
 use crate::maintenance::{collect, compact, members, orphan_chunks, rejoin};
 use crate::role::{Engine, Role};
 use crate::volume::create::{begin, journal_limits, owner};
@@ -20,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::{Shadow, Target};
@@ -212,8 +215,22 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Opens a volume whose metadata is on a server. `name` is the name of this client at the
+    /// server.
+    ///
+    /// # Errors
+    /// When this version does not understand the label that the server sent.
+    pub fn connect(server: Server, name: &str, options: OpenOptions) -> Result<Arc<Self>> {
+        let lease = Duration::from_millis(server.welcome.lease_ms.into());
+        let (client, store, label) = client::begin(server, name, options.coding)?;
+        let (cache, role) = (client.cache.clone(), Role::Client(Box::new(client)));
+        let fs = Self::assemble(cache, role, store, Opened::served(label, options));
+        fs.follow_server(lease)?;
+        Ok(fs)
+    }
+
     /// Puts the parts of an open volume together.
-    pub(crate) fn assemble(meta: Arc<dyn meta::port::Port>, role: Role, store: Store, volume: Opened) -> Arc<Self> {
+    fn assemble(meta: Arc<dyn meta::port::Port>, role: Role, store: Store, volume: Opened) -> Arc<Self> {
         Arc::new(Self {
             meta,
             role,
@@ -231,6 +248,7 @@ impl FileSystem {
             background: background::Background::new(),
             leases: server::Leases::default(),
             counts: crate::Counts::default(),
+            census: Census::default(),
             volume,
             closed: AtomicBool::new(false),
         })

@@ -16,13 +16,12 @@ use crate::data::sets::Leased;
 use crate::data::sharing::Sharing;
 use crate::data::store::{Options, Store};
 use crate::mutex::lock;
-use crate::role::Role;
 use crate::session::Question;
 use crate::volume::history::History;
 use crate::volume::label::{Label, Member, Role as TargetRole};
-use crate::volume::opened::Opened;
-use crate::{Error, FileSystem, OpenOptions, Result};
+use crate::{Error, FileSystem, Result};
 use meta::port::{Port, Session, Welcome};
+use plan::coding::Coding;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -121,64 +120,63 @@ fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
     }
 }
 
+/// Begins the client's half of a session, with the store for its data. `name` is the name of this
+/// client at the server.
+///
+/// # Errors
+/// When this version does not understand the label that the server sent.
+pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Result<(Client, Store, Label)> {
+    let Server { port, session, welcome, find, ending } = server;
+    let label = Label::from_json(&welcome.label)?;
+    let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
+    let options = Options {
+        volume: VolumeId(label.id()?),
+        code,
+        chunk_bytes: label.chunk_bytes,
+        durability: label.durability,
+        coding: coding.unwrap_or(label.coding),
+    };
+    let sets = Arc::new(Leased::new(session.clone()));
+    let exclusive = Arc::new(ExclusiveLease::default());
+    let cache = Arc::new(Cache::new(port.clone(), exclusive.clone()));
+    let (targets, history) = (Arc::new(Targets::new()), History::default());
+    let store = Store::new(targets, port, sets.clone(), options, history, welcome.first_stripe);
+    let client = Client {
+        session,
+        locks: OwnLocks::default(),
+        number: AtomicU64::new(welcome.session),
+        start: AtomicU64::new(welcome.start),
+        name: name.into(),
+        sets,
+        removals: Removals::default(),
+        find,
+        open: Mutex::default(),
+        dirty: Mutex::default(),
+        recalled: Mutex::default(),
+        ends: Mutex::default(),
+        writes: AtomicU64::new(0),
+        generation: AtomicU64::new(0),
+        exclusive,
+        cache,
+        heard: Mutex::new(Instant::now()),
+        ended: Mutex::new(false),
+        ending,
+        loss: AtomicBool::new(false),
+    };
+    Ok((client, store, label))
+}
+
 impl FileSystem {
-    /// Opens a volume whose metadata is on a server. `name` is the name of this client at the
-    /// server.
-    ///
-    /// # Errors
-    /// When this version does not understand the label that the server sent.
-    pub fn connect(server: Server, name: &str, options: OpenOptions) -> Result<Arc<Self>> {
-        let Server { port, session, welcome, find, ending } = server;
-        let label = Label::from_json(&welcome.label)?;
-        let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
-        let store_options = Options {
-            volume: VolumeId(label.id()?),
-            code,
-            chunk_bytes: label.chunk_bytes,
-            durability: label.durability,
-            coding: options.coding.unwrap_or(label.coding),
-        };
-        let sets = Arc::new(Leased::new(session.clone()));
-        let exclusive = Arc::new(ExclusiveLease::default());
-        let cache = Arc::new(Cache::new(port.clone(), exclusive.clone()));
-        let store = Store::new(
-            Arc::new(Targets::new()),
-            port,
-            sets.clone(),
-            store_options,
-            History::default(),
-            welcome.first_stripe,
-        );
-        let client = Client {
-            session,
-            locks: OwnLocks::default(),
-            number: AtomicU64::new(welcome.session),
-            start: AtomicU64::new(welcome.start),
-            name: name.into(),
-            sets,
-            removals: Removals::default(),
-            find,
-            open: Mutex::default(),
-            dirty: Mutex::default(),
-            recalled: Mutex::default(),
-            ends: Mutex::default(),
-            writes: AtomicU64::new(0),
-            generation: AtomicU64::new(0),
-            exclusive,
-            cache: cache.clone(),
-            heard: Mutex::new(Instant::now()),
-            ended: Mutex::new(false),
-            ending,
-            loss: AtomicBool::new(false),
-        };
-        let pause = (Duration::from_millis(welcome.lease_ms.into()) / 4).min(HEARTBEAT);
-        let fs = Self::assemble(cache, Role::Client(Box::new(client)), store, Opened::served(label, options));
-        fs.look_at_targets()?;
-        fs.heartbeat()?;
-        fs.background.start(&fs);
-        let weak = Arc::downgrade(&fs);
+    /// Takes in what the server says, now and with every heartbeat. `lease` is how long the session
+    /// lives without one.
+    pub(crate) fn follow_server(self: &Arc<Self>, lease: Duration) -> Result<()> {
+        let pause = (lease / 4).min(HEARTBEAT);
+        self.look_at_targets()?;
+        self.heartbeat()?;
+        self.background.start(self);
+        let weak = Arc::downgrade(self);
         std::thread::spawn(move || send_heartbeats(&weak, pause));
-        Ok(fs)
+        Ok(())
     }
 
     /// Opens targets that are new in the label, and closes those that are no longer in it.

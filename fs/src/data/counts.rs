@@ -1,7 +1,7 @@
 //! Counters of an open volume, in addition to those that [`volume::Targets`] keeps for its targets.
 
+use crate::FileSystem;
 use crate::mutex::lock;
-use crate::{FileSystem, Status};
 use plan::repair::time_left;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,6 @@ pub struct Counts {
     pub syncs: Operation,
     /// Repairs.
     pub repairs: Repairs,
-    /// The last status of the volume, with its time.
-    pub(crate) census: Mutex<Option<(i64, Arc<Status>)>>,
     /// The number of panics in background work.
     pub(crate) defects: AtomicU64,
 }

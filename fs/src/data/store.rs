@@ -7,6 +7,7 @@ use crate::data::space::{self, TargetRoom};
 use crate::data::topology::Topology;
 use crate::mutex::lock;
 use crate::volume::history::History;
+use crate::volume::stripe_size::full_stripe_bytes;
 use crate::{Error, Result};
 use ec::Code;
 use meta::SetRecord;
@@ -22,8 +23,6 @@ use std::time::{Duration, Instant};
 use volume::format::VolumeId;
 use volume::{Answer, BufferPool, Room, SetLayout, SetWriter, Step, StripeBuffer, Targets};
 
-/// The approximate bytes of user data in a full stripe.
-const STRIPE_BYTES: usize = 4 << 20;
 /// A target gets new chunks only if it has this much space, or space for a whole chunk.
 pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
 /// A target that has not reported its space for this long gets no new chunks: it may hang.
@@ -56,18 +55,6 @@ pub(crate) struct Stored {
     pub set: u64,
     pub record: u32,
     pub block: u32,
-}
-
-/// The length of the blocks of a full stripe of k data blocks, in bytes. Long blocks need fewer
-/// requests and fewer checksums. But a stripe of a wide code must not take all memory.
-pub(crate) fn block_bytes(k: usize) -> usize {
-    (STRIPE_BYTES / k).clamp(64 << 10, 1 << 20).next_multiple_of(4096)
-}
-
-/// User data and manifest of a full stripe of k data blocks, in bytes. A Master needs memory for
-/// it.
-pub fn full_stripe_bytes(k: usize) -> usize {
-    k * block_bytes(k)
 }
 
 /// Keeps a set in use while a stripe of it is on its way to a buffer or to the metadata and neither

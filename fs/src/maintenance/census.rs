@@ -4,7 +4,7 @@ use crate::mutex::lock;
 use crate::{FileSystem, Status, now};
 use plan::{Domain, TargetId};
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use volume::TargetHealth;
 
@@ -28,6 +28,10 @@ pub struct KnownTarget {
     pub health: Option<TargetHealth>,
 }
 
+/// The last status of the volume, with its time in seconds since 1970.
+#[derive(Debug, Default)]
+pub(crate) struct Census(Mutex<Option<(i64, Arc<Status>)>>);
+
 impl FileSystem {
     /// Starts a background thread that takes the status regularly.
     pub fn watch_status(self: &Arc<Self>) {
@@ -37,7 +41,7 @@ impl FileSystem {
 
     /// The last status and its time, in seconds since 1970.
     pub fn last_status(&self) -> Option<(i64, Arc<Status>)> {
-        lock(&self.counts.census).clone()
+        lock(&self.census.0).clone()
     }
 
     /// All targets of the volume, including missing ones.
@@ -62,7 +66,7 @@ fn watch(fs: &Weak<FileSystem>) {
             let begun = Instant::now();
             // While the metadata cannot be read, readers get the old status with its age.
             if let Some(Ok(status)) = open.beside("looking at the volume", || open.status()) {
-                *lock(&open.counts.census) = Some((now().seconds, Arc::new(status)));
+                *lock(&open.census.0) = Some((now().seconds, Arc::new(status)));
             }
             next = Instant::now() + LOOK.max(begun.elapsed() * SHARE);
         }

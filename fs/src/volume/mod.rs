@@ -6,4 +6,5 @@ pub mod history;
 pub mod label;
 pub mod opened;
 pub mod places;
+pub mod stripe_size;
 pub mod warnings;
