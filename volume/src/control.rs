@@ -83,7 +83,7 @@ impl Control {
     /// Accounts for `bytes` that were moved, and waits until the limits allow more.
     pub(crate) fn pace(&self, bytes: usize) -> Result<()> {
         let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let wait = limits.iter().map(|limit| limit.take(bytes)).max().unwrap_or_default();
+        let wait = limits.iter().map(|limit| limit.take(bytes as u64)).max().unwrap_or_default();
         let begun = Instant::now();
         while let Some(left) = wait.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
             self.check()?;

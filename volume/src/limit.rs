@@ -23,8 +23,8 @@ impl Limit {
     }
 
     /// Takes `bytes` from the bucket and returns how long to wait before moving more.
-    pub(crate) fn take(&self, bytes: usize) -> Duration {
+    pub fn take(&self, bytes: u64) -> Duration {
         let now = self.begun.elapsed();
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(bytes as u64, now)
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, now)
     }
 }
