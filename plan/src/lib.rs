@@ -11,10 +11,12 @@
 //! - [`late`]: when one of several who do the same is waited for no longer.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`processors`]: what the processors of a machine did.
+//! - [`backoff`]: when to try again what failed.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
 //! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
 
+pub mod backoff;
 pub mod bucket;
 pub mod coding;
 pub mod domain;

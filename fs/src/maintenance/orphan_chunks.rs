@@ -13,8 +13,10 @@ use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use meta::Seq;
 use plan::TargetId;
+use plan::backoff::BackOff;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -31,8 +33,7 @@ const AT_ONCE: usize = 256;
 const REMEMBERED: usize = 1 << 16;
 /// The back-off for a target on which something failed: this long, and twice as long after each
 /// further failure.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const PAUSES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
 /// The longest wait for lists of chunks when a caller wants everything removed now.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -57,18 +58,18 @@ struct Suspects {
     lists: BTreeMap<TargetId, Receiver<Listed>>,
     /// Candidates: chunks that may be orphan chunks.
     found: BTreeMap<TargetId, BTreeSet<TargetFile>>,
-    /// Targets that are left alone until a moment, and the length of that pause.
-    pauses: BTreeMap<TargetId, (Instant, Duration)>,
+    /// Targets that are left alone for a while.
+    pauses: BTreeMap<TargetId, BackOff>,
 }
 
 impl Suspects {
     fn is_paused(&self, id: TargetId) -> bool {
-        self.pauses.get(&id).is_some_and(|(until, _)| *until > Instant::now())
+        self.pauses.get(&id).is_some_and(|pause| !pause.is_due(Instant::now()))
     }
 
     fn pause(&mut self, id: TargetId) {
-        let pause = self.pauses.get(&id).map_or(PAUSE, |(_, last)| (*last * 2).min(LONGEST_PAUSE));
-        self.pauses.insert(id, (Instant::now() + pause, pause));
+        let before = self.pauses.get(&id).copied();
+        self.pauses.insert(id, BackOff::after(before, PAUSES, Instant::now()));
     }
 
     fn remember(&mut self, id: TargetId, file: TargetFile) {
@@ -130,7 +131,7 @@ pub(crate) fn watch(fs: &Weak<FileSystem>) {
             && !fs.is_closed()
         {
             fs.volume.warn(&format!("cannot look for stray chunks: {error}"));
-            next = Instant::now() + LONGEST_PAUSE;
+            next = Instant::now() + *PAUSES.end();
         }
     }
 }

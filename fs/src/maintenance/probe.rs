@@ -4,8 +4,10 @@
 
 use crate::FileSystem;
 use plan::TargetId;
+use plan::backoff::BackOff;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 use volume::target::{Target, TargetFile};
@@ -16,31 +18,29 @@ pub const PROBE_SET: u64 = 0;
 const TICK: Duration = Duration::from_millis(200);
 /// The back-off for a failed target: it is probed after this time, and after twice as long each
 /// time that it soon fails again.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const PAUSES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
 
 /// When to probe the failed targets.
 #[derive(Debug, Default)]
-struct Probes(BTreeMap<TargetId, (Instant, Duration)>);
+struct Probes(BTreeMap<TargetId, BackOff>);
 
 impl Probes {
     /// The failing targets that are due for a probe.
     fn due(&mut self, failing: &[TargetId], now: Instant) -> Vec<TargetId> {
         for &id in failing {
-            let (at, pause) = self.0.entry(id).or_insert((now + PAUSE, PAUSE));
+            let known = self.0.entry(id).or_insert_with(|| BackOff::after(None, PAUSES, now));
             // Reset the back-off, unless the target was used again and failed again soon.
-            if *at + *pause < now {
-                (*at, *pause) = (now + PAUSE, PAUSE);
+            if known.is_old(1, now) {
+                *known = BackOff::after(None, PAUSES, now);
             }
         }
-        failing.iter().copied().filter(|id| self.0.get(id).is_some_and(|(at, _)| *at <= now)).collect()
+        failing.iter().copied().filter(|id| self.0.get(id).is_some_and(|known| known.is_due(now))).collect()
     }
 
     /// Records a probe: the next one is later.
     fn tried(&mut self, id: TargetId, now: Instant) {
-        let (at, pause) = self.0.entry(id).or_insert((now, PAUSE));
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
-        *at = now + *pause;
+        let known = self.0.entry(id).or_insert_with(|| BackOff::after(None, PAUSES, now));
+        *known = BackOff::after(Some(*known), PAUSES, now);
     }
 }
 
@@ -110,6 +110,6 @@ mod tests {
         // A target that worked for a long time is probed soon.
         let later = begun + Duration::from_secs(10_000);
         assert_eq!(probes.due(&[id], later), []);
-        assert_eq!(probes.due(&[id], later + PAUSE), [id]);
+        assert_eq!(probes.due(&[id], later + *PAUSES.start()), [id]);
     }
 }

@@ -8,6 +8,7 @@ use super::shared::Shared;
 use super::space::Gauge;
 use super::worker::{Job, Worker, all};
 use plan::TargetId;
+use plan::backoff::BackOff;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Weak;
@@ -24,8 +25,7 @@ pub(super) struct Retries(BTreeMap<TargetId, Retry>);
 
 #[derive(Debug)]
 struct Retry {
-    at: Instant,
-    pause: Duration,
+    back_off: BackOff,
     /// Gone when the thread of the failed operation has ended. Until then the operation may still
     /// happen, and could hit files that the target has received since.
     running: Weak<()>,
@@ -35,19 +35,19 @@ impl Retries {
     /// Records that a target failed.
     pub fn failed(&mut self, id: TargetId, first: Duration, running: Weak<()>) {
         let now = Instant::now();
-        let before = self.0.get(&id).filter(|retry| now < retry.at + 4 * retry.pause);
-        let pause = before.map_or(first, |retry| (2 * retry.pause).min(LONGEST * first));
-        self.0.insert(id, Retry { at: now + pause, pause, running });
+        let before = self.0.get(&id).map(|retry| retry.back_off).filter(|before| !before.is_old(4, now));
+        self.0.insert(id, Retry { back_off: BackOff::after(before, first..=LONGEST * first, now), running });
     }
 
     /// Makes all targets due now.
     pub fn now(&mut self) {
         let now = Instant::now();
-        self.0.values_mut().for_each(|retry| retry.at = now);
+        self.0.values_mut().for_each(|retry| retry.back_off.end(now));
     }
 
     fn is_due(&self, id: TargetId) -> bool {
-        self.0.get(&id).is_none_or(|retry| retry.at <= Instant::now() && retry.running.upgrade().is_none())
+        let now = Instant::now();
+        self.0.get(&id).is_none_or(|retry| retry.back_off.is_due(now) && retry.running.upgrade().is_none())
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..9 {
             retries.failed(id, first, Weak::new());
-            pauses.push(retries.0[&id].pause.as_secs() / 1000);
+            pauses.push(retries.0[&id].back_off.pause().as_secs() / 1000);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
         assert!(!retries.is_due(id));
