@@ -12,8 +12,8 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// Reads the first line: user, nice, system, idle, iowait, irq, softirq and steal. What guests used is in the first
-    /// two. None when it is another text.
+    /// Reads the first line: user, nice, system, idle, iowait, irq, softirq and steal. What guests
+    /// used is in the first two. None when it is another text.
     pub fn parse(stat: &str) -> Option<Self> {
         let words = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().take(8);
         let ticks: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
