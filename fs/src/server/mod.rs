@@ -233,6 +233,11 @@ impl Sessions {
         self.fs.leases.table().count() > 1
     }
 
+    /// Until when, after a start, requests wait for clients that are not back.
+    fn waits_for_clients_until(&self) -> Instant {
+        self.began + PATIENCE.min(self.lease)
+    }
+
     /// The clients: session numbers and names.
     pub fn clients(&self) -> Vec<(u64, String)> {
         self.fs.leases.table().names()

@@ -13,7 +13,7 @@ use meta::{Attributes, ContentEdit, DeadStripe, Error, Kind, Meta, Once, Removed
 use plan::{Extent, Place};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often to check whether all clients from before a restart have reconnected.
 const SETTLES: Duration = Duration::from_millis(50);
@@ -90,6 +90,16 @@ impl Handle {
 
     fn wait_until_settled(&self) {
         while self.sessions.fs.leases.is_in_grace() {
+            std::thread::sleep(SETTLES);
+        }
+    }
+
+    /// Waits until all other clients from before a restart are back: until then the server does not
+    /// know what they have not committed. Waits no longer than for a client that is there.
+    fn wait_for_others(&self) {
+        let (leases, end) = (&self.sessions.fs.leases, self.sessions.waits_for_clients_until());
+        let away = || leases.is_in_grace() && lock(&leases.before).iter().any(|session| *session != self.session);
+        while away() && Instant::now() < end {
             std::thread::sleep(SETTLES);
         }
     }

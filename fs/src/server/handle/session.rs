@@ -130,6 +130,7 @@ impl Session for Handle {
     fn open(&self, ino: u64, writes: u64) -> Result<Attributes> {
         // Count first: a removal or an append in between then sees that the file is open.
         self.sessions.fs.leases.table().open(self.session, ino, writes);
+        self.wait_for_others();
         self.sessions.recall(self.session, ino, false);
         let found = self.meta()?.attributes(ino);
         if found.is_err() {
