@@ -2,14 +2,16 @@
 
 mod lab;
 
-use fs::{Allocate, FileLock, FileSystem, SetAttributes};
+use fs::{Allocate, FileLock, FileSystem, Kind, ROOT, RenameMode, SetAttributes};
 use lab::cluster::{Cluster, Wire};
-use lab::{content, make, pattern};
+use lab::{content, make, new, pattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// See the table of operations.
 const ATTRIBUTES: u16 = 1;
+/// What names and attributes are changed with, and what is asked before.
+const NAMES_AND_ATTRIBUTES: [u16; 7] = [2, 5, 9, 10, 11, 12, 32];
 const CHANGE_CONTENTS_DURABLY: u16 = 29;
 const RESERVE: u16 = 72;
 
@@ -228,4 +230,67 @@ fn an_append_that_reserved_its_place_too_early_fails() {
     let found = content(&b, ino).unwrap();
     let written: Vec<u8> = found[30_000..].iter().copied().filter(|&byte| byte != 0).collect();
     assert!(found.starts_with(&pattern(1, 30_000)) && written == [&[9; 500][..], &[6; 10]].concat());
+}
+
+/// Changes of names and attributes that waited for the server while the session ended.
+#[test]
+fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
+    type Work = fn(&FileSystem, u64) -> fs::Result<()>;
+    const MODE: SetAttributes = SetAttributes {
+        mode: Some(0o4711),
+        uid: None,
+        gid: None,
+        size: None,
+        accessed: None,
+        modified: None,
+        changed: None,
+        created: None,
+    };
+    let works: [(&str, Work); 9] = [
+        ("make", |a, _| a.make(ROOT, b"made", &new(Kind::File)).map(drop)),
+        ("link", |a, ino| a.link(ino, ROOT, b"linked").map(drop)),
+        ("unlink", |a, _| a.unlink(ROOT, b"doomed")),
+        ("remove a directory", |a, _| a.remove_directory(ROOT, b"directory")),
+        ("rename", |a, _| a.rename((ROOT, b"old"), (ROOT, b"new"), RenameMode::Replace)),
+        ("set attributes", |a, ino| a.set_attributes(ino, SetAttributes { mode: Some(0o600), ..MODE }).map(drop)),
+        ("take privileges", |a, ino| a.take_privileges(ino).map(drop)),
+        ("set an attribute", |a, ino| a.set_attribute(ino, b"user.new", b"1", None)),
+        ("remove an attribute", |a, ino| a.remove_attribute(ino, b"user.old")),
+    ];
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    ["doomed", "old", "new"].iter().for_each(|name| _ = make(&a, name));
+    a.make(ROOT, b"directory", &new(Kind::Directory)).unwrap();
+    a.set_attribute(ino, b"user.old", b"1", None).unwrap();
+    a.set_attributes(ino, MODE).unwrap();
+    let seen = |by: &FileSystem| (by.list(ROOT, 0, 100).unwrap(), by.attribute_names(ino).unwrap());
+    let before = seen(&b);
+    let asked = |wire: &Wire| NAMES_AND_ATTRIBUTES.iter().map(|&operation| wire.asked(operation)).sum::<u32>();
+    let first = asked(&wire);
+    wire.cut.store(true, Ordering::SeqCst);
+    let late = works.map(|(what, work)| {
+        let a = a.clone();
+        (what, std::thread::spawn(move || work(&a, ino)))
+    });
+    lab::within(60, {
+        let wire = wire.clone();
+        move || {
+            while asked(&wire) < first + works.len() as u32 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    });
+    stop(&cluster, &wire);
+    wire.cut.store(false, Ordering::SeqCst);
+    for (what, done) in late {
+        assert!(done.join().unwrap().is_err(), "{what}");
+    }
+    assert_eq!(seen(&b), before);
+    // The new session is one like any other.
+    cluster.until_clients(2);
+    a.rename((ROOT, b"old"), (ROOT, b"new"), RenameMode::Replace).unwrap();
+    assert_eq!(seen(&a), seen(&b));
+    [&a, &b].iter().for_each(|client| client.close(ino));
+    [a, b].iter().for_each(|client| client.close_volume().unwrap());
+    lab::assert_sound(&cluster.volume());
 }

@@ -159,3 +159,17 @@ fn what_a_client_has_open_that_is_not_back_yet_is_kept() {
     until_files(&cluster.volume(), 1);
     [a, b].iter().for_each(|client| client.close_volume().unwrap());
 }
+
+/// Who wants to remove a certain file does not remove another one that has its name by now.
+#[test]
+fn a_name_goes_only_if_it_is_that_of_the_file_that_is_meant() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let first = make(&a, "file");
+    b.unlink(ROOT, b"file").unwrap();
+    let second = make(&b, "file");
+    assert!(matches!(a.unlink_file(ROOT, b"file", first), Err(fs::Error::Meta(meta::Error::NotFound))));
+    assert_eq!(a.lookup(ROOT, b"file").unwrap().ino, second);
+    a.unlink_file(ROOT, b"file", second).unwrap();
+    assert!(b.lookup(ROOT, b"file").is_err());
+}

@@ -1,4 +1,5 @@
-//! Operations on names and attributes: the metadata, combined with the newer state in buffers.
+//! Operations on names and attributes: the metadata, combined with the newer state in buffers. A
+//! change that waits until its session has ended fails: others may have changed the same meanwhile.
 
 use crate::data::file::{File, State};
 use crate::{Error, FileSystem, Result};
@@ -115,6 +116,10 @@ impl FileSystem {
     /// # Errors
     /// When the file does not exist, or has no size to set.
     pub fn set_attributes(&self, ino: u64, change: SetAttributes) -> Result<Attributes> {
+        self.in_this_session(|| self.set_attributes_in_session(ino, change))
+    }
+
+    fn set_attributes_in_session(&self, ino: u64, change: SetAttributes) -> Result<Attributes> {
         self.writable()?;
         if let Some(size) = change.size {
             self.truncate(ino, size)?;
@@ -152,6 +157,10 @@ impl FileSystem {
     /// # Errors
     /// When the file does not exist, or they cannot be removed.
     pub fn take_privileges(&self, ino: u64) -> Result<bool> {
+        self.in_this_session(|| self.take_privileges_in_session(ino))
+    }
+
+    fn take_privileges_in_session(&self, ino: u64) -> Result<bool> {
         if !self.meta.has_privileges(ino)? {
             return Ok(false);
         }
@@ -174,7 +183,7 @@ impl FileSystem {
     pub fn make(&self, parent: u64, name: &[u8], new: &New) -> Result<Attributes> {
         self.writable()?;
         self.room_for_metadata()?;
-        Ok(self.meta.make(parent, name, new, self.stamp())?.0)
+        Ok(self.in_this_session(|| self.meta.make(parent, name, new, self.stamp()))?.0)
     }
 
     /// Adds a name to a file.
@@ -182,6 +191,10 @@ impl FileSystem {
     /// # Errors
     /// Those of [`meta::Meta::link`].
     pub fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
+        self.in_this_session(|| self.link_in_session(ino, parent, name))
+    }
+
+    fn link_in_session(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes> {
         self.writable()?;
         self.room_for_metadata()?;
         let file = self.table.enter(ino);
@@ -210,19 +223,32 @@ impl FileSystem {
     /// # Errors
     /// Those of [`meta::Meta::unlink`].
     pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
-        self.writable()?;
-        meta::check_name(name)?;
-        loop {
-            let ino = self.meta.lookup(parent, name)?.ino;
-            let file = self.table.enter(ino);
-            let _turn = file.naming();
-            let keep = self.is_needed(ino, &file.state());
-            match self.meta.unlink(parent, name, ino, keep, self.stamp()) {
-                // The name belongs to another file by now.
-                Err(meta::Error::NotFound) => {}
-                removed => return Ok(removed.map(|removed| self.after_removal(&mut file.state(), removed))?),
+        self.in_this_session(|| {
+            self.writable()?;
+            meta::check_name(name)?;
+            loop {
+                let ino = self.meta.lookup(parent, name)?.ino;
+                match self.unlink_file(parent, name, ino) {
+                    // The name belongs to another file by now.
+                    Err(Error::Meta(meta::Error::NotFound)) => {}
+                    removed => return removed,
+                }
             }
-        }
+        })
+    }
+
+    /// Removes a name as long as it belongs to this file.
+    ///
+    /// # Errors
+    /// Those of [`meta::Meta::unlink`].
+    pub fn unlink_file(&self, parent: u64, name: &[u8], ino: u64) -> Result<()> {
+        self.writable()?;
+        let file = self.table.enter(ino);
+        let _turn = file.naming();
+        let keep = self.is_needed(ino, &file.state());
+        let removed = self.in_this_session(|| self.meta.unlink(parent, name, ino, keep, self.stamp()))?;
+        self.after_removal(&mut file.state(), removed);
+        Ok(())
     }
 
     /// Removes an empty directory.
@@ -230,6 +256,10 @@ impl FileSystem {
     /// # Errors
     /// Those of [`meta::Meta::remove_directory`].
     pub fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.in_this_session(|| self.remove_directory_in_session(parent, name))
+    }
+
+    fn remove_directory_in_session(&self, parent: u64, name: &[u8]) -> Result<()> {
         self.writable()?;
         meta::check_name(name)?;
         loop {
@@ -292,6 +322,10 @@ impl FileSystem {
     /// # Errors
     /// Those of [`meta::Meta::rename`].
     pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {
+        self.in_this_session(|| self.rename_in_session(from, to, mode))
+    }
+
+    fn rename_in_session(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()> {
         self.writable()?;
         loop {
             let replaced = match self.meta.lookup(to.0, to.1) {
@@ -377,7 +411,7 @@ impl FileSystem {
     pub fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>) -> Result<()> {
         self.writable()?;
         self.room_for_metadata()?;
-        self.meta.set_attribute(ino, name, value, must_exist, self.stamp())?;
+        self.in_this_session(|| self.meta.set_attribute(ino, name, value, must_exist, self.stamp()))?;
         Ok(())
     }
 
@@ -387,7 +421,7 @@ impl FileSystem {
     /// When it does not exist.
     pub fn remove_attribute(&self, ino: u64, name: &[u8]) -> Result<()> {
         self.writable()?;
-        self.meta.remove_attribute(ino, name, self.stamp())?;
+        self.in_this_session(|| self.meta.remove_attribute(ino, name, self.stamp()))?;
         Ok(())
     }
 
