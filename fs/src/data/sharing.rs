@@ -1,6 +1,6 @@
 //! What the data layer must know about other clients that change the same volume.
 
-use crate::clock::{now, now_after_stamps, stamp};
+use crate::clock::{now_after_stamps, stamp};
 use crate::data::write::lost;
 use crate::{FileSystem, Result};
 use meta::port::{session_of_work, within_session};
@@ -121,15 +121,37 @@ impl FileSystem {
         }
     }
 
-    /// The time for a change of names or attributes. Where the kernel keeps the times of writes
-    /// itself, this is a time that the kernel would give. Among the clients of a server, it is a
-    /// time that all clients on this machine would give.
+    /// The time for a change of names or attributes: one that the kernel would give. It keeps the
+    /// times of writes itself in some mounts, and all clients of this machine share its clock.
     pub(crate) fn stamp(&self) -> Time {
-        if self.is_shared() { now() } else { stamp() }
+        stamp()
     }
 
-    /// The time of a write.
+    /// The time of a write. Another client of this machine may have stamped something just before.
     pub(crate) fn stamp_of_write(&self) -> Time {
-        if self.is_shared() { now() } else { now_after_stamps() }
+        if self.is_shared() { stamp() } else { now_after_stamps() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Lab, make};
+
+    /// A mount of a client may have the kernel stamp what is written.
+    #[test]
+    fn what_a_client_changes_later_has_no_earlier_time_than_the_kernel_gave() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.client();
+        for round in 0..50 {
+            let before = stamp();
+            let ino = make(&fs, &format!("file{round}"));
+            let made = fs.attributes(ino).unwrap().modified;
+            assert!(made >= before, "round {round}: made at {made:?}, after {before:?}");
+            let before = stamp();
+            fs.write(ino, 0, b"x").unwrap();
+            let written = fs.attributes(ino).unwrap().modified;
+            assert!(written >= before, "round {round}: written at {written:?}, after {before:?}");
+        }
     }
 }
