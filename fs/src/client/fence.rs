@@ -7,6 +7,7 @@ use crate::FileSystem;
 use crate::client::Client;
 use crate::data::file::State;
 use crate::data::sharing::NO_SESSION;
+use std::sync::atomic::Ordering;
 
 impl FileSystem {
     /// Fences the client: the old session ended, and `session` is the new one. Drops all
@@ -16,6 +17,7 @@ impl FileSystem {
         // Until everything is dropped there is no session: data that is taken from a buffer
         // meanwhile does not belong to the new one, and nothing gets into a buffer.
         client.set_number(NO_SESSION);
+        client.fences.fetch_add(1, Ordering::SeqCst);
         client.forget_reserved();
         let locks = client.locks.lose_all();
         let files = self.table.all().iter().filter(|file| self.lose_uncommitted(&mut file.state())).count();
@@ -40,6 +42,12 @@ impl FileSystem {
             self.note_lost(state);
         }
         lost
+    }
+
+    /// How often this client was fenced. What somebody has of a file from before the last time must
+    /// not be written any more.
+    pub fn fences(&self) -> u64 {
+        self.client().map_or(0, |client| client.fences.load(Ordering::SeqCst))
     }
 
     /// Whether locks were lost that `take_lost_locks` has not reported yet.

@@ -63,6 +63,8 @@ pub(crate) struct Client {
     /// The locks of this client.
     pub locks: OwnLocks,
     number: AtomicU64,
+    /// How often the client was fenced.
+    fences: AtomicU64,
     name: String,
     /// The last known boot of the server's machine.
     start: AtomicU64,
@@ -145,6 +147,7 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
         session,
         locks: OwnLocks::default(),
         number: AtomicU64::new(welcome.session),
+        fences: AtomicU64::new(0),
         start: AtomicU64::new(welcome.start),
         name: name.into(),
         sets,
