@@ -34,6 +34,7 @@ files! {
     fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attributes>;
     fn read_link(&self, ino: u64) -> Result<Vec<u8>>;
     fn unlink(&self, parent: u64, name: &[u8]) -> Result<()>;
+    fn unlink_file(&self, parent: u64, name: &[u8], ino: u64) -> Result<()>;
     fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()>;
     fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode) -> Result<()>;
     fn list(&self, parent: u64, cookie: u64, limit: usize) -> Result<Vec<Listed>>;
@@ -66,6 +67,7 @@ files! {
     fn looked_up(&self, ino: u64) -> ();
     fn forget(&self, ino: u64, count: u64) -> ();
     fn losses(&self, ino: u64) -> u64;
+    fn fences(&self) -> u64;
     fn has_lost_locks(&self) -> bool;
     fn take_lost_locks(&self) -> Vec<(u64, u64)>;
 }

@@ -4,7 +4,7 @@ use crate::files::Files;
 use fs::{Allocate, Attributes, Listed, New, RenameMode, Result, Seek, SetAttributes, Time, Usage};
 use meta::kv::{Direct, MemoryIndex};
 use meta::{Change, ContentEdit, Meta, Resize};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -26,7 +26,12 @@ pub(crate) struct Memory {
     pub full: AtomicBool,
     /// Makes reading panic.
     pub defective: AtomicBool,
+    /// What another client does before the next files are opened, one after the other, and how
+    /// opening then ends.
+    pub before_opening: Mutex<VecDeque<Before>>,
 }
+
+pub(crate) type Before = Box<dyn FnOnce(&Memory) -> Result<()> + Send>;
 
 #[derive(Default)]
 struct State {
@@ -62,6 +67,7 @@ impl Memory {
             broken: AtomicBool::new(false),
             full: AtomicBool::new(false),
             defective: AtomicBool::new(false),
+            before_opening: Mutex::default(),
         }
     }
 
@@ -130,6 +136,9 @@ impl Files for Memory {
     fn losses(&self, _: u64) -> u64 {
         0
     }
+    fn fences(&self) -> u64 {
+        0
+    }
     fn has_lost_locks(&self) -> bool {
         false
     }
@@ -176,7 +185,9 @@ impl Files for Memory {
         Ok(self.meta.read_link(ino)?)
     }
     fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
-        let ino = self.meta.lookup(parent, name)?.ino;
+        self.unlink_file(parent, name, self.meta.lookup(parent, name)?.ino)
+    }
+    fn unlink_file(&self, parent: u64, name: &[u8], ino: u64) -> Result<()> {
         let mut state = self.state();
         let is_open = state.is_needed(ino);
         if self.meta.unlink(parent, name, ino, is_open, now())?.last && !is_open {
@@ -222,6 +233,8 @@ impl Files for Memory {
         Ok(())
     }
     fn open(&self, ino: u64, _: bool) -> Result<()> {
+        let before = self.before_opening.lock().unwrap().pop_front();
+        before.map_or(Ok(()), |before| before(self))?;
         self.meta.attributes(ino)?;
         *self.state().opens.entry(ino).or_default() += 1;
         Ok(())

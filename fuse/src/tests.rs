@@ -1,7 +1,7 @@
 //! Real programs on a real mount of files in memory.
 
 use crate::files::Files;
-use crate::memory::Memory;
+use crate::memory::{Before, Memory};
 use crate::mount::mount_files;
 use crate::{Error, Log, Mounted, Options};
 use std::fs::{self, File, OpenOptions};
@@ -438,6 +438,62 @@ fn hold() {
     let options = crate::parse_options(&std::env::var("WEFT_OPTIONS").unwrap_or_default()).unwrap();
     let mounted = mount_files(Arc::new(Memory::new()), Path::new(&path), &options).unwrap();
     mounted.wait().unwrap();
+}
+
+/// Another client makes a file with this content.
+fn make_elsewhere(files: &Memory, name: &str, content: &str) {
+    let owner = rustix::process::geteuid().as_raw();
+    let new = ::fs::New { kind: ::fs::Kind::File, mode: 0o644, uid: owner, gid: 0, device: 0, link: Vec::new() };
+    let made = Files::make(files, ::fs::ROOT, name.as_bytes(), &new).unwrap();
+    Files::write(files, made.ino, 0, content.as_bytes()).unwrap();
+}
+
+#[test]
+fn what_somebody_else_made_is_opened() {
+    let Some(mount) = mount("elsewhere", &Options::default()) else { return };
+    let path = mount.path.join("a");
+    assert!(!path.exists());
+    make_elsewhere(&mount.files, "a", "theirs");
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "theirs");
+}
+
+#[test]
+fn a_file_of_somebody_else_stays_when_a_new_one_cannot_be_opened() {
+    let Some(mount) = mount("replaced", &Options::default()) else { return };
+    let path = mount.path.join("a");
+    let replace: Before = Box::new(|files| {
+        Files::unlink(files, ::fs::ROOT, b"a")?;
+        make_elsewhere(files, "a", "theirs");
+        Err(meta::Error::Unavailable("no server answers".into()).into())
+    });
+    mount.files.before_opening.lock().unwrap().push_back(replace);
+    assert_eq!(File::create(&path).unwrap_err().raw_os_error(), Some(libc::EIO));
+    // The kernel remembers that there was none of that name.
+    assert!(Files::lookup(&*mount.files, ::fs::ROOT, b"a").is_ok());
+    // Without others, nothing is left.
+    let refuse: Before = Box::new(|_| Err(meta::Error::Unavailable("no server answers".into()).into()));
+    mount.files.before_opening.lock().unwrap().push_back(refuse);
+    assert_eq!(File::create(mount.path.join("b")).unwrap_err().raw_os_error(), Some(libc::EIO));
+    assert!(Files::lookup(&*mount.files, ::fs::ROOT, b"b").is_err());
+}
+
+/// The kernel tries once more when it hears that a file is gone. Others may be faster more often.
+#[test]
+fn a_new_file_that_others_remove_is_made_again() {
+    let Some(mount) = mount("again", &Options::default()) else { return };
+    for _ in 0..5 {
+        let remove: Before = Box::new(|files| {
+            Files::unlink(files, ::fs::ROOT, b"a")?;
+            Err(::fs::Error::Stale)
+        });
+        mount.files.before_opening.lock().unwrap().push_back(remove);
+    }
+    fs::write(mount.path.join("a"), "ours").unwrap();
+    assert!(mount.files.before_opening.lock().unwrap().is_empty());
+    assert_eq!(fs::read(mount.path.join("a")).unwrap(), b"ours");
 }
 
 /// As with a local file system, a file that the kernel knows is there until it forgets it: names may go while somebody is about to open what he found.

@@ -5,6 +5,9 @@ use crate::files::Files;
 use fs::{Attributes, Kind, New, RenameMode, SetAttributes};
 use fuser::{Errno, INodeNo, RenameFlags};
 
+/// How often a file is made or looked up that others remove each time before it is opened.
+const ATTEMPTS: usize = 1000;
+
 impl<F: Files> Handler<F> {
     /// Calls for a file that the kernel gets to know by the answer, which must follow.
     pub(super) fn introduce(
@@ -27,9 +30,9 @@ impl<F: Files> Handler<F> {
     /// Makes a regular file and opens it. Nobody else on this machine can come in between: the kernel holds the directory until it has the answer. When somebody
     /// elsewhere does, that file is opened, unless it takes the kernel to say whether that may be: then it is told that it knows too little, and looks again.
     pub(super) fn create(&self, parent: u64, name: &[u8], new: &New, flags: i32) -> Result<Attributes, Errno> {
-        loop {
-            let (made, is_new) = match self.make(parent, name, new) {
-                Err(error) if i32::from(error) == libc::EEXIST && self.shared && flags & libc::O_EXCL == 0 => {
+        for _ in 0..ATTEMPTS {
+            let (found, is_new) = match self.make(parent, name, new) {
+                Err(error) if i32::from(error) == libc::EEXIST && flags & libc::O_EXCL == 0 => {
                     match self.introduce("looking up", parent, |files| files.lookup(parent, name)) {
                         // Gone again.
                         Err(error) if i32::from(error) == libc::ENOENT => continue,
@@ -38,19 +41,32 @@ impl<F: Files> Handler<F> {
                 }
                 made => (made?, true),
             };
-            let may_be_opened = is_new || may_open(new, &made, flags) && !self.is_sticky(parent)?;
             // Only its new name makes a file known, so that there is nothing to be truncated.
             let flags = if is_new { flags & !libc::O_TRUNC } else { flags };
-            let opened =
-                if may_be_opened { self.open(new.uid, made.ino, flags) } else { Err(Errno::from_i32(libc::ESTALE)) };
-            return opened.map(|()| made).inspect_err(|_| {
-                self.caller.files().forget(made.ino, 1);
-                // The caller hears of a failure and must not find the file then.
-                if is_new {
-                    let _ = self.caller.call("unlinking in", parent, |files| files.unlink(parent, name));
-                }
-            });
+            let is_certain = if is_new {
+                Ok(true)
+            } else {
+                self.is_sticky(parent).map(|sticky| !sticky && may_open(new, &found, flags))
+            };
+            let opened = match is_certain {
+                Ok(true) => self.open(new.uid, found.ino, flags),
+                Ok(false) => Err(Errno::from_i32(libc::ESTALE)),
+                Err(error) => Err(error),
+            };
+            let Err(error) = opened else { return Ok(found) };
+            self.caller.files().forget(found.ino, 1);
+            if is_new {
+                // The caller hears of a failure and must not find the file then. By now the name
+                // may be that of somebody else's file.
+                let remove = |files: &F| files.unlink_file(parent, name, found.ino);
+                let _ = self.caller.call("unlinking in", parent, remove);
+            }
+            // The kernel looks again only once, and others may be faster each time.
+            if is_certain != Ok(true) || i32::from(error) != libc::ESTALE {
+                return Err(error);
+            }
         }
+        Err(Errno::from_i32(libc::EIO))
     }
 
     /// Whether others may remove only their own files from a directory: the kernel may refuse to open theirs, too.
