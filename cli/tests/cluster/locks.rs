@@ -171,14 +171,17 @@ fn who_lost_its_lock_with_its_lease_overwrites_nothing() {
         })
     };
     let begun = Instant::now();
+    let cut = ours.set_len(1);
     let written = ours.write_all_at(b"3", 0);
     let synced = ours.sync_all();
     assert!(refused(written) | refused(synced), "it was told nothing");
+    assert!(refused(cut), "it cuts a file that another one has locked");
     while !refused(ours.write_all_at(b"4", 0)) {
         assert!(begun.elapsed() < Duration::from_secs(20), "it does not hear that its lock is lost");
         sleep(Duration::from_millis(10));
     }
     assert!(refused(ours.read_exact_at(&mut [0], 0)));
+    assert!(refused(ours.set_len(1)), "it cuts a file that another one has locked");
     // Nobody writes through it as long as it does not know that it has no lock.
     assert_eq!(fs::read(b.at("locked")).unwrap(), b"2 is theirs");
     // The other opening had no lock. It hears, once, that something that was written is lost.

@@ -172,7 +172,7 @@ impl<F: Files> Filesystem for Handler<F> {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         ctime: Option<SystemTime>,
-        _: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -191,7 +191,12 @@ impl<F: Files> Filesystem for Handler<F> {
         };
         // As the kernel writes times back, for which it takes no notice of the answer.
         let times_alone = (mode, uid, gid, size, atime).eq(&(None, None, None, None, None));
-        let set = self.set_attributes(request.uid(), ino.0, change);
+        let set = || self.set_attributes(request.uid(), ino.0, change);
+        // `ftruncate` changes content, as a write does.
+        let set = match handle.filter(|_| size.is_some()) {
+            Some(handle) => self.with_its_locks(handle, set),
+            None => set(),
+        };
         let said = |set| if times_alone { file_attributes(set) } else { self.tell(set) };
         answer!(reply, set, set => reply.attr(&self.valid(), &said(&set)));
     }
