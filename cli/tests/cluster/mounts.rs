@@ -5,7 +5,7 @@ use crate::scratch::{Ended, run, weft};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -146,4 +146,27 @@ fn a_mount_whose_server_is_gone_ends_within_one_patience() {
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(12), "{took:?}: {}", log());
     assert_eq!(log().matches("40000 bytes of 4 files that nobody synced are lost").count(), 1, "{}", log());
+}
+
+/// While the mount is alone, the kernel keeps attributes for a while.
+#[test]
+fn how_much_room_a_file_takes_is_told_right_after_a_sync() {
+    if !possible("how_much_room_a_file_takes_is_told_right_after_a_sync") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    for options in [&[][..], &["-o", "writeback"]] {
+        let mount = cluster.mount_with("m", options);
+        let file = File::create(mount.at("file")).unwrap();
+        for round in 0..5 {
+            let mut content = vec![0; 1 << 20];
+            fastrand::fill(&mut content);
+            file.write_all_at(&content, 0).unwrap();
+            file.metadata().unwrap();
+            file.sync_all().unwrap();
+            assert_eq!(file.metadata().unwrap().blocks(), 2048, "round {round}, {options:?}");
+        }
+        drop(file);
+        mount.unmount();
+    }
 }

@@ -89,6 +89,18 @@ impl<F: Files> Handler<F> {
         file_attributes(found)
     }
 
+    /// After a sync, the kernel must not show how much room the file took before: that it does not
+    /// know itself, as it knows size and times.
+    fn forget_allocated(&self, ino: u64) {
+        let files = self.caller.files();
+        let Some(kernel) = self.kernel.get().filter(|_| !self.valid().is_zero()) else { return };
+        // To ask a server takes longer than to be asked again.
+        if files.is_shared() || files.attributes(ino).is_ok_and(|found| self.opens.must_ask(ino, found.allocated)) {
+            // It fails for a file that the kernel does not know any more.
+            let _ = kernel.inval_inode(INodeNo(ino), -1, 0);
+        }
+    }
+
     /// The handle of a new opening.
     fn handle(&self, ino: u64, flags: i32) -> FileHandle {
         let files = self.caller.files();
@@ -385,13 +397,7 @@ impl<F: Files> Filesystem for Handler<F> {
     fn fsync(&self, _: &Request, ino: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
         let locked = self.has_its_locks(handle);
         let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
-        if !self.shared
-            && let (Some(kernel), Ok(found)) = (self.kernel.get(), self.caller.files().attributes(ino.0))
-            && self.opens.must_ask(ino.0, found.allocated)
-        {
-            // It keeps size and times itself, but not how much room the file takes. It fails for a file that it does not know any more.
-            let _ = kernel.inval_inode(ino, -1, 0);
-        }
+        self.forget_allocated(ino.0);
         let done = self.or_lost(ino.0, handle, locked.and(done));
         answer!(reply, done, () => reply.ok());
     }
