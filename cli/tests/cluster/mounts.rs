@@ -1,9 +1,11 @@
-//! Where mounts of a cluster have their logs and sockets, and what is left of that; and mounting again.
+//! Where mounts of a cluster have their logs and sockets, and what is left of that; mounting again;
+//! and what the kernel keeps of files.
 
 use crate::lab::{Cluster, possible};
 use crate::scratch::{Ended, run, weft};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -169,4 +171,38 @@ fn how_much_room_a_file_takes_is_told_right_after_a_sync() {
         drop(file);
         mount.unmount();
     }
+}
+
+/// The kernel has pages of a file that it did not write back when the session of its mount ends.
+#[test]
+fn pages_of_an_old_session_are_not_written_in_a_new_one() {
+    if !possible("pages_of_an_old_session_are_not_written_in_a_new_one") {
+        return;
+    }
+    let cluster = Cluster::with("rs:2+1", 3, &["--lease", "2"]);
+    let (a, b) = (cluster.mount_with("a", &["-o", "writeback"]), cluster.mount("b"));
+    fs::write(a.at("file"), "nobody").unwrap();
+    let ours = OpenOptions::new().read(true).write(true).open(a.at("file")).unwrap();
+    ours.sync_all().unwrap();
+    ours.write_all_at(b"ours", 0).unwrap();
+    a.signal(Signal::STOP);
+    // This waits until the other session is over: it may have what was written.
+    fs::write(b.at("file"), "theirs").unwrap();
+    File::open(b.at("file")).unwrap().sync_all().unwrap();
+    a.signal(Signal::CONT);
+    until("it does not hear that its session is over", || a.log().contains("silent for longer than its lease"));
+    let refused = ours.sync_all().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::IO.raw_os_error()));
+    assert_eq!(fs::read_to_string(b.at("file")).unwrap(), "theirs");
+    // The program was told, and can go on.
+    until("pages of before are not dropped", || fs::read_to_string(a.at("file")).unwrap() == "theirs");
+    until("it cannot be written any more", || {
+        ours.write_all_at(b"T", 0).unwrap();
+        ours.sync_all().is_ok()
+    });
+    assert_eq!(fs::read_to_string(b.at("file")).unwrap(), "Theirs");
+    drop(ours);
+    b.unmount();
+    // Whoever unmounts it is told that something was lost.
+    drop(a);
 }

@@ -19,7 +19,7 @@ impl<F: Files> Handler<F> {
     /// finds the end for those that append.
     pub(super) fn open(&self, user: u32, ino: u64, flags: i32) -> Result<(), Errno> {
         self.caller.call("opening", ino, |files| files.open(ino, opens::may_write(flags)))?;
-        self.opens.add(ino, flags);
+        self.opens.add(ino, flags, self.caller.files().fences());
         if flags & libc::O_TRUNC != 0 {
             let change = SetAttributes { size: Some(0), ..SetAttributes::default() };
             self.set_attributes(user, ino, change).inspect_err(|_| self.close(ino, flags))?;
@@ -58,6 +58,10 @@ impl<F: Files> Handler<F> {
         cached: bool,
         take_privileges: bool,
     ) -> Result<u32, Errno> {
+        if cached && let Err(error) = self.has_no_old_pages(ino) {
+            self.refused.add(ino);
+            return Err(error);
+        }
         if take_privileges {
             self.take_privileges(ino)?;
         }
@@ -70,6 +74,19 @@ impl<F: Files> Handler<F> {
         }
         written?;
         Ok(data.len() as u32)
+    }
+
+    /// Refuses what the kernel may have had in its cache when the session ended: others may have
+    /// changed the file since. The kernel drops all its pages of the file. Call it in a session.
+    fn has_no_old_pages(&self, ino: u64) -> Result<(), Errno> {
+        let fences = self.caller.files().fences();
+        if !self.opens.has_old_pages(ino, fences) {
+            return Ok(());
+        }
+        let opens = self.opens.clone();
+        // Where the thread is gone, so is the mount.
+        let _ = self.seeks.send((ino, Box::new(move || opens.dropped_pages(ino, fences))));
+        Err(Errno::EIO)
     }
 
     pub(super) fn allocate(&self, user: u32, ino: u64, mode: i32, offset: u64, length: u64) -> Result<(), Errno> {

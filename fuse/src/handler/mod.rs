@@ -42,14 +42,14 @@ const HANDLE: FileHandle = FileHandle(0);
 /// Answers requests.
 pub(crate) struct Handler<F: Files> {
     caller: Caller<F>,
-    opens: opens::Opens,
+    opens: Arc<Opens>,
     held: Arc<locks::Held>,
     losses: losses::Losses,
     /// Others change files, too: the kernel keeps little.
     shared: bool,
     /// What the mount says of at its end.
     refused: Arc<Refused>,
-    /// Questions for holes that need pages to be written back before.
+    /// What is done after the kernel has written back and dropped its pages of a file.
     seeks: Sender<seek::Job>,
     /// What the kernel is told unasked goes here, once there is a connection.
     kernel: Arc<OnceLock<Notifier>>,
@@ -66,7 +66,7 @@ impl<F: Files> Handler<F> {
         (
             Self {
                 caller,
-                opens: Opens::default(),
+                opens: Arc::default(),
                 held: Arc::default(),
                 losses: losses::Losses::default(),
                 shared,

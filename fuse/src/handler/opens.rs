@@ -19,6 +19,8 @@ struct Openers {
     writers: u32,
     /// How many bytes the kernel was told that the file takes, if it was since it last had to ask.
     told: Option<u64>,
+    /// How often the mount was fenced before the kernel had any unwritten page of the file.
+    fences: u64,
 }
 
 /// Whether a file that is opened with these flags may be written to.
@@ -31,9 +33,11 @@ impl Opens {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, ino: u64, flags: i32) {
+    /// One more opener, in a mount that was fenced so often.
+    pub fn add(&self, ino: u64, flags: i32, fences: u64) {
         let mut map = self.map();
-        let openers = map.entry(ino).or_default();
+        // What nobody has open has no unwritten pages.
+        let openers = map.entry(ino).or_insert_with(|| Openers { fences, ..Openers::default() });
         openers.all += 1;
         openers.writers += u32::from(may_write(flags));
         self.writers.fetch_add(u32::from(may_write(flags)), Ordering::Relaxed);
@@ -56,6 +60,19 @@ impl Opens {
     /// Whether the kernel may have pages of the file that it has not written back.
     pub fn has_writers(&self, ino: u64) -> bool {
         self.map().get(&ino).is_some_and(|openers| openers.writers > 0)
+    }
+
+    /// Whether the kernel may have unwritten pages of the file from before the last of so many
+    /// fences.
+    pub fn has_old_pages(&self, ino: u64, fences: u64) -> bool {
+        self.map().get(&ino).is_some_and(|openers| openers.fences < fences)
+    }
+
+    /// The kernel dropped its pages of the file after so many fences.
+    pub fn dropped_pages(&self, ino: u64, fences: u64) {
+        if let Some(openers) = self.map().get_mut(&ino) {
+            openers.fences = openers.fences.max(fences);
+        }
     }
 
     /// The kernel is told how many bytes a file takes.
@@ -92,12 +109,27 @@ mod tests {
         let opens = Opens::default();
         opens.told(7, 10);
         assert!(!opens.must_ask(7, 20), "it is not open");
-        opens.add(7, libc::O_RDWR);
+        opens.add(7, libc::O_RDWR, 0);
         assert!(opens.must_ask(7, 20), "it was not told");
         opens.told(7, 20);
         assert!(!opens.must_ask(7, 20));
         assert!(opens.must_ask(7, 30) && opens.must_ask(7, 30), "until it was told");
         opens.told(7, 30);
         assert!(!opens.must_ask(7, 30));
+    }
+
+    #[test]
+    fn pages_are_old_until_they_are_dropped_or_nobody_has_the_file_open() {
+        let opens = Opens::default();
+        opens.add(7, libc::O_RDWR, 1);
+        assert!(!opens.has_old_pages(7, 1) && opens.has_old_pages(7, 2));
+        opens.add(7, libc::O_RDWR, 2);
+        assert!(opens.has_old_pages(7, 2), "they are those of the first opener");
+        opens.dropped_pages(7, 2);
+        assert!(!opens.has_old_pages(7, 2) && opens.has_old_pages(7, 3));
+        opens.remove(7, libc::O_RDWR);
+        opens.remove(7, libc::O_RDWR);
+        opens.add(7, libc::O_RDWR, 3);
+        assert!(!opens.has_old_pages(7, 3));
     }
 }
