@@ -132,10 +132,14 @@ const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
 /// where it cannot.
 fn test() -> Result<(), String> {
     let root = root();
+    let mut steps = Steps::default();
+    let peers = steps.time("peers", build_peers)?;
     let mut skipped: Vec<String> =
-        build_peers()?.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
-    let checked = suite::run(&root, suite::build(&root, &WITH_ASSERTIONS, &[])?, &[THREADS]);
-    let documented = cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &[]);
+        peers.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
+    let programs = steps.time("compiling, with assertions", || suite::build(&root, &WITH_ASSERTIONS, &[]))?;
+    let checked = steps.time("tests, with assertions", || suite::run(&root, programs, &[THREADS]));
+    let documented =
+        steps.time("tests in documentation", || cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &[]));
     let look = match mir::not_needed() {
         None => [("RUSTFLAGS", mir::FLAGS)].as_slice(),
         Some(why) => {
@@ -146,26 +150,54 @@ fn test() -> Result<(), String> {
     let mpi = mpi::ready();
     let with_mpi = if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] };
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
-    let programs = suite::build(&root, &[&AS_USERS_RUN, with_mpi].concat(), look)?;
+    let programs =
+        steps.time("compiling, as users do", || suite::build(&root, &[&AS_USERS_RUN, with_mpi].concat(), look))?;
+    let ran = steps.time("tests, as users run", || suite::run(&root, programs, &[THREADS]));
     // All failures at once: a run takes many minutes.
-    checked.and(suite::run(&root, programs, &[THREADS])).and(documented)?;
+    checked.and(ran).and(documented)?;
     if !look.is_empty() {
-        look_at_mir(&root.join("target/release/deps"))?;
+        steps.time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?;
     }
-    for kind in [None, Some("--cluster")] {
-        let root = root.clone();
-        let tortured = within(Duration::from_secs(900), "torture", move || {
-            let (folder, weft) = (root.join("target/torture"), root.join("target/release/weft"));
-            let path = |path: &Path| path.to_str().map(str::to_owned).ok_or("the project's path is not UTF-8");
-            let arguments = [&path(&folder)?, "--minutes", "1", "--weft", &path(&weft)?];
-            torture::run(&root, &[arguments.as_slice(), kind.as_slice()].concat())
-        });
-        skipped.extend(optional("torture", tortured)?);
+    for (step, kind) in [("torture of a volume", None), ("torture of a cluster", Some("--cluster"))] {
+        skipped.extend(steps.time(step, || optional("torture", torture_for_a_minute(kind)))?);
     }
-    skipped.extend(optional("tests of the alert rules", monitoring::check(&root))?);
-    skipped.extend(optional("coverage-guided fuzzing", fuzz::run(&root, 10, true, "none"))?);
+    let monitored = || optional("tests of the alert rules", monitoring::check(&root));
+    skipped.extend(steps.time("alert rules", monitored)?);
+    let fuzzed = || optional("coverage-guided fuzzing", fuzz::run(&root, 10, true, "none"));
+    skipped.extend(steps.time("fuzzing", fuzzed)?);
     skipped.iter().for_each(|what| println!("skipped: {what}"));
     Ok(())
+}
+
+fn torture_for_a_minute(kind: Option<&'static str>) -> Result<(), String> {
+    within(Duration::from_secs(900), "torture", move || {
+        let (folder, weft) = (root().join("target/torture"), root().join("target/release/weft"));
+        let path = |path: &Path| path.to_str().map(str::to_owned).ok_or("the project's path is not UTF-8");
+        let arguments = [&path(&folder)?, "--minutes", "1", "--weft", &path(&weft)?];
+        torture::run(&root(), &[arguments.as_slice(), kind.as_slice()].concat())
+    })
+}
+
+/// How long each step took. It is printed at the end, also when a step failed.
+#[derive(Default)]
+struct Steps(Vec<(&'static str, Duration)>);
+
+impl Steps {
+    fn time<T>(&mut self, step: &'static str, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let done = work();
+        self.0.push((step, start.elapsed()));
+        done
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        let all = self.0.iter().map(|(_, took)| took).sum::<Duration>();
+        for (step, took) in self.0.iter().chain([&("all", all)]) {
+            println!("{:6} s  {step}", took.as_secs());
+        }
+    }
 }
 
 /// What is done, unless it takes longer than it may: then it hangs, and its thread is left behind.
