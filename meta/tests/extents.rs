@@ -75,6 +75,11 @@ fn extent(number: u64) -> Extent {
 
 /// A file with many extents.
 fn file() -> (Arc<Watched>, Meta, u64) {
+    file_of(MANY)
+}
+
+/// A file of so many extents.
+fn file_of(many: u64) -> (Arc<Watched>, Meta, u64) {
     let inner = Memory::new(meta::MERGE);
     let kv = Arc::new(Watched {
         inner,
@@ -85,7 +90,7 @@ fn file() -> (Arc<Watched>, Meta, u64) {
     let meta = Meta::open(kv.clone(), (0, 0), Time::default()).unwrap();
     let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let ino = meta.make(ROOT, b"file", &new, Time::default()).unwrap().0.ino;
-    for first in (0..MANY).step_by(4000) {
+    for first in (0..many).step_by(4000) {
         let extents: Vec<Extent> = (first..first + 4000).map(extent).collect();
         let range = first * STEP..(first + 4000) * STEP;
         let edit = ContentEdit { resize: Resize::AtLeast(range.end), ranges: vec![(range, extents)], modified: None };
@@ -223,6 +228,58 @@ fn an_edit_of_many_ranges_reads_each_extent_once() {
         let read = kv.read.load(Ordering::SeqCst);
         assert!(read <= 3 * RANGES as usize, "{read} pairs were read");
         assert_eq!(meta.extents(ino, 0..RANGES * STEP).unwrap().len(), left);
+    }
+}
+
+/// Each range alone is small enough; all of them together are not.
+#[test]
+fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
+    const RANGES: u64 = 4000;
+    const EACH: u64 = 200;
+    let (kv, meta, ino) = file_of(RANGES * EACH);
+    let range = |number: u64| number * EACH * STEP..(number + 1) * EACH * STEP - 1;
+    let new = |number: u64| {
+        let Range { start, end } = range(number);
+        let span = Span { set: 2, record: number as u32, block: 4096, start: 0 };
+        Extent { offset: start, length: end - start, place: Place::Stripe(span) }
+    };
+    let edit = |numbers: Range<u64>, resize| {
+        let ranges = numbers.map(|number| (range(number), vec![new(number)])).collect();
+        ContentEdit { ranges, resize, modified: Some(now()) }
+    };
+    // The other file has few extents. The third is not there any more.
+    let other = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let other = meta.make(ROOT, b"other", &other, Time::default()).unwrap().0.ino;
+    let all_ranges = edit(0..RANGES, Resize::AtLeast(RANGES * EACH * STEP + 7));
+    let edits = [(ino, all_ranges), (other, edit(0..3, Resize::To(5))), (ino + 100, edit(0..3, Resize::Keep))];
+    let (dead, _) = meta.change_contents(&edits).unwrap();
+    assert_eq!(dead.iter().filter(|dead| dead.set == 1).count() as u64, RANGES * EACH / IN_STRIPE);
+    assert_eq!(all(&meta, ino), (0..RANGES).map(new).collect::<Vec<_>>());
+    assert_eq!((meta.attributes(ino).unwrap().size, allocated(&all(&meta, other))), (RANGES * EACH * STEP + 7, 5));
+    // The ranges of a piece, their stripes, and those that are free of charge.
+    let longest = kv.longest.load(Ordering::SeqCst);
+    assert!(longest <= 2 * MOST_CHANGES, "a transaction of {longest} changes");
+    assert_eq!(meta.attributes(ino).unwrap().allocated, allocated(&all(&meta, ino)));
+}
+
+/// Truncations of several files share what one transaction may remove.
+#[test]
+fn truncations_of_several_files_are_bounded_together() {
+    let (kv, meta, first) = file_of(8000);
+    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    let more = [b"second", b"third!"].map(|name| {
+        let ino = meta.make(ROOT, name, &new, Time::default()).unwrap().0.ino;
+        let extents: Vec<Extent> = (0..8000).map(extent).collect();
+        let edit = ContentEdit { ranges: vec![(0..8000 * STEP, extents)], ..ContentEdit::default() };
+        meta.change_content(ino, &edit).unwrap();
+        ino
+    });
+    kv.longest.store(0, Ordering::SeqCst);
+    let edit = ContentEdit { resize: Resize::To(0), modified: Some(now()), ..ContentEdit::default() };
+    meta.change_contents(&[first, more[0], more[1]].map(|ino| (ino, edit.clone()))).unwrap();
+    for ino in [first, more[0], more[1]] {
+        assert_eq!((all(&meta, ino).len(), meta.attributes(ino).unwrap().size), (0, 0));
+        is_consistent(&kv, &meta, ino);
     }
 }
 

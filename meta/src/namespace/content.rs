@@ -16,8 +16,11 @@ use std::ops::Range;
 const FEW_EXTENTS: usize = 4;
 /// A file with more inline bytes than this keeps its extents under keys of their own.
 const FEW_BYTES: usize = 2048;
-/// How many extents of a file one transaction may replace or remove. A larger change takes several.
+/// How many extents one transaction may replace or remove. A larger change takes several.
 pub(super) const DEAD_ENOUGH: usize = 8192;
+/// So many extents may go with each range of a transaction without being counted: those that
+/// overlap its ends, and one that a write replaces.
+const FREE: usize = 2;
 /// The largest number of extents that [`Meta::extents`] returns.
 pub const MOST_EXTENTS: usize = 16384;
 
@@ -45,15 +48,25 @@ pub enum Resize {
     To(u64),
 }
 
-/// Set when a change does not fit into one transaction because it would replace or remove too many
-/// extents.
+/// Counts the extents that a transaction replaces or removes, over all ranges and files.
 #[derive(Debug, Default)]
-struct TooMany(bool);
+struct Removed {
+    count: usize,
+    /// The change does not fit into one transaction.
+    too_many: bool,
+}
 
-impl TooMany {
-    /// Sets the flag and returns the error that aborts the transaction. No caller sees that error.
-    fn note(&mut self) -> Error {
-        self.0 = true;
+impl Removed {
+    /// Counts the extents of a range.
+    fn add(&mut self, extents: usize) -> Result<()> {
+        self.count += extents.saturating_sub(FREE);
+        if self.count > DEAD_ENOUGH { Err(self.too_many()) } else { Ok(()) }
+    }
+
+    /// Notes that there are too many, and returns the error that aborts the transaction. No caller
+    /// sees that error.
+    fn too_many(&mut self) -> Error {
+        self.too_many = true;
         Error::TooLarge
     }
 }
@@ -81,7 +94,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
     }
 
     /// Reads the extents that overlap or touch a range, unless they are known.
-    fn meet(&mut self, range: &Range<u64>, too_many: &mut TooMany) -> Result<()> {
+    fn meet(&mut self, range: &Range<u64>, removed: &mut Removed) -> Result<()> {
         if range.start < self.met.known.start {
             self.met = Met::default();
         }
@@ -98,7 +111,7 @@ impl<'t, 'kv> Extents<'t, 'kv> {
             let rest = keys::extent(self.ino, from)..keys::extent(self.ino, end);
             let rest = self.t.scan(&rest, DEAD_ENOUGH + 2)?;
             if rest.len() > DEAD_ENOUGH + 1 {
-                return Err(too_many.note());
+                return Err(removed.too_many());
             }
             for (key, value) in rest {
                 let extent = decode_extent(&key, &value)?;
@@ -110,19 +123,19 @@ impl<'t, 'kv> Extents<'t, 'kv> {
     }
 
     /// The extents that overlap or touch a range, in order.
-    fn touching(&mut self, range: &Range<u64>, too_many: &mut TooMany) -> Result<Vec<Extent>> {
+    fn touching(&mut self, range: &Range<u64>, removed: &mut Removed) -> Result<Vec<Extent>> {
         match &self.here {
             Some(extents) => {
                 Ok(extents.iter().filter(|e| e.end() >= range.start && e.offset <= range.end).cloned().collect())
             }
             None => {
-                self.meet(range, too_many)?;
+                self.meet(range, removed)?;
                 let before = self.met.extents.range(..range.start).next_back().map(|(_, extent)| extent);
                 let before = before.filter(|extent| extent.end() >= range.start);
                 let inside = self.met.extents.range(range.start..=range.end).map(|(_, extent)| extent);
                 let found: Vec<Extent> = before.into_iter().chain(inside).cloned().collect();
                 if found.len() > DEAD_ENOUGH + 2 {
-                    return Err(too_many.note());
+                    return Err(removed.too_many());
                 }
                 Ok(found)
             }
@@ -151,8 +164,12 @@ impl<'t, 'kv> Extents<'t, 'kv> {
     }
 
     /// Replaces the content of `range`; returns by how many bytes the allocated size grows.
-    fn replace(&mut self, range: Range<u64>, new: &[Extent], too_many: &mut TooMany) -> Result<i64> {
-        let old = self.touching(&range, too_many)?;
+    fn replace(&mut self, range: Range<u64>, new: &[Extent], removed: &mut Removed) -> Result<i64> {
+        let old = self.touching(&range, removed)?;
+        // The few extents in a dinode have no keys.
+        if self.here.is_none() {
+            removed.add(old.iter().filter(|extent| range.contains(&extent.offset)).count())?;
+        }
         let edit = edit(&old, range, new);
         refer(self.t, new);
         release(self.t, &edit.released);
@@ -211,7 +228,7 @@ fn count_references(t: &mut Transaction, extents: &[Extent], sign: i64) {
 }
 
 /// Changes the content of a file in a transaction.
-fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, too_many: &mut TooMany) -> Result<Dinode> {
+fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, removed: &mut Removed) -> Result<Dinode> {
     let Found { mut dinode, entry } = find(t, ino)?;
     match dinode.kind {
         Kind::File => {}
@@ -225,13 +242,13 @@ fn change(t: &mut Transaction, ino: u64, change: &ContentEdit, too_many: &mut To
     let mut extents = Extents::new(t, ino, here);
     let mut grown = 0;
     for (range, new) in &change.ranges {
-        grown += extents.replace(range.clone(), new, too_many)?;
+        grown += extents.replace(range.clone(), new, removed)?;
     }
     dinode.size = match change.resize {
         Resize::Keep => dinode.size,
         Resize::AtLeast(size) => dinode.size.max(size),
         Resize::To(size) => {
-            grown += extents.replace(size..u64::MAX, &[], too_many)?;
+            grown += extents.replace(size..u64::MAX, &[], removed)?;
             // An empty file again keeps its extents in the dinode.
             if size == 0 {
                 extents.here = Some(Vec::new());
@@ -359,10 +376,10 @@ impl Meta {
         edit: &ContentEdit,
         once: Option<&Once>,
     ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        let (dinode, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, too_many| {
+        let (dinode, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, removed| {
             once.map_or(Ok(()), |once| self.note(t, once))?;
             let (_, edit) = edits.first().ok_or(Error::NotFound)?;
-            change(t, ino, edit, too_many)
+            change(t, ino, edit, removed)
         })?;
         Ok((Attributes::new(&dinode, None), dead, seq))
     }
@@ -372,26 +389,27 @@ impl Meta {
     fn bounded<T>(
         &self,
         edits: &[(u64, &ContentEdit)],
-        mut work: impl FnMut(&mut Transaction, &[(u64, &ContentEdit)], &mut TooMany) -> Result<T>,
+        mut work: impl FnMut(&mut Transaction, &[(u64, &ContentEdit)], &mut Removed) -> Result<T>,
     ) -> Result<(T, Vec<DeadStripe>, Seq)> {
-        let (mut dead, mut too_many) = (Vec::new(), TooMany::default());
-        let mut carry_out = |edits: &[(u64, &ContentEdit)], too_many: &mut TooMany| {
+        let (mut dead, mut removed) = (Vec::new(), Removed::default());
+        let mut carry_out = |edits: &[(u64, &ContentEdit)], removed: &mut Removed| {
             run(&*self.kv, |t| {
-                *too_many = TooMany::default();
-                work(t, edits, too_many)
+                *removed = Removed::default();
+                work(t, edits, removed)
             })
         };
-        let (result, committed) = match carry_out(edits, &mut too_many) {
-            Err(_) if too_many.0 => {
+        let (result, committed) = match carry_out(edits, &mut removed) {
+            Err(_) if removed.too_many => {
+                let mut room = DEAD_ENOUGH;
                 let mut rest = Vec::with_capacity(edits.len());
                 for (ino, edit) in edits {
-                    match self.change_pieces(*ino, edit, &mut dead) {
+                    match self.change_pieces(*ino, edit, &mut room, &mut dead) {
                         Err(Error::NotFound) => {}
                         left => rest.push((*ino, left?)),
                     }
                 }
                 let rest: Vec<(u64, &ContentEdit)> = rest.iter().map(|(ino, edit)| (*ino, edit)).collect();
-                carry_out(&rest, &mut too_many)?
+                carry_out(&rest, &mut removed)?
             }
             done => done?,
         };
@@ -399,31 +417,54 @@ impl Meta {
         Ok((result, dead, committed.seq))
     }
 
-    /// Carries out pieces of an edit until the rest fits into one transaction; returns the rest.
-    fn change_pieces(&self, ino: u64, edit: &ContentEdit, dead: &mut Vec<DeadStripe>) -> Result<ContentEdit> {
-        let mut rest = edit.clone();
+    /// Carries out pieces of an edit until the rest, with what other files leave of `room`, fits into
+    /// one transaction; returns the rest.
+    fn change_pieces(
+        &self,
+        ino: u64,
+        edit: &ContentEdit,
+        room: &mut usize,
+        dead: &mut Vec<DeadStripe>,
+    ) -> Result<ContentEdit> {
         if self.dinode(ino)?.content != Content::Elsewhere {
-            return Ok(rest);
+            return Ok(edit.clone());
         }
-        for (range, new) in &mut rest.ranges {
+        let extents = |range: &Range<u64>| keys::extent(ino, range.start)..keys::extent(ino, range.end);
+        // The ranges of the next piece, and how many extents go with them.
+        let (mut ranges, mut count) = (Vec::new(), 0);
+        let piece = |ranges: Vec<_>| ContentEdit { ranges, ..ContentEdit::default() };
+        for (range, new) in &edit.ranges {
+            let (mut range, mut new) = (range.clone(), new.clone());
             loop {
-                let old = keys::extent(ino, range.start)..keys::extent(ino, range.end);
-                let old = self.kv.scan(&old.start..&old.end, DEAD_ENOUGH + 1)?;
-                if old.len() <= DEAD_ENOUGH {
+                let (old, left) = (extents(&range), DEAD_ENOUGH - count);
+                let old = self.kv.scan(&old.start..&old.end, left + 1)?;
+                if old.len() <= left {
+                    count += old.len().saturating_sub(1);
+                    ranges.push((range, new));
                     break;
                 }
-                let piece = range.start..keys::number(&old[DEAD_ENOUGH].0, 9);
-                let part = new.iter().filter_map(|extent| extent.clip(&piece)).collect();
-                range.start = piece.end;
-                *new = new.iter().filter_map(|extent| extent.clip(range)).collect();
-                self.change_piece(ino, &ContentEdit { ranges: vec![(piece, part)], ..ContentEdit::default() }, dead)?;
+                let first = range.start..keys::number(&old[left].0, 9);
+                if !first.is_empty() {
+                    range.start = first.end;
+                    ranges.push((first.clone(), new.iter().filter_map(|extent| extent.clip(&first)).collect()));
+                    new = new.iter().filter_map(|extent| extent.clip(&range)).collect();
+                }
+                self.change_piece(ino, &piece(std::mem::take(&mut ranges)), dead)?;
+                count = 0;
             }
         }
+        if count > *room || matches!(edit.resize, Resize::To(_)) && !ranges.is_empty() {
+            self.change_piece(ino, &piece(std::mem::take(&mut ranges)), dead)?;
+            count = 0;
+        }
+        *room -= count;
+        let rest = ContentEdit { ranges, resize: edit.resize, modified: edit.modified };
         let Resize::To(size) = edit.resize else { return Ok(rest) };
         loop {
-            let old = keys::extent(ino, size)..keys::extent(ino, u64::MAX);
+            let old = extents(&(size..u64::MAX));
             let old = self.kv.scan_back(&old.start..&old.end, DEAD_ENOUGH + 1)?;
-            if old.len() <= DEAD_ENOUGH {
+            if old.len() <= *room {
+                *room -= old.len();
                 return Ok(rest);
             }
             // The file keeps, for now, a prefix of its old content. It is shorter than before and
@@ -437,7 +478,7 @@ impl Meta {
     }
 
     fn change_piece(&self, ino: u64, edit: &ContentEdit, dead: &mut Vec<DeadStripe>) -> Result<()> {
-        let ((), committed) = run(&*self.kv, |t| change(t, ino, edit, &mut TooMany::default()).map(drop))?;
+        let ((), committed) = run(&*self.kv, |t| change(t, ino, edit, &mut Removed::default()).map(drop))?;
         dead.extend(committed.dead);
         Ok(())
     }
@@ -472,10 +513,10 @@ impl Meta {
         once: Option<&Once>,
     ) -> Result<(Vec<DeadStripe>, Seq)> {
         let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
-        let ((), dead, seq) = self.bounded(&all, |t, edits, too_many| {
+        let ((), dead, seq) = self.bounded(&all, |t, edits, removed| {
             once.map_or(Ok(()), |once| self.note(t, once))?;
             for (ino, edit) in edits {
-                match change(t, *ino, edit, too_many) {
+                match change(t, *ino, edit, removed) {
                     Err(Error::NotFound) => {}
                     done => _ = done?,
                 }
