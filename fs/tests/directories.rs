@@ -287,7 +287,10 @@ fn a_rebuild_without_enough_targets_harms_nothing() {
     let away = |number: usize| place.0.join(format!("away{number}"));
     (0..3).for_each(|number| std::fs::rename(place.target(number), away(number)).unwrap());
     let rebuilt = fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();
-    assert_eq!((rebuilt.files, rebuilt.sets, rebuilt.problems.len()), (0, 0, 1), "{rebuilt:?}");
+    // Each target that is away, and the chunk set.
+    assert_eq!((rebuilt.files, rebuilt.sets, rebuilt.problems.len()), (0, 0, 4), "{rebuilt:?}");
+    let told = "what is only there cannot be brought back";
+    assert_eq!(rebuilt.problems.iter().filter(|line| line.ends_with(told)).count(), 3, "{rebuilt:?}");
     let fs = place.open().unwrap();
     fs.close_volume().unwrap();
     drop(fs);

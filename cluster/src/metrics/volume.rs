@@ -128,8 +128,8 @@ pub(super) fn census(page: &mut Page, volume: &FileSystem) {
     let scrub = "When a verification of everything ended last; 0 when none did.";
     let when = |status: &Status| status.scrub.map_or(0, |scrub| u64::try_from(scrub.when).unwrap_or(0));
     gauge("weft_volume_last_scrub_timestamp_seconds", scrub, &when);
-    let scrub = "What was wrong then.";
-    gauge("weft_volume_last_scrub_problems", scrub, &|status| status.scrub.map_or(0, |scrub| scrub.problems));
+    let scrub = "What the last verification, also one of what was new, found wrong and no repair healed since.";
+    gauge("weft_volume_last_scrub_problems", scrub, &Status::problems_left);
     let mut sets = page.gauge("weft_volume_chunk_sets", "Chunk sets by how many more losses they survive.");
     for (more, count) in all.into_iter().flat_map(|status| status.survive.iter().enumerate()) {
         sets.count(&[("losses_survived", &more.to_string())], *count as u64);

@@ -1,5 +1,6 @@
 //! Keeps a recent status of the volume for monitoring, so that a reader does not wait for targets.
 
+use crate::maintenance::presence::Astray;
 use crate::mutex::lock;
 use crate::{FileSystem, Status, now};
 use plan::{Domain, TargetId};
@@ -28,9 +29,14 @@ pub struct KnownTarget {
     pub health: Option<TargetHealth>,
 }
 
-/// The last status of the volume, with its time in seconds since 1970.
+/// What was found when the volume was looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Census(Mutex<Option<(i64, Arc<Status>)>>);
+pub(crate) struct Census {
+    /// The last status of the volume, with its time in seconds since 1970.
+    last: Mutex<Option<(i64, Arc<Status>)>>,
+    /// Chunks that the last look at their sets did not find.
+    pub(super) astray: Mutex<Astray>,
+}
 
 impl FileSystem {
     /// Starts a background thread that takes the status regularly.
@@ -41,7 +47,7 @@ impl FileSystem {
 
     /// The last status and its time, in seconds since 1970.
     pub fn last_status(&self) -> Option<(i64, Arc<Status>)> {
-        lock(&self.census.0).clone()
+        lock(&self.census.last).clone()
     }
 
     /// All targets of the volume, including missing ones.
@@ -59,14 +65,14 @@ impl FileSystem {
 }
 
 fn watch(fs: &Weak<FileSystem>) {
-    let mut next = Instant::now();
+    let (mut next, mut next_set) = (Instant::now(), 0);
     loop {
         let Some(open) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
         if Instant::now() >= next {
             let begun = Instant::now();
             // While the metadata cannot be read, readers get the old status with its age.
-            if let Some(Ok(status)) = open.beside("looking at the volume", || open.status()) {
-                *lock(&open.census.0) = Some((now().seconds, Arc::new(status)));
+            if let Some(Ok(status)) = open.beside("looking at the volume", || open.glance(&mut next_set)) {
+                *lock(&open.census.last) = Some((now().seconds, Arc::new(status)));
             }
             next = Instant::now() + LOOK.max(begun.elapsed() * SHARE);
         }

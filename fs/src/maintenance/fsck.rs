@@ -226,8 +226,14 @@ impl FileSystem {
         let mut done = Rebuilt::default();
         let mut stripes = Vec::new();
         let mut sets: BTreeMap<u64, Candidates> = BTreeMap::new();
-        for id in self.store.targets.ids() {
-            let Some(target) = self.store.targets.get(id) else { continue };
+        for member in self.volume.label().members() {
+            let id = member.id;
+            let Some(target) = self.store.targets.get(id) else {
+                let why = self.problem(id).unwrap_or_else(|| "it is not there".into());
+                let path = volume::Shown(&member.path);
+                done.lost(format!("target {} at {path}: {why}; what is only there cannot be brought back", id.0));
+                continue;
+            };
             let files = target.list().map_err(|why| Error::Invalid(format!("cannot list target {}: {why}", id.0)))?;
             for (file, _) in files {
                 if let TargetFile::Chunk { set, position } = file {
@@ -328,10 +334,15 @@ impl FileSystem {
                 ));
                 continue;
             };
-            // A manifest that claims more bytes than the stripe has is not valid.
+            // A manifest that does not describe exactly the bytes of its stripe is not valid.
             if pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.length))
                 != Some(u64::from(header.data_bytes))
             {
+                done.lost(format!(
+                    "chunk set {set}, stripe at {}: its manifest does not fit its data; {} bytes of files cannot be \
+                     brought back",
+                    header.record, header.data_bytes
+                ));
                 continue;
             }
             let stored = Stored { set, record: header.record, block: header.block_bytes };
@@ -400,4 +411,41 @@ fn first_gap(map: &ExtentMap, size: u64) -> Option<std::ops::Range<u64>> {
         at = extent.end();
     }
     (at < size).then_some(at..size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Lab, make};
+
+    #[test]
+    fn what_a_rebuild_cannot_use_is_a_loss() {
+        let lab = Lab::new("rs:2+1", 4);
+        let fs = lab.open();
+        fs.write(make(&fs, "good"), 0, &[7; 100_000]).unwrap();
+        fs.sync_all().unwrap();
+        // Its manifest describes more bytes than the stripe has.
+        let mut buffer = fs.store.pool.take();
+        buffer.extend_from_slice(&[8; 5000]);
+        let piece = Piece { ino: 99, offset: 0, length: 5001, file: None };
+        let (_, pin) = fs.append_stripe(buffer, &manifest::encode(&[piece])).unwrap();
+        fs.store.sync().unwrap();
+        drop(pin);
+        let done = fs.take_in_chunks().unwrap();
+        assert!(!done.is_whole() && done.files == 1, "{done:?}");
+        let told = "its manifest does not fit its data; 5000 bytes of files cannot be brought back";
+        assert!(done.problems.len() == 1 && done.problems[0].ends_with(told), "{done:?}");
+        fs.abandon();
+
+        let lab = Lab::new("rs:2+1", 4);
+        let fs = lab.open();
+        fs.write(make(&fs, "good"), 0, &[7; 100_000]).unwrap();
+        fs.sync_all().unwrap();
+        fs.store.targets.remove(TargetId(3));
+        let done = fs.take_in_chunks().unwrap();
+        assert!(!done.is_whole() && done.files == 1, "{done:?}");
+        let told = done.problems.first().expect("it is told");
+        assert!(told.starts_with("target 3 ") && told.ends_with("cannot be brought back"), "{done:?}");
+        fs.abandon();
+    }
 }

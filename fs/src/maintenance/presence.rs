@@ -1,10 +1,12 @@
 //! Checks that chunks exist under their names. A process that has a chunk open can still read it
 //! after another one removed or replaced it, and would report no problem until it is restarted.
 
+use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
 use plan::TargetId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use volume::target::{Presence, TargetFile};
 
 /// The number of chunk sets that are checked together: this much waits for a target at a time.
@@ -28,6 +30,15 @@ impl FileSystem {
     /// Checks the chunks of these sets. Leaves out positions that are queued for repair, and
     /// targets that do not answer.
     pub(crate) fn look_at(&self, sets: &[(u64, SetRecord)], queue: &BTreeMap<u64, Vec<u16>>) -> Result<Astray> {
+        Ok(self.ask_for(sets, queue)?.0)
+    }
+
+    /// As `look_at`. Also returns the targets that answered.
+    fn ask_for(
+        &self,
+        sets: &[(u64, SetRecord)],
+        queue: &BTreeMap<u64, Vec<u16>>,
+    ) -> Result<(Astray, BTreeSet<TargetId>)> {
         let mut asked: BTreeMap<TargetId, Vec<(u64, u16)>> = BTreeMap::new();
         for (set, record) in sets {
             let queued = queue.get(set).map_or(&[][..], Vec::as_slice);
@@ -36,7 +47,8 @@ impl FileSystem {
                 asked.entry(id).or_default().push((*set, position));
             }
         }
-        asked.retain(|id, _| self.store.targets.get(*id).is_some());
+        // Who looks for many sets waits for a target that hangs once.
+        asked.retain(|id, _| self.store.targets.get(*id).is_some() && !self.store.targets.hangs(*id));
         let wanted: BTreeMap<usize, Vec<TargetFile>> = asked
             .iter()
             .map(|(id, chunks)| {
@@ -46,15 +58,88 @@ impl FileSystem {
             .collect();
         let places: Vec<(usize, TargetId)> = asked.keys().map(|id| (usize::from(id.0), *id)).collect();
         let looked = self.store.targets.each(places, move |number, target| target.look(&wanted[&number]));
-        let mut astray = Astray::new();
+        let (mut astray, mut answered) = (Astray::new(), BTreeSet::new());
         for (_, id, found) in looked {
-            for (&(set, position), presence) in asked[&id].iter().zip(found.unwrap_or_default()) {
+            let Ok(found) = found else { continue };
+            answered.insert(id);
+            for (&(set, position), presence) in asked[&id].iter().zip(found) {
                 if presence != Presence::There && self.is_missed(set, position, id)? {
                     astray.entry(set).or_default().push((position, presence));
                 }
             }
         }
-        Ok(astray)
+        Ok((astray, answered))
+    }
+
+    /// Checks the chunks of all sets and remembers which are astray. Returns the number of sets.
+    pub(crate) fn look_at_all(&self, queue: &BTreeMap<u64, Vec<u16>>) -> Result<usize> {
+        let (mut from, mut looked) = (0, 0);
+        loop {
+            let (end, sets) = self.look_from(from, queue)?;
+            looked += sets;
+            match end {
+                Some(end) => from = end,
+                None => return Ok(looked),
+            }
+        }
+    }
+
+    /// Checks again what is astray, and the sets from `next` on, which then is where the following
+    /// call goes on. Returns the number of these sets.
+    pub(crate) fn look_further(&self, next: &mut u64, queue: &BTreeMap<u64, Vec<u16>>) -> Result<usize> {
+        let known: Vec<u64> = lock(&self.census.astray).keys().copied().collect();
+        for numbers in known.chunks(AT_A_TIME) {
+            let mut sets = Vec::new();
+            for &set in numbers {
+                match self.engine()?.meta.set(set) {
+                    Ok(record) => sets.push((set, record)),
+                    Err(meta::Error::NotFound) => _ = lock(&self.census.astray).remove(&set),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.remember(&sets, queue)?;
+        }
+        let (end, looked) = self.look_from(*next, queue)?;
+        *next = end.unwrap_or(0);
+        Ok(looked)
+    }
+
+    /// Checks the chunks of the next sets from a number on, and remembers which are astray. Returns
+    /// where the sets after these begin, if there may be any, and the number of these.
+    fn look_from(&self, from: u64, queue: &BTreeMap<u64, Vec<u16>>) -> Result<(Option<u64>, usize)> {
+        let sets = self.engine()?.meta.sets(from, AT_A_TIME)?;
+        let end = sets.last().filter(|_| sets.len() == AT_A_TIME).map(|(last, _)| last + 1);
+        self.remember(&sets, queue)?;
+        self.forget_deleted(from..end.unwrap_or(u64::MAX), &sets);
+        Ok((end, sets.len()))
+    }
+
+    /// Checks the chunks of these sets and remembers which are astray. A chunk on a target that does
+    /// not answer is as it was found before.
+    fn remember(&self, sets: &[(u64, SetRecord)], queue: &BTreeMap<u64, Vec<u16>>) -> Result<()> {
+        let (mut found, answered) = self.ask_for(sets, queue)?;
+        let mut known = lock(&self.census.astray);
+        for (set, record) in sets {
+            let queued = queue.get(set).map_or(&[][..], Vec::as_slice);
+            let silent = |position: u16| {
+                let id = record.places.get(usize::from(position)).copied().flatten();
+                id.is_some_and(|id| !answered.contains(&id)) && !queued.contains(&position)
+            };
+            let mut now = found.remove(set).unwrap_or_default();
+            now.extend(known.remove(set).into_iter().flatten().filter(|(position, _)| silent(*position)));
+            if !now.is_empty() {
+                known.insert(*set, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the sets with these numbers that do not exist any more.
+    fn forget_deleted(&self, numbers: Range<u64>, sets: &[(u64, SetRecord)]) {
+        let mut known = lock(&self.census.astray);
+        let exists = |set: &u64| sets.binary_search_by_key(set, |(set, _)| *set).is_ok();
+        let gone: Vec<u64> = known.range(numbers).map(|(set, _)| *set).filter(|set| !exists(set)).collect();
+        gone.iter().for_each(|set| _ = known.remove(set));
     }
 
     /// Whether a chunk should still be on a target: it may have been moved meanwhile, and a set

@@ -1,7 +1,6 @@
 //! The status of a volume: space, targets, and the losses that it survives.
 
-use crate::maintenance::presence::Astray;
-use crate::maintenance::verify::{SCRUB, Scrub};
+use crate::maintenance::verify::{SCRUB, SCRUB_NEW, Scrub, UNREPAIRABLE};
 use crate::mutex::lock;
 use crate::volume::label::Role;
 use crate::{FileSystem, RepairProgress, Result, Usage};
@@ -43,17 +42,21 @@ pub struct Status {
     pub to_repair: usize,
     /// Bytes of chunks that they are missing; approximate.
     pub to_repair_bytes: u64,
-    /// Chunk sets whose chunks were looked for: a sample if there are many.
+    /// Chunk sets whose chunks were looked for now.
     pub looked_at: usize,
-    /// Chunks of these that do not exist under their names.
+    /// Chunks that do not exist under their names, as the last look at each set found.
     pub astray: usize,
     /// The number of targets that a chunk set begun now would have blocks on, and the number that
     /// it should have.
     pub new_blocks: (usize, usize),
     /// Bytes that this process has written to files and not committed yet.
     pub uncommitted: u64,
-    /// The last complete verification.
+    /// The last verification of everything.
     pub scrub: Option<Scrub>,
+    /// The last verification of what was new, if it is newer than that of everything.
+    pub scrub_new: Option<Scrub>,
+    /// Problems of the last verification that no repair can heal.
+    pub unrepairable: u64,
     /// Targets that have all of the metadata, and the number that should.
     pub mirrors: (usize, usize),
     /// The last error of the metadata.
@@ -98,8 +101,6 @@ pub struct DomainStatus {
     pub would_lose: usize,
 }
 
-/// The most chunk sets whose chunks a status looks for, so that it takes only a moment.
-const LOOKED_AT: usize = 128;
 /// A volume with less than one part in this many free is nearly full.
 const NEARLY_FULL: u64 = 20;
 
@@ -107,6 +108,13 @@ impl Status {
     /// Whether space is so low that the operator must act.
     pub fn is_nearly_full(&self) -> bool {
         self.usage.free.saturating_mul(NEARLY_FULL) < self.usage.total
+    }
+
+    /// How many problems of the last verification were not repaired since. A verification queues
+    /// what it finds for repair, except for what no repair can heal.
+    pub fn problems_left(&self) -> u64 {
+        let found = self.scrub_new.or(self.scrub).map_or(0, |scrub| scrub.problems);
+        if self.to_repair == 0 && self.lost == 0 { found.min(self.unrepairable) } else { found }
     }
 
     /// Whether nothing is wrong: everything, including new data, survives the loss of as many
@@ -232,32 +240,61 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Takes the status; reads no data.
+    /// What is gone of a set, and the number of further targets that it can lose; None when its
+    /// data is lost.
+    fn standing(
+        &self,
+        record: &SetRecord,
+        queued: &[u16],
+        astray: &[(u16, Presence)],
+    ) -> Result<(Vec<usize>, Option<usize>)> {
+        let known: Vec<u16> = queued.iter().copied().chain(astray.iter().map(|(position, _)| *position)).collect();
+        let gone = self.lost_positions(record, &known);
+        let survives = self.survives(record, &gone)?;
+        if survives.is_some() {
+            return Ok((gone, survives));
+        }
+        // A chunk that is still open can be read, so its data is not lost.
+        let is_open = |p: usize| astray.iter().any(|&(q, found)| usize::from(q) == p && found == Presence::Unnamed);
+        let unreadable: Vec<usize> = gone.iter().copied().filter(|&p| !is_open(p)).collect();
+        let survives = self.survives(record, &unreadable)?.map(|_| 0);
+        Ok((gone, survives))
+    }
+
+    /// Takes the status, and looks for all chunks; reads no data.
     ///
     /// # Errors
     /// When the metadata cannot be read.
     pub fn status(&self) -> Result<Status> {
+        let queue = self.engine()?.meta.repairs()?.into_iter().collect();
+        let looked_at = self.look_at_all(&queue)?;
+        self.status_as_known(looked_at)
+    }
+
+    /// Takes the status, and looks for the chunks of a part of the sets: another part each time.
+    pub(crate) fn glance(&self, next: &mut u64) -> Result<Status> {
+        let queue = self.engine()?.meta.repairs()?.into_iter().collect();
+        let looked_at = self.look_further(next, &queue)?;
+        self.status_as_known(looked_at)
+    }
+
+    fn status_as_known(&self, looked_at: usize) -> Result<Status> {
         self.look_at_room();
         let label = self.volume.label();
         let tolerates = self.store.options.code.tolerates();
-        let mut queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
-        let (looked_at, astray) = self.look_at_some(&queue)?;
-        // A chunk that is still open can be read, so its data is not lost.
-        let mut readable = BTreeMap::<u64, Vec<usize>>::new();
-        for (set, chunks) in &astray {
-            queue.entry(*set).or_default().extend(chunks.iter().map(|(position, _)| *position));
-            let unnamed = chunks.iter().filter(|(_, presence)| *presence == Presence::Unnamed);
-            readable.insert(*set, unnamed.map(|(position, _)| usize::from(*position)).collect());
-        }
+        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        let astray = lock(&self.census.astray).clone();
         let (mut sets, mut lost, mut to_repair, mut survive) = (0, 0, 0, vec![0; tolerates + 1]);
-        let mut to_repair_bytes = 0;
+        let (mut to_repair_bytes, mut astray_chunks) = (0, 0);
         let mut chunks = BTreeMap::<TargetId, usize>::new();
         let topology = self.store.topology();
         let mut would_lose = BTreeMap::<String, usize>::new();
         self.each_set(|set, record| {
             sets += 1;
             record.places.iter().flatten().for_each(|id| *chunks.entry(*id).or_default() += 1);
-            let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
+            let astray = astray.get(&set).map_or(&[][..], Vec::as_slice);
+            astray_chunks += astray.len();
+            let (gone, survives) = self.standing(record, queue.get(&set).map_or(&[], Vec::as_slice), astray)?;
             to_repair += usize::from(!gone.is_empty());
             if !gone.is_empty() {
                 to_repair_bytes += gone.len() as u64 * self.chunk_length(set, record)?;
@@ -270,16 +307,9 @@ impl FileSystem {
                     *would_lose.entry(domain).or_default() += 1;
                 }
             }
-            match self.survives(record, &gone)? {
+            match survives {
                 Some(more) => survive[more.min(tolerates)] += 1,
-                None => {
-                    let readable = readable.get(&set).map_or(&[][..], Vec::as_slice);
-                    let unreadable: Vec<usize> = gone.iter().copied().filter(|p| !readable.contains(p)).collect();
-                    match self.survives(record, &unreadable)? {
-                        Some(_) => survive[0] += 1,
-                        None => lost += 1,
-                    }
-                }
+                None => lost += 1,
             }
             Ok(())
         })?;
@@ -299,6 +329,7 @@ impl FileSystem {
         });
         let domains = domains.collect();
         let journal = self.engine()?.journal.status();
+        let meta = &self.engine()?.meta;
         Ok(Status {
             name: label.name.clone(),
             code: label.code.clone(),
@@ -313,36 +344,18 @@ impl FileSystem {
             to_repair,
             to_repair_bytes,
             looked_at,
-            astray: astray.values().map(Vec::len).sum(),
+            astray: astray_chunks,
             new_blocks: self.store.new_blocks(),
             uncommitted: self.uncommitted_bytes(),
-            scrub: self.engine()?.meta.setting(SCRUB)?,
+            scrub: meta.setting(SCRUB)?,
+            scrub_new: meta.setting::<Option<Scrub>>(SCRUB_NEW)?.flatten(),
+            unrepairable: meta.setting(UNREPAIRABLE)?.unwrap_or(0),
             mirrors: (journal.whole, journal.wanted),
             metadata_error: journal.trouble,
             repairs: self.counts.repairs.running(),
             repair_limit: self.counts.repairs.limit(),
             write_cost: self.write_cost(),
         })
-    }
-
-    /// Looks for the chunks of some sets, or of all if they are few. Returns the number of these
-    /// sets.
-    fn look_at_some(&self, queue: &BTreeMap<u64, Vec<u16>>) -> Result<(usize, Astray)> {
-        let (mut some, mut seen) = (Vec::new(), 0);
-        self.each_set(|set, record| {
-            seen += 1;
-            if some.len() < LOOKED_AT {
-                some.push((set, record.clone()));
-            } else {
-                // Reservoir sampling: each set is in the sample with the same likelihood.
-                let place = fastrand::usize(..seen);
-                if let Some(taken) = some.get_mut(place) {
-                    *taken = (set, record.clone());
-                }
-            }
-            Ok(())
-        })?;
-        Ok((some.len(), self.look_at(&some, queue)?))
     }
 
     /// The length of the chunks of a set, in bytes.
@@ -360,7 +373,7 @@ impl FileSystem {
     }
 
     /// The problem with a target; None when there is none.
-    fn problem(&self, id: TargetId) -> Option<String> {
+    pub(crate) fn problem(&self, id: TargetId) -> Option<String> {
         if self.store.targets.get(id).is_none() {
             let missing = lock(&self.volume.missing);
             return Some(missing.get(&id).cloned().unwrap_or_else(|| "it is not there".into()));
@@ -377,11 +390,14 @@ impl FileSystem {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn at_risk(&self, mut each: impl FnMut(AtRisk)) -> Result<()> {
-        let queue: std::collections::BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
-        let mut weak = std::collections::BTreeMap::new();
+        let queue: BTreeMap<u64, Vec<u16>> = self.engine()?.meta.repairs()?.into_iter().collect();
+        self.look_at_all(&queue)?;
+        let astray = lock(&self.census.astray).clone();
+        let mut weak = BTreeMap::new();
         self.each_set(|set, record| {
-            let gone = self.lost_positions(record, queue.get(&set).map_or(&[], Vec::as_slice));
-            let survives = self.survives(record, &gone)?;
+            let queued = queue.get(&set).map_or(&[][..], Vec::as_slice);
+            let astray = astray.get(&set).map_or(&[][..], Vec::as_slice);
+            let (_, survives) = self.standing(record, queued, astray)?;
             if survives.is_none_or(|more| more < self.store.options.code.tolerates()) {
                 weak.insert(set, survives);
             }
@@ -405,5 +421,62 @@ impl FileSystem {
     /// The path of a file; its number if it has several names or none.
     pub(crate) fn name_of(&self, ino: u64) -> Vec<u8> {
         self.meta.describe(ino).ok().and_then(|(_, path)| path).unwrap_or_else(|| format!("inode {ino}").into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::FileSystem;
+    use crate::maintenance::presence::AT_A_TIME;
+    use crate::testing::{Lab, make};
+    use volume::Control;
+    use volume::target::{Target, TargetFile};
+
+    /// Writes a file into a chunk set of its own.
+    fn write(fs: &FileSystem, name: &str) {
+        fs.write(make(fs, name), 0, &[7; 100_000]).unwrap();
+        fs.sync_all().unwrap();
+        fs.set_placement(fs.placement()).unwrap();
+    }
+
+    fn files_at_risk(fs: &FileSystem) -> Vec<(Vec<u8>, Option<usize>)> {
+        let mut files = Vec::new();
+        fs.at_risk(|file| files.push((file.path, file.survives))).unwrap();
+        files
+    }
+
+    /// In a volume of many chunk sets, a status finds the only chunk that is missing every time.
+    /// What is looked at bit by bit finds it in the end, and remembers it until it is repaired.
+    #[test]
+    fn a_missing_chunk_among_many_is_found_and_remembered() {
+        const SETS: usize = AT_A_TIME + 50;
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        (0..SETS).for_each(|number| write(&fs, &format!("file{number}")));
+        // That it is healthy depends on the free space of this machine, too.
+        let is_whole = |status: &crate::Status| status.to_repair == 0 && status.survive[1] == status.sets;
+        let (mut next, rounds) = (0, SETS.div_ceil(AT_A_TIME));
+        (0..rounds).for_each(|_| assert!(is_whole(&fs.glance(&mut next).unwrap())));
+        assert!(is_whole(&fs.status().unwrap()) && files_at_risk(&fs).is_empty());
+        // The newest chunk, which a look at a part of the sets finds last.
+        let chunks = lab.disks[1].list().unwrap().into_iter().map(|(file, _)| file);
+        let chunk = chunks.filter(|file| matches!(file, TargetFile::Chunk { .. })).max().unwrap();
+        lab.disks[1].remove(chunk).unwrap();
+        for _ in 0..20 {
+            let status = fs.status().unwrap();
+            assert!(!is_whole(&status) && !status.is_healthy(), "{status:#?}");
+            assert_eq!((status.looked_at, status.astray, status.to_repair), (SETS, 1, 1));
+        }
+        assert_eq!(files_at_risk(&fs), [(format!("file{}", SETS - 1).into_bytes(), Some(0))]);
+        (0..4 * rounds).for_each(|_| assert!(!fs.glance(&mut next).unwrap().is_healthy()));
+        fs.repair(&Control::default()).unwrap();
+        assert!(is_whole(&fs.glance(&mut next).unwrap()));
+        assert!(is_whole(&fs.status().unwrap()) && files_at_risk(&fs).is_empty());
+        // Without an earlier status.
+        lab.disks[1].remove(chunk).unwrap();
+        next = 0;
+        let found: Vec<bool> = (0..2 * rounds).map(|_| is_whole(&fs.glance(&mut next).unwrap())).collect();
+        assert_eq!(found, [true, false, false, false]);
+        fs.close_volume().unwrap();
     }
 }

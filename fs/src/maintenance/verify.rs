@@ -26,6 +26,9 @@ pub struct Verified {
     pub away: BTreeMap<TargetId, Away>,
     /// Stripes that cannot be read while these targets are away.
     pub unreadable: u64,
+    /// Stripes whose blocks are all sound and whose parity does not fit: there is no block to
+    /// repair.
+    contradictory: u64,
 }
 
 /// A target that does not answer.
@@ -89,7 +92,8 @@ struct Marks {
     partly: BTreeMap<u64, u32>,
 }
 
-/// A verification that completed and found all targets present.
+/// A verification that completed and found all targets present: of everything, or of what was new
+/// and of what had damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrub {
     /// When it ended, in seconds since 1970.
@@ -98,8 +102,13 @@ pub struct Scrub {
     pub problems: u64,
 }
 
-/// The setting that holds the last one.
+/// The setting that holds the last one of everything.
 pub(crate) const SCRUB: &str = "scrub";
+/// The setting that holds the last one of what was new, if none of everything followed.
+pub(crate) const SCRUB_NEW: &str = "scrub-new";
+/// The setting that holds how many problems of the last verification are not in the repair queue.
+/// Each verification counts them all, as each reads again what had damage.
+pub(crate) const UNREPAIRABLE: &str = "unrepairable";
 
 /// How many set numbers may be given out before their sets are in the metadata.
 const SETS_IN_HAND: u64 = 64;
@@ -180,7 +189,13 @@ impl FileSystem {
             if found.away.is_empty() {
                 let scrub =
                     Scrub { when: crate::now().seconds, problems: found.problems.len() as u64 + found.unlisted };
-                self.engine()?.meta.put_setting(SCRUB, &scrub)?;
+                let is_full = *marks == Marks::default();
+                let meta = &self.engine()?.meta;
+                if is_full {
+                    meta.put_setting(SCRUB, &scrub)?;
+                }
+                meta.put_setting(SCRUB_NEW, &(!is_full).then_some(scrub))?;
+                meta.put_setting(UNREPAIRABLE, &found.contradictory)?;
             }
         }
         Ok(found)
@@ -245,6 +260,7 @@ impl FileSystem {
                 looked.whole &= away == 0;
                 if report.parity_fits == Some(false) {
                     looked.whole = false;
+                    found.contradictory += 1;
                     found.add(Problem { set, record, position: None, what: "the parity does not fit the data".into() });
                 }
                 if !report.recoverable && away > 0 {
@@ -331,6 +347,47 @@ mod tests {
         let again = fs.verify_new(&control).unwrap();
         assert_eq!((again.stripes, again.is_sound()), (1, true), "what had damage is looked at again");
         assert_eq!(fs.verify_new(&control).unwrap().stripes, 0);
+        fs.close_volume().unwrap();
+    }
+
+    /// What reads only what is new does not count as a verification of everything, and problems that
+    /// were repaired are no trouble any more.
+    #[test]
+    fn a_status_tells_what_was_verified_and_what_of_it_is_still_wrong() {
+        let lab = Lab::new("rs:2+1", 3);
+        let control = Control::default();
+        let fs = lab.open();
+        let write = |name: &str| {
+            fs.write(make(&fs, name), 0, &[7; 100_000]).unwrap();
+            fs.sync_all().unwrap();
+            fs.set_placement(fs.placement()).unwrap();
+        };
+        let lose_last = || {
+            let chunks = lab.disks[1].list().unwrap().into_iter().map(|(file, _)| file);
+            let last = chunks.filter(|file| matches!(file, TargetFile::Chunk { .. })).max().unwrap();
+            lab.disks[1].remove(last).unwrap();
+        };
+        // Of everything, of what was new, and what is left; each as a number of problems.
+        let found = || {
+            let status = fs.status().unwrap();
+            let problems = |scrub: Option<Scrub>| scrub.map(|scrub| scrub.problems);
+            (problems(status.scrub), problems(status.scrub_new), status.problems_left())
+        };
+        assert_eq!(found(), (None, None, 0));
+        write("a");
+        fs.verify_new(&control).unwrap();
+        assert_eq!(found(), (Some(0), None, 0), "the first one reads everything");
+        write("b");
+        lose_last();
+        fs.verify_new(&control).unwrap();
+        assert_eq!(found(), (Some(0), Some(1), 1));
+        fs.repair(&control).unwrap();
+        assert_eq!(found(), (Some(0), Some(1), 0));
+        lose_last();
+        fs.verify(&control).unwrap();
+        assert_eq!(found(), (Some(1), None, 1), "it is newer than that of what was new");
+        fs.repair(&control).unwrap();
+        assert_eq!(found(), (Some(1), None, 0));
         fs.close_volume().unwrap();
     }
 }

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use fs::label::Role;
-use fs::{AtRisk, DomainStatus, State, Status};
+use fs::{AtRisk, DomainStatus, Scrub, State, Status};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -191,13 +191,28 @@ fn print(status: &Status, volume: &Path) -> Outcome {
             Shown(volume)
         ))?;
     }
-    if let Some(scrub) = status.scrub {
-        let age = Duration::from_secs(u64::try_from(now() - scrub.when).unwrap_or(0));
-        let found =
-            if scrub.problems == 0 { "all was sound".into() } else { show::count(scrub.problems as usize, "problem") };
-        show::text(format_args!("  verified {} ago: {found}", show::age(age)))?;
+    if let Some(verified) = verified(status) {
+        show::text(format_args!("  verified {verified}"))?;
     }
     repairs::print(status)
+}
+
+/// When the volume was verified, and what was found.
+fn verified(status: &Status) -> Option<String> {
+    let found = |scrub: Scrub| {
+        let age = Duration::from_secs(u64::try_from(now() - scrub.when).unwrap_or(0));
+        let found = match scrub.problems {
+            0 => "all was sound".into(),
+            some if status.problems_left() == 0 => {
+                format!("{}, repaired since", show::count(some as usize, "problem"))
+            }
+            some => show::count(some as usize, "problem"),
+        };
+        format!("{} ago: {found}", show::age(age))
+    };
+    let new = status.scrub_new.map(|scrub| format!("what was new {}", found(scrub)));
+    let all: Vec<String> = status.scrub.map(found).into_iter().chain(new).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Seconds since 1970.
@@ -279,6 +294,9 @@ fn document(status: &Status) -> Value {
         "new_data_targets_wanted": status.new_blocks.1,
         "verified_at": status.scrub.map(|scrub| scrub.when),
         "verified_problems": status.scrub.map(|scrub| scrub.problems),
+        "verified_new_at": status.scrub_new.map(|scrub| scrub.when),
+        "verified_new_problems": status.scrub_new.map(|scrub| scrub.problems),
+        "verified_problems_left": status.problems_left(),
         "metadata_mirrors": status.mirrors.0,
         "metadata_mirrors_wanted": status.mirrors.1,
         "metadata_error": status.metadata_error,

@@ -1,7 +1,7 @@
 //! The status at a glance: 80 columns and 20 lines, however many disks there are. What needs
 //! attention comes first, and a line says what was left out.
 
-use super::{files, now};
+use super::{files, verified};
 use crate::show;
 use cluster::StoreAddress;
 use cluster::store::Seen;
@@ -9,7 +9,6 @@ use fs::label::Role;
 use fs::{Status, TargetStatus};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 use volume::Shown;
 
 /// The size of what is shown.
@@ -32,13 +31,8 @@ pub fn lines(status: &Status, reports: &BTreeMap<String, Seen>, volume: &Path) -
     let (have, wanted) = status.mirrors;
     let trouble = status.metadata_error.as_ref().map_or_else(String::new, |why| format!("; TROUBLE: {why}"));
     say("metadata", format!("on {have} of {}{trouble}", show::count(wanted, "target")));
-    if let Some(scrub) = status.scrub {
-        let age = Duration::from_secs(u64::try_from(now() - scrub.when).unwrap_or(0));
-        let found = match scrub.problems {
-            0 => "all was sound".into(),
-            some => show::count(some as usize, "problem"),
-        };
-        say("verified", format!("{} ago: {found}", show::age(age)));
+    if let Some(verified) = verified(status) {
+        say("verified", verified);
     }
     problems(status, &mut say);
     lines.truncate(MAX_LINES - 3);
@@ -282,6 +276,8 @@ mod tests {
             new_blocks: (14, 14),
             uncommitted: 5 << 20,
             scrub: None,
+            scrub_new: None,
+            unrepairable: 0,
             mirrors: (5, 5),
             metadata_error: None,
             repairs: Vec::new(),
@@ -320,6 +316,21 @@ mod tests {
         let lines = shown(&bad);
         assert_eq!(lines[0], "films: needs attention, code rs:10+4");
         assert!(lines.last().unwrap().contains("stores more"), "{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn problems_that_were_repaired_are_told_as_such() {
+        let mut status = status(Vec::new());
+        let line = |status: &Status| shown(status).into_iter().find(|line| line.contains("verified")).unwrap();
+        status.scrub = Some(fs::Scrub { when: super::super::now() - 7200, problems: 5 });
+        assert!(line(&status).ends_with(": 5 problems, repaired since"), "{}", line(&status));
+        status.to_repair = 1;
+        assert!(line(&status).ends_with(": 5 problems"), "{}", line(&status));
+        (status.to_repair, status.unrepairable) = (0, 2);
+        assert!(line(&status).ends_with(": 5 problems"), "{}", line(&status));
+        status.scrub_new = Some(fs::Scrub { when: super::super::now() - 60, problems: 0 });
+        let lines = shown(&status).join(" ");
+        assert!(lines.contains("5 problems, repaired since; what was new"), "{lines}");
     }
 
     #[test]
