@@ -57,11 +57,22 @@ impl fmt::Display for Failure {
             Self::Volume(error) => error.fmt(f),
             Self::Work(error) => error.fmt(f),
             Self::Found | Self::OutputClosed => Ok(()),
-        }
+        }?;
+        self.hint().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
 
 impl Failure {
+    /// What to do next. The libraries know no commands.
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Volume(fs::Error::NotFound(what)) if what.ends_with(" is not a volume") => {
+                Some("make one with weft volume create, or find a lost one's targets with weft volume open")
+            }
+            _ => None,
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Self::Usage(_) => "usage",

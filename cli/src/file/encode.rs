@@ -62,7 +62,12 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         let input = input.map_err(|error| Failure::Other(format!("cannot read standard input: {error}")))?;
         Source::stream(File::from(input), "standard input")?
     } else {
-        Source::file(&arguments.file)?
+        Source::file(&arguments.file).map_err(|error| match error {
+            volume::Error::Invalid(what) => Failure::Other(format!(
+                "{what}; weft file encode - --name NAME encodes standard input, for example what tar c DIR writes"
+            )),
+            error => error.into(),
+        })?
     };
     let options = EncodeOptions {
         code,

@@ -251,7 +251,7 @@ impl FileSystem {
         }
         if homeless > 0 {
             return Err(crate::Error::Invalid(format!(
-                "{homeless} of its chunks have no target to go to; add one with weft target add or replace"
+                "{homeless} of its chunks have no target to go to: too few others have space"
             )));
         }
         Ok(())

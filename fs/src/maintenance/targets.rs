@@ -135,7 +135,7 @@ impl FileSystem {
         let need = self.store.options.code.shape().blocks();
         if others < need {
             return Err(Error::Invalid(format!(
-                "without {} there would be {others} targets and {} needs {need}; add one first, or use weft target replace",
+                "without {} there would be {others} targets and {} needs {need}; add one first, or replace it",
                 volume::Shown(&member.path),
                 label.code
             )));
@@ -184,7 +184,7 @@ impl FileSystem {
             Ok(there) => {
                 let shown = volume::Shown(&there.path);
                 return Err(Error::Invalid(format!(
-                    "{shown} is a target of this volume; give an empty directory with another path, or use weft target drain"
+                    "{shown} is a target of this volume; the new one must be an empty directory with another path"
                 )));
             }
             Err(_) => {

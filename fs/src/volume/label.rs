@@ -202,10 +202,7 @@ impl Label {
         match std::fs::read(&path) {
             Ok(bytes) => Self::parse(&bytes, &shown),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                Err(Error::NotFound(format!(
-                    "{} is not a volume; make one with weft create, or find a lost one's targets with weft reopen",
-                    volume::Shown(volume)
-                )))
+                Err(Error::NotFound(format!("{} is not a volume", volume::Shown(volume))))
             }
             Err(error) => Err(Error::Invalid(format!("cannot read {shown}: {error}"))),
         }

@@ -120,8 +120,7 @@ fn create(path: &Path, replace: bool) -> Result<(Directory, Temporary)> {
             return Err(Error::Invalid(format!("{} is a directory; name a file in it", Shown(path))));
         }
         Ok(found) if !found.is_file() && !found.is_symlink() => {
-            let hint = "--out - writes to standard output";
-            return Err(Error::Invalid(format!("{} is not a regular file; {hint}", Shown(path))));
+            return Err(Error::Invalid(format!("{} exists and is not a regular file", Shown(path))));
         }
         Ok(_) if !replace => return Err(Error::exists(path)),
         Ok(_) | Err(_) => {}

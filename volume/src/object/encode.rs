@@ -139,9 +139,8 @@ fn layout(options: &EncodeOptions<'_>, object_bytes: u64) -> Result<Layout> {
     // Blocks of many granules get longer ones, so that the record header stays within its limit.
     let granule_bytes = GRANULE_BYTES.max((block_bytes >> 14).next_power_of_two());
     let shape = code.shape();
-    Layout::new((shape.k, shape.m), unit, block_bytes, granule_bytes, object_bytes).map_err(|error| {
-        Error::Invalid(format!("blocks of {block_bytes} bytes: {error}; choose others with --block-bytes"))
-    })
+    Layout::new((shape.k, shape.m), unit, block_bytes, granule_bytes, object_bytes)
+        .map_err(|error| Error::Invalid(format!("blocks of {block_bytes} bytes: {error}; choose another length")))
 }
 
 fn random() -> Result<[u8; 16]> {

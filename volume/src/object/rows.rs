@@ -16,7 +16,7 @@ pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
-        Error::Invalid(format!("{bytes} bytes of memory for a stripe cannot be had; try fewer --threads"))
+        Error::Invalid(format!("{bytes} bytes of memory for a stripe cannot be had; fewer threads need less"))
     })?;
     Ok(vec![0; bytes])
 }

@@ -48,19 +48,15 @@ impl Source {
     /// # Errors
     /// When it cannot be opened or is something else.
     pub fn file(path: &Path) -> Result<Self> {
-        let is = |what: &str, hint: &str| Err(Error::Invalid(format!("{} is {what}; {hint}", Shown(path))));
+        let is = |what: &str| Err(Error::Invalid(format!("{} is {what}, not a regular file", Shown(path))));
         // Looked at before it is opened: opening a pipe would wait for a writer.
         let kind = std::fs::metadata(path).map_err(Error::io("read", path))?.file_type();
-        let pipe = "send it to standard input: weft encode - --name NAME < FILE";
         if kind.is_dir() {
-            return is(
-                "a directory",
-                "encode one file, for example an archive of it: tar c DIR | weft encode - --name NAME",
-            );
+            return is("a directory");
         } else if kind.is_fifo() || kind.is_socket() {
-            return is("a pipe or socket", pipe);
+            return is("a pipe or socket");
         } else if !kind.is_file() {
-            return is("a device", pipe);
+            return is("a device");
         }
         let file = File::open(path).map_err(Error::io("read", path))?;
         let found = file.metadata().map_err(Error::io("look at", path))?;
