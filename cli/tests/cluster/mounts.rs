@@ -1,6 +1,7 @@
 //! Where mounts of a cluster have their logs and sockets, and what is left of that; mounting again;
 //! and what the kernel keeps of files.
 
+use crate::capabilities::Secured;
 use crate::lab::{Cluster, possible};
 use crate::scratch::{Ended, run, weft};
 use rustix::io::Errno;
@@ -112,6 +113,42 @@ fn mounts_leave_nothing_and_are_mounted_again_at_once() {
     let said = mount(&cluster, &point, &link).failed(1);
     assert!(said.contains("no directory"), "{said}");
     assert_eq!((entries(&runtime), entries(&open)), (0, 0));
+}
+
+/// By mount(8) and its helper, with a certificate.
+#[test]
+fn a_line_of_fstab_mounts_a_served_volume() {
+    if !possible("a_line_of_fstab_mounts_a_served_volume") {
+        return;
+    }
+    let cluster = Secured::with("rs:2+1", 3, &[], &[], 5);
+    let path = &cluster.scratch.path;
+    let (point, helpers) = (path.join("point"), path.join("helpers"));
+    [&point, &helpers].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weft"), helpers.join("mount.weft")).unwrap();
+    let options = format!("_netdev,nofail,identity={}", path.join("laptop/laptop").display());
+    let line = format!("{} {} weft {options} 0 0\n", cluster.url(), point.display());
+    fs::write(path.join("fstab"), line).unwrap();
+    let script = r#"
+        cd "$0"
+        mount --make-rprivate /
+        mount --bind helpers /usr/sbin
+        test -e /sbin/mount.weft || mount --bind helpers /sbin
+        mount -a -T fstab
+        mount -a -T fstab
+        grep -c "$0/point fuse.weft" /proc/self/mounts
+        echo content > point/file
+        sync point/file
+        umount point
+        ! grep "$0/point fuse.weft" /proc/self/mounts
+        mount -a -T fstab
+        cat point/file
+        umount point
+    "#;
+    let mut mount = Command::new("unshare");
+    mount.env("WEFT_RUNTIME_DIR", path.join("run")).args(["-m", "sh", "-ec", script]).arg(path);
+    assert_eq!(String::from_utf8(run(&mut mount).good()).unwrap(), "1\ncontent\n");
+    until("something is left", || entries(&path.join("run")) == 0);
 }
 
 /// Its metadata server is gone, files are open for writing and have what nobody synced: all that waits for the server ends together.

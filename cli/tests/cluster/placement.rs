@@ -5,6 +5,7 @@ use crate::lab::{Cluster, possible};
 use crate::scratch::{Scratch, noise, run, weft};
 use crate::stores::{all_there, write_synced};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -135,6 +136,40 @@ fn a_whole_rack_is_lost_and_nothing_with_it() {
         "{log}"
     );
     cluster.heal();
+}
+
+/// Stores that have them open can still read them.
+#[test]
+fn chunks_that_are_deleted_under_running_stores_are_told_and_made_again() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let file = cluster.scratch.file("file", 3_000_000);
+    run(weft().arg("cp").arg(file).arg(cluster.at("file"))).good();
+    cluster.heal();
+    let disk = cluster.scratch.path.join("disk1");
+    let before = chunks(disk.clone());
+    assert!(!before.is_empty());
+    before.iter().for_each(|(_, _, path)| std::fs::remove_file(path).unwrap());
+    let text = |command: &str| {
+        let ended = cluster.on(&[command]);
+        assert_eq!(ended.status, 1, "{command}: {}", ended.errors);
+        String::from_utf8(ended.output).unwrap()
+    };
+    let status = cluster.status();
+    assert_eq!((&status["healthy"], &status["chunks_missing"]), (&false.into(), &before.len().into()), "{status}");
+    let said = text("status");
+    assert!(said.contains("needs attention") && said.contains("to repair"), "{said}");
+    let said = text("verify");
+    assert!(said.contains(": its chunk "), "{said}");
+    let said = text("status");
+    assert!(said.contains("ago: ") && said.contains("problem") && !said.contains("repaired since"), "{said}");
+    cluster.heal();
+    let said = String::from_utf8(cluster.on(&["status"]).good()).unwrap();
+    assert!(said.contains("repaired since"), "{said}");
+    let names = |chunks: Vec<(u64, usize, std::path::PathBuf)>| chunks.into_iter().map(|chunk| chunk.0).collect();
+    let (before, after): (BTreeSet<u64>, BTreeSet<u64>) = (names(before), names(chunks(disk)));
+    assert_eq!(after, before);
+    cluster.is_healthy();
+    assert!(run(weft().arg("cat").arg(cluster.at("file"))).good() == noise(3_000_000));
 }
 
 /// Domains of which the loss of one would lose data are told of, however they came to be.

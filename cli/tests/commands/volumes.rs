@@ -372,6 +372,18 @@ fn what_a_volume_consists_of_is_its_owners_alone() {
     }
 }
 
+/// A target that is away may have what nothing else has.
+#[test]
+fn a_rebuild_without_a_target_says_so() {
+    let volume = Volume::new("rs:2+1", 4);
+    volume.put(volume.scratch.file("f", 3_000_000), "").good();
+    fs::remove_dir_all(&volume.scratch.disks[3]).unwrap();
+    let made = volume.on(&["fsck", "--rebuild", "--force"]);
+    let text = String::from_utf8(made.output).unwrap();
+    assert!(made.status == 1 && text.contains("what is only there cannot be brought back"), "{text}");
+    assert!(volume.cat("f").good() == noise(3_000_000));
+}
+
 /// What a rebuild cannot bring back is an exit status, too.
 #[test]
 fn a_rebuild_that_lacks_something_says_so() {
@@ -411,7 +423,7 @@ fn a_lost_volume_directory_is_made_again() {
     let disks = &volume.scratch.disks;
     volume.put(volume.scratch.file("f", 3_000_000), "").good();
     fs::remove_dir_all(&volume.path).unwrap();
-    assert!(volume.cat("f").failed(1).contains("weft reopen"));
+    assert!(volume.cat("f").failed(1).contains("weft volume open"));
     // Moved, and two of them gone.
     fs::remove_dir_all(&disks[5]).unwrap();
     fs::remove_dir_all(&disks[2]).unwrap();
