@@ -69,6 +69,9 @@ impl Failure {
             Self::Volume(fs::Error::NotFound(what)) if what.ends_with(" is not a volume") => {
                 Some("make one with weft volume create, or find a lost one's targets with weft volume open")
             }
+            Self::Work(volume::Error::Invalid(what)) if what.ends_with(" exists and is not a regular file") => {
+                Some("--out - writes to standard output")
+            }
             _ => None,
         }
     }
