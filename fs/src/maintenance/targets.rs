@@ -328,7 +328,6 @@ pub fn wait_until_closed(directory: &Path) {
 /// # Errors
 /// When they belong to different volumes or to none, or the directory already holds a volume.
 pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) -> Result<Label> {
-    use std::os::unix::fs::DirBuilderExt;
     if directory.join(crate::volume::label::POINTER).exists() {
         return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
     }
@@ -355,10 +354,7 @@ pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) ->
             member.path.clone_from(path);
         }
     }
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
+    volume::target::make_private(directory)
         .and_then(|()| label.write_pointer(directory))
         .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
     // Open the volume to make sure that the new directory works.

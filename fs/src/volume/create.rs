@@ -10,10 +10,9 @@ use plan::coding::Coding;
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use volume::target::{Space, Target};
+use volume::target::{Space, Target, make_private};
 
 /// The parameters of a new volume.
 #[derive(Clone, Debug)]
@@ -91,8 +90,8 @@ impl Create {
         let label = Label::new(random_id(), &self.name, &spec, self.chunk_bytes, wanted, members);
         let label = Label { coding: self.coding, placement: self.placement, ..label };
         // Check that the directory can be written before anything is changed elsewhere.
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
+        make_private(directory)
+            .map_err(|why| Error::Invalid(format!("cannot make {}: {why}", volume::Shown(directory))))?;
         let probe = directory.join(format!("{POINTER}.new"));
         let probed = std::fs::write(&probe, []).and_then(|()| std::fs::remove_file(&probe));
         probed.map_err(|why| cannot_write(directory, &why))?;

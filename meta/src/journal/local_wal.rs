@@ -9,9 +9,9 @@
 
 use super::frame::{Epoch, Frame, Kind, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The files of this opening.
@@ -23,6 +23,17 @@ pub(super) struct LocalWal {
 
 fn path(directory: &Path, epoch: u64, which: usize) -> PathBuf {
     directory.join(format!("{epoch}.{which}"))
+}
+
+/// Creates the directory. Other users must not read names and attributes, whatever the umask, and
+/// neither in the files of an earlier version, which did not set their modes.
+fn make(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(directory)? {
+        fs::set_permissions(entry?.path(), Permissions::from_mode(0o600))?;
+    }
+    Ok(())
 }
 
 /// The epochs that have files.
@@ -40,8 +51,11 @@ fn epochs(directory: &Path) -> io::Result<BTreeSet<u64>> {
 impl LocalWal {
     /// Creates the files of an epoch.
     pub fn begin(directory: &Path, epoch: Epoch) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        let file = |which| File::create(path(directory, epoch.number, which));
+        make(directory)?;
+        let file = |which| {
+            let path = path(directory, epoch.number, which);
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+        };
         Ok(Self { files: [file(0)?, file(1)?], current: 0, at: 0 })
     }
 
@@ -75,7 +89,7 @@ impl LocalWal {
 /// The payloads of the records that directly follow what the targets have, in order. They are on no
 /// target, and the new epoch begins with them.
 pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch) -> io::Result<Vec<Vec<u8>>> {
-    fs::create_dir_all(directory)?;
+    make(directory)?;
     let epochs = epochs(directory)?;
     let mut records: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut epoch = now.number;

@@ -3,6 +3,7 @@
 //! Every access goes through a handle on the directory. So a directory that was removed or replaced
 //! is detected and never filled by mistake.
 
+use super::directory::{LOST_AND_FOUND, make_private};
 use super::{Presence, Space, Target, TargetFile};
 use crate::{Error, Result, Shown};
 use rustix::fd::{AsFd, OwnedFd};
@@ -104,12 +105,11 @@ impl Disk {
     pub fn format(path: &Path) -> Result<Self> {
         // Only this user gets access, whatever the umask: otherwise others could read chunks
         // despite the permissions of files, or remove them.
+        make_private(path).map_err(Error::io("make the directory", path))?;
         let mut private = DirBuilder::new();
         private.mode(0o700);
-        private.recursive(true).create(path).map_err(Error::io("make the directory", path))?;
-        private.recursive(false);
         let mut entries = std::fs::read_dir(path).map_err(Error::io("list", path))?;
-        let foreign = |entry: &std::fs::DirEntry| entry.file_name() != "lost+found";
+        let foreign = |entry: &std::fs::DirEntry| entry.file_name() != LOST_AND_FOUND;
         if entries.any(|entry| entry.as_ref().map_or(true, foreign)) {
             let what = if path.join(LABEL).exists() {
                 "is a target of a volume already"

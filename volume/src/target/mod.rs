@@ -19,7 +19,7 @@ mod vectored;
 
 pub use conformance::conformance;
 pub use crash::Crash;
-pub use directory::Directory;
+pub use directory::{Directory, make_private};
 pub use disk::Disk;
 pub use faulty::{Faults, Faulty};
 pub use lock::Lock;
