@@ -1,12 +1,16 @@
 //! The checkpointer thread moves committed changes to the index and starts snapshots. A second
 //! thread writes each snapshot, so neither waits for the other, and commits wait for neither.
 
+use super::guard::guarded;
 use super::shared::Shared;
 use super::snapshot::{self, Aim};
 use crate::kv::{IndexState, KvError, Layer, Seq, View};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
+
+/// The name of the thread that writes a snapshot.
+const SNAPSHOT: &str = "weft-snapshot";
 
 /// Runs until the engine stops or fails.
 pub(super) fn run(shared: &Arc<Shared>) {
@@ -39,8 +43,8 @@ pub(super) fn run(shared: &Arc<Shared>) {
             }
             let view = shared.index.view()?;
             let checkpointer = shared.clone();
-            let write = move || write(&checkpointer, &aim, &*view, last);
-            let thread = thread::Builder::new().name("weft-snapshot".into()).spawn(write);
+            let write = move || guarded(&checkpointer, SNAPSHOT, || write(&checkpointer, &aim, &*view, last));
+            let thread = thread::Builder::new().name(SNAPSHOT.into()).spawn(write);
             writing = Some(thread.map_err(|error| KvError::Unavailable(error.to_string()))?);
             Ok(())
         });

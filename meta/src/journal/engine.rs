@@ -3,6 +3,7 @@
 use super::checkpointer;
 use super::files::Files;
 use super::frame::{Epoch, take_edit};
+use super::guard::guarded;
 use super::inventory::take_all;
 use super::local_wal::{self, LocalWal};
 use super::options::{Options, Place, Status};
@@ -108,16 +109,16 @@ impl Journaled {
         if incomplete {
             shared.task(|tasks| tasks.snapshot = true);
         }
-        let mut engine = Self { shared: shared.clone(), merge, order: Mutex::new(()), threads: Vec::new() };
-        engine.spawn("weft-journal", move || writer.run())?;
-        let trying = shared.clone();
-        engine.spawn("weft-checkpoint", move || checkpointer::run(&shared))?;
-        engine.spawn("weft-retry", move || retry::run(&trying))?;
+        let mut engine = Self { shared, merge, order: Mutex::new(()), threads: Vec::new() };
+        engine.spawn("weft-journal", move |_| writer.run())?;
+        engine.spawn("weft-checkpoint", checkpointer::run)?;
+        engine.spawn("weft-retry", |shared| retry::run(shared))?;
         Ok(engine)
     }
 
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), KvError> {
-        let thread = Builder::new().name(name.into()).spawn(run);
+    fn spawn(&mut self, name: &'static str, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Result<(), KvError> {
+        let shared = self.shared.clone();
+        let thread = Builder::new().name(name.into()).spawn(move || guarded(&shared, name, || run(&shared)));
         self.threads.push(thread.map_err(|error| KvError::Unavailable(error.to_string()))?);
         Ok(())
     }
@@ -301,7 +302,7 @@ impl Drop for Journaled {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has ended, and only that matters here.
+            // A panic has failed the engine; only that the thread has ended matters here.
             let _ = thread.join();
         }
     }

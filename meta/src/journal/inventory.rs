@@ -2,6 +2,7 @@
 
 use super::copies::Copy;
 use super::frame::{END_BYTES, Epoch, Frame, HEAD_BYTES, Kind, VolumeId};
+use super::guard::caught;
 use super::options::Place;
 use plan::late::patience;
 use std::io;
@@ -10,6 +11,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 use volume::target::{Target, TargetFile};
+
+/// The name of the threads that read a target.
+const INVENTORY: &str = "weft-inventory";
 
 /// The volume that a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +83,10 @@ pub(super) fn take_most(
     let mut all = Vec::new();
     for (number, (_, target)) in places.iter().enumerate() {
         let (sender, target, volume) = (sender.clone(), target.clone(), *volume);
-        let started = thread::Builder::new().name("weft-inventory".into()).spawn(move || {
+        let started = thread::Builder::new().name(INVENTORY.into()).spawn(move || {
             // After a deadline the receiver may be gone.
-            let _ = sender.send((number, take(&target, &volume)));
+            let found = caught(INVENTORY, || take(&target, &volume));
+            let _ = sender.send((number, found.unwrap_or_else(|why| Err(io::Error::other(why)))));
         });
         all.push(Err(started.err().unwrap_or_else(|| io::ErrorKind::TimedOut.into())));
     }

@@ -15,6 +15,7 @@ mod copies;
 mod engine;
 mod files;
 mod frame;
+mod guard;
 mod inventory;
 mod local_wal;
 mod options;

@@ -294,8 +294,8 @@ impl Shared {
         self.log().failed.get_or_insert_with(|| error.clone());
         self.done.notify_all();
         self.work.notify_all();
-        drop(self.tasks());
-        self.tasks_changed.notify_all();
+        // A snapshot thread that panicked has not said that it ended.
+        self.task(|tasks| tasks.busy = false);
     }
 
     /// Asks the journal thread to check the mirrors. Returns the number of this request.

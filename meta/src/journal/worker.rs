@@ -1,6 +1,7 @@
 //! A thread per target, so that targets work in parallel and one that hangs delays the others no
 //! longer than the deadline.
 
+use super::guard::caught;
 use plan::late::patience;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,6 +9,9 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use volume::target::Target;
+
+/// The name of these threads.
+const MIRROR: &str = "weft-mirror";
 
 /// Work to do on a target.
 pub(super) type Job = Box<dyn FnOnce(&dyn Target) -> io::Result<()> + Send>;
@@ -27,7 +31,7 @@ impl Worker {
         let (sender, receiver) = channel::<(Job, usize, Sender<Answer>)>();
         let alive = Arc::new(());
         let running = Arc::downgrade(&alive);
-        thread::Builder::new().name("weft-mirror".into()).spawn(move || {
+        thread::Builder::new().name(MIRROR.into()).spawn(move || {
             serve(&*target, &receiver);
             drop(alive);
         })?;
@@ -42,8 +46,10 @@ impl Worker {
 
 fn serve(target: &dyn Target, jobs: &Receiver<(Job, usize, Sender<Answer>)>) {
     while let Ok((job, number, answers)) = jobs.recv() {
-        // After a deadline the receiver may be gone.
-        let _ = answers.send((number, job(target)));
+        // A panic is this target's failure: the others still have everything. After a deadline the
+        // receiver may be gone.
+        let done = caught(MIRROR, || job(target)).unwrap_or_else(|why| Err(io::Error::other(why)));
+        let _ = answers.send((number, done));
     }
 }
 
