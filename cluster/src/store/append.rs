@@ -2,8 +2,10 @@
 //! token it shows later, and no chunk grows beyond the chunk size.
 //!
 //! The same bytes may arrive twice for the same place: after a lost answer, or when a Master and
-//! its client both write a stripe. The store knows which ranges were written since this process
-//! first looked at a chunk. In what was there before, zeroes count as not written yet.
+//! its client both write a stripe. The store knows which ranges were written since it first looked
+//! at a chunk. All that the chunk had then counts as written, because synced zeroes cannot be told
+//! from gaps. So a block for a gap from before a restart of the store is refused: its writer counts
+//! the target as one that missed the stripe, as when the write failed, and a repair fills the gap.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -51,8 +53,6 @@ fn refused(what: &str) -> io::Error {
 /// What the store knows of a chunk.
 #[derive(Debug)]
 struct Chunk {
-    /// Whether `written` covers the whole content.
-    whole: bool,
     /// The written ranges, in order; none overlaps another.
     written: Vec<Range<u64>>,
     pending: Vec<Range<u64>>,
@@ -64,6 +64,12 @@ fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 impl Chunk {
+    /// A chunk that has `length` bytes when the store first looks at it.
+    fn of(length: u64) -> Self {
+        let written = if length > 0 { vec![0..length] } else { Vec::new() };
+        Self { written, pending: Vec::new(), used: 0 }
+    }
+
     /// Adds a written range. Returns by how much the number of ranges grows.
     fn note(&mut self, range: Range<u64>) -> isize {
         let before = self.written.len();
@@ -111,6 +117,34 @@ struct Chunks {
     of: HashMap<TargetFile, Chunk>,
     ranges: usize,
     clock: u64,
+    /// How often a chunk was forgotten.
+    forgotten: u64,
+}
+
+impl Chunks {
+    fn forget(&mut self, file: TargetFile) {
+        self.ranges -= self.of.remove(&file).map_or(0, |chunk| chunk.written.len());
+        self.forgotten += 1;
+    }
+}
+
+/// The length of a file, 0 if it does not exist. A target tells the lengths of all its files
+/// together only, so this searches the end: a range has bytes exactly up to there.
+fn length(target: &dyn Target, file: TargetFile) -> io::Result<u64> {
+    let has = |at: u64| match target.read(file, at, &mut [0]) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+        read => read.map(|bytes| bytes > 0),
+    };
+    // All bytes below `least` exist, and none from `most` on.
+    let (mut least, mut most) = (0, 1);
+    while has(most - 1)? {
+        (least, most) = (most, most.saturating_mul(2));
+    }
+    while least + 1 < most {
+        let middle = least.midpoint(most);
+        if has(middle - 1)? { least = middle } else { most = middle }
+    }
+    Ok(least)
 }
 
 /// What clients wrote to the chunks of a target.
@@ -127,7 +161,6 @@ struct Admitted<'a> {
     range: Range<u64>,
     /// The parts of the range that were written before.
     known: Vec<Range<u64>>,
-    whole: bool,
 }
 
 impl Ledger {
@@ -137,52 +170,50 @@ impl Ledger {
 
     /// Forgets a chunk because a server changed it.
     fn forget(&self, file: TargetFile) {
-        let mut chunks = self.chunks();
-        if let Some(chunk) = chunks.of.remove(&file) {
-            chunks.ranges -= chunk.written.len();
-        }
+        self.chunks().forget(file);
         self.done.notify_all();
     }
 
     /// Waits until no other write to a range is in progress, and reserves the range.
     ///
     /// # Errors
-    /// When the chunk has too many separate written ranges.
+    /// When the chunk has too many separate written ranges, or its length cannot be found out.
     fn admit(&self, target: &dyn Target, file: TargetFile, range: Range<u64>) -> io::Result<Admitted<'_>> {
         let mut chunks = self.chunks();
-        if !chunks.of.contains_key(&file) {
+        while !chunks.of.contains_key(&file) {
+            let forgotten = chunks.forgotten;
             // Release the lock before reading: the disk may hang.
             drop(chunks);
-            let whole = match target.read(file, 0, &mut [0]) {
-                Ok(found) => found == 0,
-                Err(why) => why.kind() == io::ErrorKind::NotFound,
-            };
+            let new = Chunk::of(length(target, file)?);
             chunks = self.chunks();
-            let new = || Chunk { whole, written: Vec::new(), pending: Vec::new(), used: 0 };
-            chunks.of.entry(file).or_insert_with(new);
+            // What was forgotten meanwhile may be this chunk, longer than it was.
+            if chunks.forgotten == forgotten && !chunks.of.contains_key(&file) {
+                chunks.ranges += new.written.len();
+                chunks.of.insert(file, new);
+            }
         }
         while chunks.of.get(&file).is_some_and(|chunk| chunk.pending.iter().any(|other| meet(other, &range))) {
             chunks = self.done.wait(chunks).unwrap_or_else(PoisonError::into_inner);
         }
         chunks.clock += 1;
         let clock = chunks.clock;
-        let (mut known, mut whole) = (Vec::new(), false);
+        let mut known = Vec::new();
         if let Some(chunk) = chunks.of.get_mut(&file) {
             if chunk.written.len() >= RANGES && chunk.is_apart(&range) {
                 return Err(refused("a chunk is not written in so many pieces"));
             }
             chunk.used = clock;
-            (known, whole) = (chunk.known(&range), chunk.whole);
+            known = chunk.known(&range);
             chunk.pending.push(range.clone());
         }
-        Ok(Admitted { ledger: self, file, range, known, whole })
+        Ok(Admitted { ledger: self, file, range, known })
     }
 }
 
 impl Admitted<'_> {
     /// Refuses to change existing content.
     fn check(&self, target: &dyn Target, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        if self.whole && self.known.is_empty() {
+        if self.known.is_empty() {
             return Ok(());
         }
         let mut at = self.range.start;
@@ -212,8 +243,7 @@ impl Admitted<'_> {
         while chunks.ranges > REMEMBERED && chunks.of.len() > 1 {
             let idle = chunks.of.iter().filter(|(_, chunk)| chunk.pending.is_empty());
             let Some(oldest) = idle.min_by_key(|(_, chunk)| chunk.used).map(|(&file, _)| file) else { return };
-            let forgotten = chunks.of.remove(&oldest).map_or(0, |chunk| chunk.written.len());
-            chunks.ranges -= forgotten;
+            chunks.forget(oldest);
         }
     }
 }
@@ -377,13 +407,53 @@ mod tests {
         // The same bytes again.
         write(&target, 6, b"first").unwrap();
         write(&target, 0, b"headerfirst").unwrap();
-        // A new process does not know what was written, but sees the content.
+        // A new process does not know what was written, but sees the content. It cannot tell the
+        // zeroes that were written from a gap, so both stay.
         let later = client(&disk, &Arc::default());
-        assert!(write(&later, 6, b"firsT").is_err() && write(&later, 0, b"x").is_err());
+        for (offset, bytes) in [(6, &b"firsT"[..]), (0, b"x"), (20, &[1]), (18, &[7, 7]), (24, b"xx")] {
+            let refused = write(&later, offset, bytes).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{offset} {bytes:?}");
+        }
         write(&later, 6, b"first").unwrap();
-        write(&later, 18, &[7, 7]).unwrap();
-        assert!(write(&later, 18, &[7, 8]).is_err());
+        write(&later, 18, &[0; 7]).unwrap();
         write(&later, 25, b"more").unwrap();
+        // A gap that was made since can be filled.
+        write(&later, 40, b"behind").unwrap();
+        write(&later, 29, b"between").unwrap();
+        assert!(write(&later, 29, b"betweem").is_err());
+    }
+
+    /// A client can make the store forget a chunk: it writes many ranges of others.
+    #[test]
+    fn zeroes_stay_when_their_chunk_is_forgotten() {
+        let (disk, ledger) = (Arc::new(Memory::default()), Arc::new(Ledger::default()));
+        let target = client(&disk, &ledger);
+        write(&target, 0, &[0; 25]).unwrap();
+        write(&target, 30, b"behind").unwrap();
+        let limits = Limits { chunk_bytes: 1 << 20, blocks: 3 };
+        let other = Appending { target: disk, ledger: ledger.clone(), limits: Some(limits) };
+        for set in 100.. {
+            for number in 0..RANGES as u64 {
+                let file = TargetFile::Chunk { set, position: 0 };
+                other.write(file, 3 * number, &[IoSlice::new(b"x")]).unwrap();
+            }
+            if !ledger.chunks().of.contains_key(&FILE) {
+                break;
+            }
+        }
+        assert!(write(&target, 18, &[7, 7]).is_err() && write(&target, 26, &[7]).is_err());
+        write(&target, 0, &[0; 25]).unwrap();
+        write(&target, 36, b"more").unwrap();
+    }
+
+    #[test]
+    fn the_length_of_a_chunk_is_found() {
+        let disk = Arc::new(Memory::default());
+        assert_eq!(length(&*disk, FILE).unwrap(), 0);
+        for bytes in (1..70).chain([127, 128, 129, 1000, 4096, 4097, 1_000_003]) {
+            disk.write(FILE, bytes - 1, &[IoSlice::new(&[0])]).unwrap();
+            assert_eq!(length(&*disk, FILE).unwrap(), bytes);
+        }
     }
 
     #[test]
@@ -469,7 +539,7 @@ mod tests {
             before in 0u64..5,
         ) {
             let (old, new): (Vec<u8>, Vec<u8>) = bytes.iter().map(|&(old, new, _)| (old, new)).unzip();
-            let mut chunk = Chunk { whole: true, written: Vec::new(), pending: Vec::new(), used: 0 };
+            let mut chunk = Chunk::of(0);
             for (place, _) in (at..).zip(&bytes).filter(|(_, (_, _, known))| *known) {
                 chunk.note(place..place + 1);
             }
@@ -482,7 +552,7 @@ mod tests {
 
         #[test]
         fn ranges_are_what_was_noted(ranges in proptest::collection::vec((0u64..100, 1u64..20), 0..40)) {
-            let mut chunk = Chunk { whole: true, written: Vec::new(), pending: Vec::new(), used: 0 };
+            let mut chunk = Chunk::of(0);
             let (mut naive, mut count) = ([false; 128], 0);
             for (start, length) in ranges {
                 count += chunk.note(start..start + length);
