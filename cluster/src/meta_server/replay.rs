@@ -35,16 +35,52 @@ struct Known {
     again: u64,
     /// None while the request is being executed.
     answer: Option<Bytes>,
+    /// Its execution panicked. Whether it changed anything is not known.
+    panicked: bool,
+}
+
+impl Known {
+    fn has_ended(&self) -> bool {
+        self.answer.is_some() || self.panicked
+    }
+}
+
+/// A new request that is being executed. Dropped before `done`, it has panicked.
+pub(super) struct Running<'a> {
+    replay: &'a Replay,
+    request: u64,
+    done: bool,
+}
+
+impl Running<'_> {
+    /// Ends the request. Without an answer it was not executed, and may be repeated.
+    pub fn done(mut self, answer: Option<Bytes>) {
+        self.done = true;
+        self.replay.done(self.request, answer);
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut state = self.replay.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = state.requests.get_mut(&self.request) {
+                known.panicked = true;
+            }
+            drop(state);
+            self.replay.changed.notify_all();
+        }
+    }
 }
 
 /// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Execute it, and call `done`.
+    /// Execute it, as [`Replay::running`].
     New,
     /// It was executed; this is the answer.
     Done(Bytes),
-    /// It was executed, and its answer is no longer known.
+    /// It was executed, and its answer is not known.
     Forgotten,
     /// It is still being executed.
     Busy,
@@ -59,9 +95,9 @@ impl Replay {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.answered = state.answered.max(answered);
         let first = state.answered;
-        state.requests.retain(|&request, known| request >= first || known.answer.is_none());
+        state.requests.retain(|&request, known| request >= first || !known.has_ended());
         while state.requests.len() >= KEPT {
-            let oldest = state.requests.iter().find(|(_, known)| known.answer.is_some());
+            let oldest = state.requests.iter().find(|(_, known)| known.has_ended());
             let Some(oldest) = oldest.map(|(&request, _)| request) else { break };
             state.requests.remove(&oldest);
             state.answered = state.answered.max(oldest + 1);
@@ -72,11 +108,12 @@ impl Replay {
             match requests.get_mut(&request) {
                 None if request < *answered => return Seen::Forgotten,
                 None => {
-                    requests.insert(request, Known { operation, again: 0, answer: None });
+                    requests.insert(request, Known { operation, again: 0, answer: None, panicked: false });
                     return Seen::New;
                 }
                 Some(known) if known.operation != operation => return Seen::Another,
                 Some(Known { answer: Some(answer), .. }) => return Seen::Done(answer.clone()),
+                Some(Known { panicked: true, .. }) => return Seen::Forgotten,
                 Some(known) => {
                     let own = *own.get_or_insert_with(|| {
                         known.again += 1;
@@ -96,8 +133,12 @@ impl Replay {
         }
     }
 
-    /// Ends a new request. Without an answer it was not executed, and may be repeated.
-    pub fn done(&self, request: u64, answer: Option<Bytes>) {
+    /// A new request, while it is executed.
+    pub fn running(&self, request: u64) -> Running<'_> {
+        Running { replay: self, request, done: false }
+    }
+
+    fn done(&self, request: u64, answer: Option<Bytes>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if answer.is_none() {
             state.requests.remove(&request);
@@ -140,6 +181,25 @@ mod tests {
         });
         replay.done(1, Some(Bytes::from_static(b"one")));
         assert_eq!(second.join().unwrap(), Seen::Done(Bytes::from_static(b"one")));
+    }
+
+    /// It may have changed something, so it is not executed a second time.
+    #[test]
+    fn who_comes_again_after_a_panic_does_not_wait() {
+        let replay = Arc::new(Replay::default());
+        let again = |replay: Arc<Replay>| move || replay.come(1, OPERATION, 1, Duration::from_secs(600));
+        assert_eq!(replay.come(1, OPERATION, 1, Duration::ZERO), Seen::New);
+        let waiting = std::thread::spawn(again(replay.clone()));
+        let executed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _running = replay.running(1);
+            panic!("a defect");
+        }));
+        assert!(executed.is_err());
+        assert_eq!(waiting.join().unwrap(), Seen::Forgotten);
+        assert_eq!(again(replay.clone())(), Seen::Forgotten);
+        // It is forgotten like others when the client has its answers.
+        assert_eq!(replay.come(2, OPERATION, 2, Duration::ZERO), Seen::New);
+        assert_eq!(replay.state.lock().unwrap().requests.len(), 1);
     }
 
     #[test]

@@ -166,15 +166,16 @@ impl MetaServer {
             Seen::Another => return Reply::error(UNKNOWN, Vec::new()),
             Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
         }
+        let running = replay.running(ticket.request);
         match answer() {
             (Answer::Done(answer), grants) => {
                 let answer = Bytes::from(answer);
-                replay.done(ticket.request, Some(answer.clone()));
+                running.done(Some(answer.clone()));
                 // A client whose answer got lost gets its capabilities with the next heartbeat.
                 Reply::ok(signed(ticket.session, &grants)).with_payload(answer)
             }
             (other, _) => {
-                replay.done(ticket.request, None);
+                running.done(None);
                 reply(other, Vec::new())
             }
         }
