@@ -1,7 +1,7 @@
 //! Which tokens a Master shows to the stores that it writes to, with certificates and the cluster's
 //! key. A client chooses these stores.
 
-use cluster::capability::{CLOCK_TOLERANCE, Capability, Rights, TOKEN_BYTES, Token, now_ms};
+use cluster::capability::{CLOCK_TOLERANCE, Capability, Fence, FenceMessage, Rights, TOKEN_BYTES, Token, now_ms};
 use cluster::{Identity, Members, Store, make_identities, use_identity};
 use fs::Places;
 use plan::TargetId;
@@ -12,6 +12,7 @@ use volume::format::CHUNK_HEADER_BYTES;
 use wire::{Client, ClientOptions, Reply, Request, Server, ServerOptions, Service};
 
 const WRITE: u16 = 1;
+const FENCE: u16 = 33;
 const DISTRIBUTE: u16 = 64;
 
 /// A store that keeps the tokens that it is shown.
@@ -57,6 +58,10 @@ fn what_a_master_shows_lasts_no_longer_than_what_its_client_showed() {
     places.extend((1..6).map(|position| format!("store://{collector}/disk{position}")));
     let places: Vec<&str> = places.iter().map(String::as_str).collect();
     let now = now_ms();
+    // A store accepts no work of a session before it knows which sessions live.
+    let all = Capability { volume, set: 0, rights: Rights::Everything, session: 0, expires_ms: u64::MAX };
+    let fence = FenceMessage::encode(&key.sign(&all), Fence { volume, next: 2, live: vec![1] });
+    client.call_blocking(FENCE, &fence, &[], Duration::from_secs(20)).unwrap();
     for (set, expires_ms) in [(3u64, now + 20_000), (4, now + 25_000), (3, now + 30_000)] {
         let token = key.sign(&Capability { volume, set, rights: Rights::Write, session: 1, expires_ms });
         let (record, checksum) = (CHUNK_HEADER_BYTES as u32, gf::checksum::crc64(b"data"));

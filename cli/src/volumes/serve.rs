@@ -363,7 +363,6 @@ fn serve_meta(
     opened.counts().repairs.set_limit(behaviour.repair_limit.0);
     cluster::keep(&opened, behaviour.down_out, |what| show::warning(what));
     let stores = places().stores().clone();
-    cluster::store::watch(&stores, behaviour.report_every);
     let meta = MetaServer::new(sessions, remote::respond);
     let meta = Arc::new(match &behaviour.key {
         Some(key) => meta.signing(key.clone())?,
@@ -371,6 +370,7 @@ fn serve_meta(
     });
     let living = Arc::downgrade(&meta);
     stores.tell_of_sessions(move || living.upgrade()?.living_sessions());
+    cluster::store::watch(&stores, behaviour.report_every);
     let service = Server::new(meta.service(), options);
     let load = service.clone();
     let subject = || {

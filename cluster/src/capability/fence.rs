@@ -4,7 +4,6 @@
 use super::{Capability, Token};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// The live sessions of a volume at one point in time. Session numbers rise, and none is used
@@ -38,7 +37,6 @@ impl Message {
 /// The latest fence of each volume, as a store knows it.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
-    any: AtomicBool,
     volumes: RwLock<HashMap<[u8; 16], Fence>>,
 }
 
@@ -55,18 +53,17 @@ impl Fences {
             new.live.retain(|session| *session >= known.next || known.live.binary_search(session).is_ok());
         }
         volumes.insert(new.volume, new);
-        self.any.store(true, Ordering::Release);
     }
 
-    /// Whether the session of a capability has ended.
-    pub fn has_ended(&self, of: &Capability) -> bool {
+    /// Whether the session of a capability lives; None before the first fence of its volume.
+    pub fn lives(&self, of: &Capability) -> Option<bool> {
         // Capabilities of servers have no session.
-        if of.session == 0 || !self.any.load(Ordering::Acquire) {
-            return false;
+        if of.session == 0 {
+            return Some(true);
         }
         let volumes = self.volumes.read().unwrap_or_else(PoisonError::into_inner);
-        let ended = |fence: &Fence| of.session < fence.next && fence.live.binary_search(&of.session).is_err();
-        volumes.get(&of.volume).is_some_and(ended)
+        let lives = |fence: &Fence| of.session >= fence.next || fence.live.binary_search(&of.session).is_ok();
+        volumes.get(&of.volume).map(lives)
     }
 }
 
@@ -78,8 +75,8 @@ mod tests {
     #[test]
     fn sessions_end_once() {
         let fences = Fences::default();
-        let ended = |volume: u8, session: u64| {
-            fences.has_ended(&Capability {
+        let lives = |volume: u8, session: u64| {
+            fences.lives(&Capability {
                 volume: [volume; 16],
                 set: 1,
                 rights: Rights::Write,
@@ -87,14 +84,15 @@ mod tests {
                 expires_ms: u64::MAX,
             })
         };
+        let ended = |volume, session| lives(volume, session) == Some(false);
         let hear = |next, live: &[u64]| fences.hear(Fence { volume: [1; 16], next, live: live.to_vec() });
-        assert!(!ended(1, 3));
+        assert_eq!((lives(1, 0), lives(1, 3)), (Some(true), None));
         hear(10, &[5, 3]);
         assert_eq!(
             [0, 3, 4, 5, 9, 10, 11].map(|session| ended(1, session)),
             [false, false, true, false, true, false, false]
         );
-        assert!(!ended(2, 4), "another volume");
+        assert_eq!(lives(2, 4), None, "another volume");
         hear(12, &[5, 11]);
         assert_eq!([3, 5, 10, 11, 12].map(|session| ended(1, session)), [true, false, true, false, false]);
         // Messages that arrive late.

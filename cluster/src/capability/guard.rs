@@ -79,7 +79,8 @@ impl Guard {
             return Err(Refusal::Expired);
         }
         // An ended session may still read what it began to read.
-        if matches!(wanted, Wanted::Write(_)) && self.fences.has_ended(&capability) {
+        let lives = if matches!(wanted, Wanted::Write(_)) { self.fences.lives(&capability) } else { Some(true) };
+        if lives == Some(false) {
             return Err(Refusal::Ended);
         }
         let of = |set: u64, least: Rights| {
@@ -92,7 +93,11 @@ impl Guard {
                 Wanted::Write(set) => of(set, Rights::Write),
                 Wanted::Everything => false,
             };
-        if permitted { Ok(()) } else { Err(Refusal::Other) }
+        match lives {
+            _ if !permitted => Err(Refusal::Other),
+            None => Err(Refusal::Unfenced),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Verifies the signature of a token and returns its content.
@@ -123,7 +128,27 @@ mod tests {
 
     fn guard() -> (Guard, Arc<ClusterKey>) {
         let key = Arc::new(ClusterKey::new(&[4; 32]));
-        (Guard::new(key.clone(), CLOCK_TOLERANCE), key)
+        let guard = Guard::new(key.clone(), CLOCK_TOLERANCE);
+        guard.fence(Fence { volume: VOLUME, next: 2, live: vec![1] });
+        (guard, key)
+    }
+
+    /// A store that has just started does not know which sessions have ended.
+    #[test]
+    fn nobody_writes_in_a_session_before_the_first_fence() {
+        let key = Arc::new(ClusterKey::new(&[4; 32]));
+        let guard = Guard::new(key.clone(), CLOCK_TOLERANCE);
+        let check = |session: u64, wanted| {
+            let token = key.sign(&Capability { session, ..capability(5, Rights::Write) });
+            checked(&guard, token.as_bytes(), wanted, Some(VOLUME), 0)
+        };
+        assert_eq!(check(1, Wanted::Write(5)), Err(Refusal::Unfenced));
+        assert_eq!((check(1, Wanted::Write(6)), check(1, Wanted::Read(5))), (Err(Refusal::Other), Ok(())));
+        assert_eq!(check(0, Wanted::Write(5)), Ok(()), "a server");
+        guard.fence(Fence { volume: [8; 16], next: 9, live: vec![1] });
+        assert_eq!(check(1, Wanted::Write(5)), Err(Refusal::Unfenced));
+        guard.fence(Fence { volume: VOLUME, next: 3, live: vec![2] });
+        assert_eq!([1, 2, 3].map(|session| check(session, Wanted::Write(5))), [Err(Refusal::Ended), Ok(()), Ok(())]);
     }
 
     fn capability(set: u64, rights: Rights) -> Capability {

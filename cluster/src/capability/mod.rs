@@ -152,6 +152,8 @@ pub enum Refusal {
     Other,
     /// The session of the token has ended.
     Ended,
+    /// The store has just started, and does not know yet whether the session has ended.
+    Unfenced,
 }
 
 impl fmt::Display for Refusal {
@@ -162,6 +164,7 @@ impl fmt::Display for Refusal {
             Self::Expired => "the capability has expired, or the clocks of the servers differ by minutes",
             Self::Other => "the capability is for something else",
             Self::Ended => "the session that the capability was given to has ended",
+            Self::Unfenced => "the store has just started, and the metadata server has not told it which sessions live",
         })
     }
 }

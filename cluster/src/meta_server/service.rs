@@ -85,10 +85,9 @@ impl MetaServer {
         Ok(Self { signer: Some(signer), ..self })
     }
 
-    /// The fence message for the stores. None without a key, and as long as clients may still
-    /// reclaim sessions from before a restart.
+    /// The fence message for the stores; None without a key.
     pub fn living_sessions(&self) -> Option<Vec<u8>> {
-        let (next, live) = self.sessions.living()?;
+        let (next, live) = self.sessions.living();
         Some(self.signer.as_ref()?.fence(next, live, now_ms()))
     }
 

@@ -34,7 +34,7 @@ pub struct Stores {
     fence: Mutex<Option<Arc<Living>>>,
 }
 
-/// Returns the fence message; None as long as the live sessions are not known.
+/// Returns the fence message; None when there is nothing to tell.
 type Living = dyn Fn() -> Option<Vec<u8>> + Send + Sync;
 
 impl Default for Stores {
@@ -57,7 +57,7 @@ impl Stores {
         Self { clients: Mutex::default(), tls, credentials, reports: Arc::default(), fence: Mutex::default() }
     }
 
-    /// From now on, every request for a report also sends the store the live sessions of a volume.
+    /// From now on, the stores are told the live sessions of a volume at regular intervals.
     pub fn tell_of_sessions(&self, living: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) {
         *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(living));
     }

@@ -6,6 +6,7 @@ use super::protocol::method;
 use super::remote::Stores;
 use plan::report::{Load, Report};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use wire::Client;
@@ -53,33 +54,40 @@ impl Reports {
     }
 }
 
-/// Requests the reports of all stores every `pause`, as long as `stores` is in use.
+/// The longest time between two fences. In a store that has just started, writes wait for one.
+const FENCE_EVERY: Duration = Duration::from_secs(1);
+
+/// Requests the reports of all stores every `pause`, as long as `stores` is in use, and tells them
+/// which sessions live, if somebody says so.
 pub fn watch(stores: &Arc<Stores>, pause: Duration) {
-    let stores = Arc::downgrade(stores);
-    crate::runtime().spawn(ask_all(stores, pause));
+    crate::runtime().spawn(every(pause, Arc::downgrade(stores), ask_all));
+    crate::runtime().spawn(every(pause.min(FENCE_EVERY), Arc::downgrade(stores), tell_all));
 }
 
-async fn ask_all(stores: Weak<Stores>, pause: Duration) {
-    loop {
-        {
-            let Some(stores) = stores.upgrade() else { return };
-            let sessions: Option<Arc<[u8]>> = stores.living_sessions().map(Arc::from);
-            for (server, client) in stores.clients() {
-                let (reports, sessions) = (stores.reports.clone(), sessions.clone());
-                tokio::spawn(async move {
-                    let tell = async {
-                        if let Some(sessions) = sessions {
-                            // A store that misses this message gets the next one. An older store
-                            // does not know this message.
-                            let _ = client.call(method::FENCE, &sessions, &[], pause).await;
-                        }
-                    };
-                    let (report, ()) = tokio::join!(ask(&client, pause), tell);
-                    reports.told(&server, report);
-                });
-            }
+/// Does a round every `pause`. A panic ends its round only.
+async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duration)) {
+    while let Some(stores) = stores.upgrade() {
+        if catch_unwind(AssertUnwindSafe(|| round(&stores, pause))).is_err() {
+            tracing::warn!("a defect in asking the stores, see the message about a panic; please report it");
         }
+        drop(stores);
         tokio::time::sleep(pause).await;
+    }
+}
+
+fn ask_all(stores: &Stores, pause: Duration) {
+    for (server, client) in stores.clients() {
+        let reports = stores.reports.clone();
+        tokio::spawn(async move { reports.told(&server, ask(&client, pause).await) });
+    }
+}
+
+fn tell_all(stores: &Stores, pause: Duration) {
+    let Some(sessions) = stores.living_sessions().map(Arc::<[u8]>::from) else { return };
+    for (_, client) in stores.clients() {
+        let sessions = sessions.clone();
+        // A store that misses this message gets the next one. An older store does not know it.
+        tokio::spawn(async move { client.call(method::FENCE, &sessions, &[], pause).await });
     }
 }
 
@@ -92,6 +100,19 @@ async fn ask(client: &Client, patience: Duration) -> Result<Report, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_panic_ends_its_round_only() {
+        let stores = Arc::new(Stores::new(None, None));
+        let (sender, rounds) = mpsc::channel();
+        stores.tell_of_sessions(move || {
+            sender.send(()).unwrap();
+            panic!("a defect");
+        });
+        watch(&stores, Duration::from_millis(1));
+        (0..3).for_each(|_| rounds.recv_timeout(Duration::from_secs(60)).unwrap());
+    }
 
     #[test]
     fn what_was_told_stays_known_while_a_store_is_silent() {

@@ -5,7 +5,7 @@ use super::append::{Appending, Ledger, Limits};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
 use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, encode_presence, method, wanted};
 use super::report::{Counts, Looked};
-use crate::capability::{ClusterKey, FenceMessage, Guard, Rights, Token, Wanted, now_ms};
+use crate::capability::{ClusterKey, FenceMessage, Guard, Refusal, Rights, Token, Wanted, now_ms};
 use crate::shares::Shares;
 use bytes::Bytes;
 use plan::Domain;
@@ -14,7 +14,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use volume::target::{Disk, Target, TargetFile};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
@@ -27,6 +27,10 @@ const QUEUE: usize = 256;
 const LARGE: u64 = 2 << 20;
 /// Maximum length of a read, in bytes.
 const MAX_READ: u64 = 16 << 20;
+
+/// How long a store that has just started lets writes wait for the first fence. Clients wait a
+/// little longer for an answer.
+const UNTIL_FENCE: Duration = Duration::from_secs(10);
 
 /// A directory that is a target or can become one.
 pub(super) struct Place {
@@ -58,6 +62,8 @@ pub struct Store {
     pub(super) counts: Counts,
     pub(super) masters: Masters,
     guard: Option<Guard>,
+    /// A fence arrived.
+    fenced: Notify,
     complaints: Complaints,
     domain: Option<Domain>,
     /// The boot number of this machine.
@@ -98,6 +104,7 @@ impl Store {
             counts: Counts::default(),
             masters: Masters::default(),
             guard: None,
+            fenced: Notify::new(),
             complaints: Complaints::default(),
             domain: None,
             start: crate::start_of_machine(),
@@ -268,8 +275,34 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
 
 impl Store {
     /// The answer to a request whose token does not permit it; None when the request is permitted.
-    fn refuses(&self, request: &Request, token: &[u8], wanted: Wanted, volume: Option<[u8; 16]>) -> Option<Reply> {
-        let why = self.guard.as_ref()?.check(token, wanted, volume, now_ms()).err()?;
+    async fn refuses(
+        &self,
+        request: &Request,
+        token: &[u8],
+        wanted: Wanted,
+        volume: Option<[u8; 16]>,
+    ) -> Option<Reply> {
+        let guard = self.guard.as_ref()?;
+        let check = || guard.check(token, wanted, volume, now_ms());
+        let mut checked = check();
+        if checked == Err(Refusal::Unfenced) {
+            let fenced = async {
+                loop {
+                    let fence = self.fenced.notified();
+                    match check() {
+                        Err(Refusal::Unfenced) => fence.await,
+                        checked => return checked,
+                    }
+                }
+            };
+            checked = tokio::time::timeout(UNTIL_FENCE, fenced).await.unwrap_or(checked);
+        }
+        let why = checked.err()?;
+        if why == Refusal::Unfenced {
+            // Another token would not help, only another try.
+            let error = io::Error::new(io::ErrorKind::ResourceBusy, why.to_string());
+            return Some(Reply::error(FAILED, encode_error(&error)));
+        }
         let who = request.peer.name.as_deref().unwrap_or("a client");
         self.complaints.complain(&request.peer.address, &format_args!("{who} is refused: {why}"));
         Some(Reply::error(REFUSED, why.to_string().into_bytes()))
@@ -305,18 +338,19 @@ impl Store {
         if request.method == method::FENCE {
             let FenceMessage { token, fence } =
                 postcard::from_bytes(&request.body).map_err(|_| bad("sessions that cannot be read"))?;
-            if let Some(refused) = self.refuses(&request, &token, Wanted::Everything, Some(fence.volume)) {
+            if let Some(refused) = self.refuses(&request, &token, Wanted::Everything, Some(fence.volume)).await {
                 return Ok(refused);
             }
             // Without a key sessions have no permissions, so there is nothing to revoke.
             if let Some(guard) = &self.guard {
                 guard.fence(fence);
+                self.fenced.notify_waiters();
             }
             return Ok(Reply::default());
         }
         if request.method == DISTRIBUTE {
             let Asked { token, volume, set, code } = master::asked(&request.body)?;
-            if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)) {
+            if let Some(refused) = self.refuses(&request, token, Wanted::Write(set), Some(volume)).await {
                 return Ok(refused);
             }
             if !self.is_code_of(code, volume) {
@@ -326,7 +360,7 @@ impl Store {
         }
         if request.method == REBUILD {
             let (token, volume) = master::lost(&request.body)?;
-            if let Some(refused) = self.refuses(&request, token, Wanted::Everything, Some(volume)) {
+            if let Some(refused) = self.refuses(&request, token, Wanted::Everything, Some(volume)).await {
                 return Ok(refused);
             }
             return self.masters.rebuild(request, |target| self.own(target, volume, false)).await;
@@ -338,7 +372,7 @@ impl Store {
             io::Error::new(io::ErrorKind::NotFound, format!("the store has no target {}", operands.target))
         })?;
         let (volume, wanted) = (place.volume().as_ref().map(|of| of.id), wanted(request.method, operands.file.into()));
-        if let Some(refused) = self.refuses(&request, operands.token, wanted, volume) {
+        if let Some(refused) = self.refuses(&request, operands.token, wanted, volume).await {
             return Ok(refused);
         }
         if request.method == method::READ && operands.wanted_bytes() > MAX_READ {

@@ -243,12 +243,13 @@ impl Sessions {
         self.fs.leases.table().names()
     }
 
-    /// The number of the next session, and the living sessions; None in the grace period.
-    pub fn living(&self) -> Option<(u64, Vec<u64>)> {
-        if self.fs.leases.is_in_grace() {
-            return None;
-        }
-        Some(self.fs.leases.table().living())
+    /// The number of the next session, and the sessions that live or may still be reclaimed.
+    pub fn living(&self) -> (u64, Vec<u64>) {
+        // A thread that reclaims a session holds the table.
+        let table = self.fs.leases.table();
+        let (next, mut live) = table.living();
+        live.extend(lock(&self.fs.leases.before).iter().filter(|session| !table.has(**session)));
+        (next, live)
     }
 
     /// Authenticates a caller on the network, in a session or, with 0, one that wants to begin a
