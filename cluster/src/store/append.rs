@@ -66,7 +66,7 @@ fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
 impl Chunk {
     /// A chunk that has `length` bytes when the store first looks at it.
     fn of(length: u64) -> Self {
-        let written = if length > 0 { vec![0..length] } else { Vec::new() };
+        let written = (length > 0).then_some(0..length).into_iter().collect();
         Self { written, pending: Vec::new(), used: 0 }
     }
 
