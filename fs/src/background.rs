@@ -186,7 +186,9 @@ impl FileSystem {
             self.memory.note(&done);
             self.warn(done);
         }
-        let done = self.commit_all(Instant::now().checked_sub(COMMIT_AFTER));
+        let since = Instant::now().checked_sub(COMMIT_AFTER);
+        self.forget_removed(since);
+        let done = self.commit_all(since);
         self.warn(done);
         let done = self.note_damage();
         self.warn(done);

@@ -138,6 +138,46 @@ fn what_clients_know_outlives_the_server_and_not_the_clients() {
     a.close_volume().unwrap();
 }
 
+/// The answer to a client's lookup is on its way while another one, which has not committed what it
+/// wrote, takes the last name away.
+#[test]
+fn what_was_not_committed_of_a_removed_file_is_there_for_who_looked_it_up() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    write(&a, "new", &[2; 100]);
+    for (seed, length, replaces) in [(1, 1000, false), (2, 3000, true), (3, 150_000, false)] {
+        let bytes = pattern(seed, length);
+        let ino = make(&a, "t");
+        a.looked_up(ino);
+        a.open(ino, true).unwrap();
+        a.write(ino, 0, &bytes).unwrap();
+        a.close(ino);
+        let asked = b.looking_up();
+        if replaces {
+            a.rename((ROOT, b"new"), (ROOT, b"t"), RenameMode::Replace).unwrap();
+        } else {
+            a.unlink(ROOT, b"t").unwrap();
+        }
+        a.forget(ino, 1);
+        b.looked_up(ino);
+        drop(asked);
+        assert!(read(&b, ino) == bytes, "{length}");
+        b.forget(ino, 1);
+        if replaces {
+            a.unlink(ROOT, b"t").unwrap();
+        }
+    }
+    until_files(&cluster.volume(), 1);
+    // What nobody knows is not written any more.
+    let ino = make(&a, "t");
+    a.write(ino, 0, &[1; 3000]).unwrap();
+    a.unlink(ROOT, b"t").unwrap();
+    assert_eq!(a.uncommitted(), (0, 0));
+    until_files(&cluster.volume(), 1);
+    a.close_volume().unwrap();
+    b.close_volume().unwrap();
+}
+
 /// A restarted server knows only of the clients that have reconnected so far: another one may have
 /// the file open.
 #[test]

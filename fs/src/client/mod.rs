@@ -12,6 +12,7 @@ use crate::client::cache::{Cache, ExclusiveLease};
 use crate::client::ending::Ending;
 use crate::client::locks::OwnLocks;
 use crate::client::removals::Removals;
+use crate::data::file::State;
 use crate::data::sets::Leased;
 use crate::data::sharing::Sharing;
 use crate::data::store::{Options, Store};
@@ -246,7 +247,8 @@ impl FileSystem {
 
     /// The number of files with uncommitted data, and its bytes.
     pub fn uncommitted(&self) -> (usize, u64) {
-        let bytes = self.table.all().into_iter().map(|file| file.state().buffer.uncommitted_bytes());
+        let bytes_of = |state: &State| if state.is_left { 0 } else { state.buffer.uncommitted_bytes() };
+        let bytes = self.table.all().into_iter().map(|file| bytes_of(&file.state()));
         bytes.filter(|bytes| *bytes > 0).fold((0, 0), |(files, sum), bytes| (files + 1, sum + bytes))
     }
 

@@ -44,6 +44,9 @@ pub(crate) struct State {
     /// The file has no name any more. It is removed when it is not open and the kernel has
     /// forgotten it.
     pub orphan: bool,
+    /// The file lost its last name here, and nobody here needs it. Other clients may still open it,
+    /// and then they must find what this one wrote.
+    pub is_left: bool,
     /// The file is removed.
     pub gone: bool,
     /// The error of a background write; the next sync reports it.

@@ -4,6 +4,7 @@
 use crate::data::file::{File, State};
 use crate::{Error, FileSystem, Result};
 use meta::{Attributes, Change, Kind, Listed, New, Removed, Rename, RenameMode, SetTime, Time};
+use std::time::Instant;
 
 /// How often attributes are read again because a commit changed the file meanwhile, before the
 /// content lock is taken.
@@ -203,7 +204,9 @@ impl FileSystem {
             let gone = file.state().gone;
             let linked =
                 if gone { Err(meta::Error::NotFound) } else { self.meta.link(ino, parent, name, self.stamp()) };
-            file.state().orphan &= linked.is_err();
+            let mut state = file.state();
+            (state.orphan, state.is_left) = (state.orphan && linked.is_err(), state.is_left && linked.is_err());
+            drop(state);
             linked
         };
         linked?;
@@ -303,10 +306,27 @@ impl FileSystem {
             return;
         }
         state.orphan = false;
+        if self.is_shared() && self.alone().is_none() && !state.buffer.is_clean() {
+            // Another client may have looked it up before. The server removes it when no client
+            // needs it.
+            state.is_left = true;
+            return;
+        }
         self.forget_content(state);
         // The server does this itself.
         if !self.is_shared() {
             self.collector.add_orphan(ino);
+        }
+    }
+
+    /// Drops what was not committed of files that lost their last name here, if the server has
+    /// removed them. Asks for those that have been dirty since before a moment.
+    pub(crate) fn forget_removed(&self, since: Option<Instant>) {
+        let is_due = |state: &State| state.is_left && state.dirty_since.is_none_or(|dirty| Some(dirty) <= since);
+        for file in self.table.all().into_iter().filter(|file| is_due(&file.state())) {
+            if self.meta.attributes(file.ino) == Err(meta::Error::NotFound) {
+                self.forget_content(&mut file.state());
+            }
         }
     }
 
@@ -360,7 +380,11 @@ impl FileSystem {
         if replaced.is_none() || mode != RenameMode::Replace {
             return Ok(());
         }
-        let Ok(attributes) = self.meta.lookup(from.0, from.1) else { return Ok(()) };
+        let attributes = match self.meta.lookup(from.0, from.1) {
+            // The rename says so, or finds a newer file.
+            Err(meta::Error::NotFound) => return Ok(()),
+            found => found?,
+        };
         if let Some(file) = self.table.find(attributes.ino) {
             self.commit(std::slice::from_ref(&*file), false)?;
         }
