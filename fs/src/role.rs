@@ -109,6 +109,10 @@ impl Sharing for Engine {
         false
     }
 
+    fn take_certain_loss_of(&self, _: u64) -> bool {
+        false
+    }
+
     fn server_start(&self) -> Option<u64> {
         None
     }

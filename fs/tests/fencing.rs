@@ -233,6 +233,60 @@ fn an_append_that_reserved_its_place_too_early_fails() {
 }
 
 /// Changes of names and attributes that waited for the server while the session ended.
+/// Waits until the first client has dropped what belonged to its old session.
+fn until_fenced(a: &Arc<FileSystem>) {
+    let a = a.clone();
+    lab::within(60, move || {
+        while a.fences() == 0 || a.attributes(ROOT).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+}
+
+/// Many programs replace a file by a new one and do not look at what `close` says.
+#[test]
+fn a_file_that_lost_content_does_not_replace_another_one_unnoticed() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, file) = two(&cluster);
+    let [renamed, synced, rewritten] = ["renamed", "synced", "rewritten"].map(|name| {
+        let ino = make(&a, name);
+        a.open(ino, true).unwrap();
+        a.write(ino, 0, &pattern(2, 500)).unwrap();
+        ino
+    });
+    stop(&cluster, &wire);
+    wire.cut.store(false, Ordering::SeqCst);
+    lab::within(60, {
+        let a = a.clone();
+        move || {
+            while a.losses(rewritten) == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    });
+    until_fenced(&a);
+    for ino in [renamed, rewritten] {
+        a.told_at_close(ino).unwrap_err();
+    }
+    let replace = |name: &str| a.rename((ROOT, name.as_bytes()), (ROOT, b"file"), RenameMode::Replace);
+    replace("renamed").unwrap_err();
+    assert_eq!(b.lookup(ROOT, b"file").unwrap().ino, file);
+    assert!(content(&b, file).unwrap() == pattern(1, 30_000));
+    // It was told. And what was told by a sync, or written anew, may replace others.
+    replace("renamed").unwrap();
+    a.sync(synced).unwrap_err();
+    replace("synced").unwrap();
+    a.set_attributes(rewritten, SetAttributes { size: Some(0), ..SetAttributes::default() }).unwrap();
+    a.write(rewritten, 0, &pattern(3, 700)).unwrap();
+    replace("rewritten").unwrap();
+    assert_eq!(b.lookup(ROOT, b"file").unwrap().ino, rewritten);
+    assert!(content(&b, rewritten).unwrap() == pattern(3, 700));
+    [renamed, synced, rewritten, file].iter().for_each(|&ino| a.close(ino));
+    b.close(file);
+    a.close_volume().unwrap_err();
+    b.close_volume().unwrap();
+}
+
 #[test]
 fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
     type Work = fn(&FileSystem, u64) -> fs::Result<()>;

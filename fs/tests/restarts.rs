@@ -2,7 +2,7 @@
 
 mod lab;
 
-use fs::{Answer, FileSystem, ROOT, Recall, Request, SetAttributes};
+use fs::{Answer, FileSystem, ROOT, Recall, RenameMode, Request, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
 use meta::port::{Call, Port, Remote};
@@ -245,6 +245,18 @@ fn what_may_be_lost_with_the_servers_machine_is_told() {
         assert_eq!(client.sync_all().is_err(), machine_too);
         client.sync_all().unwrap();
     }
+    // A file that may lack something does not replace another one unnoticed.
+    let [good, lacking] = ["good", "lacking"].map(|name| make(&client, name));
+    client.sync_all().unwrap();
+    change(lacking, 0o600).unwrap();
+    cluster.restart_machine();
+    cluster.kill();
+    cluster.start();
+    client.sync(good).unwrap();
+    let replace = || client.rename((ROOT, b"lacking"), (ROOT, b"good"), RenameMode::Replace);
+    assert_eq!(replace().unwrap_err().errno(), 5);
+    replace().unwrap();
+    assert!(client.sync_all().is_err());
     // Unsynced changes are durable after a while.
     change(changed, 0o640).unwrap();
     std::thread::sleep(Duration::from_secs(8));

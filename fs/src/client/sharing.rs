@@ -98,6 +98,10 @@ impl Sharing for Client {
         self.cache.tell_lost(ino, at_close)
     }
 
+    fn take_certain_loss_of(&self, ino: u64) -> bool {
+        self.cache.take_certain_loss(ino)
+    }
+
     fn server_start(&self) -> Option<u64> {
         Some(self.start.load(Ordering::SeqCst))
     }

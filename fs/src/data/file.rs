@@ -53,6 +53,11 @@ pub(crate) struct State {
     pub failed: Option<crate::Error>,
     /// Written data was lost; the next sync or close reports it, once.
     pub lost: bool,
+    /// The same, until a sync reports it or the file is written anew: it must not replace another
+    /// file unnoticed. That a close reported it is not enough.
+    pub lacks_data: bool,
+    /// A write of the kernel's cache was refused since the last sync, which the kernel reports.
+    pub lacks_pages: bool,
     /// How often data was lost.
     pub losses: u64,
 }
@@ -168,7 +173,7 @@ impl Table {
         let last = Arc::strong_count(&file) <= 2;
         let idle = last && {
             let state = file.state();
-            let has_news = state.failed.is_some() || state.lost;
+            let has_news = state.failed.is_some() || state.lost || state.lacks_data || state.lacks_pages;
             state.openers == 0 && !state.orphan && (state.gone || !has_news && state.buffer.is_clean())
         };
         if idle {

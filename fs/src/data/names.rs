@@ -332,7 +332,7 @@ impl FileSystem {
 
     /// Drops the uncommitted content of a removed file.
     fn forget_content(&self, state: &mut State) {
-        state.gone = true;
+        (state.gone, state.lacks_data, state.lacks_pages) = (true, false, false);
         state.buffer.modified = None;
         self.change_buffer(state, |buffer| buffer.forget(0..u64::MAX));
     }
@@ -375,7 +375,7 @@ impl FileSystem {
 
     /// Programs often replace a file by writing a new one and renaming it, without a sync. Commit
     /// the content of the new file first, so that a crash does not leave an empty file in place of
-    /// a full one.
+    /// a full one. Fails if the new file lost some of its content.
     fn commit_before_replacing(&self, from: (u64, &[u8]), replaced: Option<u64>, mode: RenameMode) -> Result<()> {
         if replaced.is_none() || mode != RenameMode::Replace {
             return Ok(());
@@ -388,7 +388,7 @@ impl FileSystem {
         if let Some(file) = self.table.find(attributes.ino) {
             self.commit(std::slice::from_ref(&*file), false)?;
         }
-        Ok(())
+        self.lacks_nothing(attributes.ino)
     }
 
     /// The next entries of a directory after a cookie; 0 is the beginning. An empty list means the

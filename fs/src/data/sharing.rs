@@ -73,6 +73,10 @@ pub(crate) trait Sharing: Send + Sync {
     /// closing and once for syncing the file.
     fn take_loss_of(&self, ino: u64, at_close: bool) -> bool;
 
+    /// Whether changes of this very file may have been lost with the server's machine, and neither
+    /// this nor a sync has reported it yet.
+    fn take_certain_loss_of(&self, ino: u64) -> bool;
+
     /// Whether written data was lost since the last call.
     fn take_loss(&self) -> bool;
 

@@ -226,6 +226,10 @@ impl FileSystem {
                     Resize::Keep => buffer.size,
                 };
             });
+            // An empty file lacks nothing.
+            if resize == Resize::To(0) {
+                (state.lacks_data, state.lacks_pages) = (false, false);
+            }
             drop(state);
         }
         let (_, dead, seq) = done?;
@@ -358,7 +362,8 @@ impl FileSystem {
         let sync = || match self.table.find(ino) {
             Some(file) => {
                 let done = self.commit(std::slice::from_ref(&*file), true).map(drop);
-                told(&file).and(done)
+                file.state().lacks_pages = false;
+                told(&file).inspect_err(|_| file.state().lacks_data = false).and(done)
             }
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         };
@@ -380,9 +385,29 @@ impl FileSystem {
 
     /// Records that data of a file was lost.
     pub(crate) fn note_lost(&self, state: &mut State) {
-        state.lost = true;
+        (state.lost, state.lacks_data) = (true, true);
         state.losses += 1;
         self.sharing().note_loss();
+    }
+
+    /// Records that something was written to a file and never got here. The kernel tells the
+    /// program that wrote it.
+    pub fn note_refused_write(&self, ino: u64) {
+        let file = self.table.enter(ino);
+        let mut state = file.state();
+        state.lacks_pages = !state.gone;
+    }
+
+    /// Refuses, once, to let a file replace another one if it lacks data that was lost, and no sync
+    /// has reported that.
+    pub(crate) fn lacks_nothing(&self, ino: u64) -> Result<()> {
+        if let Some(file) = self.table.find(ino) {
+            let mut state = file.state();
+            if std::mem::take(&mut state.lacks_data) | std::mem::take(&mut state.lacks_pages) {
+                return Err(lost());
+            }
+        }
+        if self.sharing().take_certain_loss_of(ino) { Err(lost()) } else { Ok(()) }
     }
 
     /// How often data of an open file was lost. A program that has it open compares this with the

@@ -56,6 +56,12 @@ impl Cache {
         lock(&self.unsynced).tell(ino, at_close)
     }
 
+    /// Whether changes of this very file may be lost and no sync has reported it. It counts as
+    /// reported then.
+    pub fn take_certain_loss(&self, ino: u64) -> bool {
+        lock(&self.unsynced).take_certain(ino)
+    }
+
     /// Syncs if there are unsynced changes of at least this age. So no more than that can be lost
     /// with the server's machine.
     pub fn sync_old(&self, age: Duration) -> Result<()> {

@@ -101,6 +101,12 @@ impl Unsynced {
         }
         it_is || it_may_be
     }
+
+    /// Whether changes of this very file may be lost and no sync has reported it. It counts as
+    /// reported then.
+    pub fn take_certain(&mut self, ino: u64) -> bool {
+        self.lost.remove(&ino).is_some()
+    }
 }
 
 #[cfg(test)]
