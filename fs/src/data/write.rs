@@ -385,6 +385,10 @@ impl FileSystem {
 
     /// Records that data of a file was lost.
     pub(crate) fn note_lost(&self, state: &mut State) {
+        // Nobody here lacks data of a file that was removed here.
+        if state.is_left {
+            return;
+        }
         (state.lost, state.lacks_data) = (true, true);
         state.losses += 1;
         self.sharing().note_loss();
