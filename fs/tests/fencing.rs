@@ -243,6 +243,58 @@ fn until_fenced(a: &Arc<FileSystem>) {
     });
 }
 
+/// What a bulk load still sends when its session has ended is refused. The next one is like any
+/// other.
+#[test]
+fn a_bulk_load_ends_with_its_session() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (a, wire, b, ino) = two(&cluster);
+    let first = a.new_inos(3).unwrap();
+    let begin = |load: &mut fs::BulkLoad<'_>, number: u64, name: &str, data: &[u8]| {
+        let (size, now) = (data.len() as u64, fs::Time::default());
+        let about = fs::manifest::File { path: name.into(), size, mode: 0o600, uid: 1, gid: 2, modified: now };
+        load.begin(first + number, about);
+        if !data.is_empty() {
+            let put = |into: &mut [u8]| {
+                into.copy_from_slice(data);
+                Ok::<usize, fs::Error>(data.len())
+            };
+            load.add(0, data.len(), put).unwrap();
+        }
+        load.finish(fs::Whole {
+            ino: first + number,
+            parent: ROOT,
+            name: name.into(),
+            new: new(Kind::File),
+            size,
+            accessed: now,
+            modified: now,
+            changed: now,
+            extents: Vec::new(),
+            attributes: Vec::new(),
+        });
+    };
+    let (mut with, mut without) = (a.ingest().unwrap(), a.ingest().unwrap());
+    begin(&mut with, 0, "with", &pattern(2, 5000));
+    begin(&mut without, 1, "without", b"");
+    stop(&cluster, &wire);
+    wire.cut.store(false, Ordering::SeqCst);
+    until_fenced(&a);
+    for load in [&mut with, &mut without] {
+        load.commit().unwrap_err();
+        assert!(load.is_empty() && load.bytes() == 0);
+    }
+    assert!(["with", "without"].iter().all(|name| b.lookup(ROOT, name.as_bytes()).is_err()));
+    begin(&mut with, 2, "new", &pattern(3, 5000));
+    with.commit().unwrap();
+    let new = b.lookup(ROOT, b"new").unwrap().ino;
+    assert!(content(&b, new).unwrap() == pattern(3, 5000));
+    drop((with, without));
+    [&a, &b].iter().for_each(|client| client.close(ino));
+    [a, b].iter().for_each(|client| client.close_volume().unwrap());
+    lab::assert_sound(&cluster.volume());
+}
+
 /// Many programs replace a file by a new one and do not look at what `close` says.
 #[test]
 fn a_file_that_lost_content_does_not_replace_another_one_unnoticed() {

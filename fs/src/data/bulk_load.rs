@@ -3,12 +3,14 @@
 //! that write files once, like the archive encoder. Nothing is buffered, and no file is visible
 //! before it is complete.
 //!
-//! A transaction creates all of its files or none.
+//! A transaction creates all of its files or none. A load belongs to the session in which it began:
+//! when that ends, nothing of it is committed any more.
 
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
 use crate::data::write::lost;
 use crate::{Error, FileSystem, Result};
+use meta::port::within_session;
 use meta::{Attributes, ContentEdit, Resize, Whole};
 use plan::{Extent, Place, Span};
 use std::collections::HashSet;
@@ -24,6 +26,8 @@ const FILES_PER_TRANSACTION: usize = 1024;
 /// A bulk load in progress. What is not committed when it is dropped does not exist.
 pub struct BulkLoad<'a> {
     fs: &'a FileSystem,
+    /// The session in which the first of `files` was begun; None where sessions do not end.
+    session: Option<u64>,
     buffer: Option<StripeBuffer>,
     /// The pieces in the buffer, each with its file as an index into `files`.
     pieces: Vec<(usize, Piece)>,
@@ -73,6 +77,7 @@ impl FileSystem {
         self.writable()?;
         Ok(BulkLoad {
             fs: self,
+            session: self.sharing().session(),
             buffer: None,
             pieces: Vec::new(),
             manifest_bytes: 0,
@@ -99,7 +104,7 @@ impl FileSystem {
     pub fn put_files(&self, files: &[Whole]) -> Result<Vec<u32>> {
         self.writable()?;
         self.room_for_metadata()?;
-        Ok(self.meta.put_files(files)?.refused)
+        Ok(self.in_this_session(|| self.meta.put_files(files))?.refused)
     }
 
     /// Looks up many names, each in its directory, and returns the attributes; None where there is
@@ -122,7 +127,18 @@ impl BulkLoad<'_> {
     /// Data that is added next belongs to it. `about` is stored in the manifest, so that the file
     /// can be found when all metadata is lost.
     pub fn begin(&mut self, ino: u64, about: manifest::File) {
+        if self.files.is_empty() {
+            self.session = self.fs.sharing().session();
+        }
         self.files.push(Loading { ino, about, extents: Vec::new(), kind: LoadState::Open });
+    }
+
+    /// Runs work in the session of this load.
+    fn in_its_session<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        within_session(self.session, || {
+            self.fs.is_still_in_session()?;
+            work(self)
+        })
     }
 
     fn last(&mut self) -> &mut Loading {
@@ -226,7 +242,8 @@ impl BulkLoad<'_> {
         let bytes = buffer.len() as u64;
         let (owners, pieces): (Vec<usize>, Vec<Piece>) = self.pieces.drain(..).unzip();
         self.manifest_bytes = 0;
-        let (stored, pin) = self.fs.append_stripe(buffer, &manifest::encode(&pieces))?;
+        let fs = self.fs;
+        let (stored, pin) = self.in_its_session(|_| fs.append_stripe(buffer, &manifest::encode(&pieces)))?;
         let Stored { set, record, block } = stored;
         self.stripes.push((stored, pin));
         self.stored_bytes += bytes;
@@ -242,8 +259,29 @@ impl BulkLoad<'_> {
     /// Creates everything that was finished, and returns when it is durable.
     ///
     /// # Errors
-    /// When it may not be durable. Each file that exists afterwards is whole.
+    /// When it may not be durable. Each file that exists afterwards is whole. When the session in
+    /// which the first of its files was begun has ended: everything is given up then.
     pub fn commit(&mut self) -> Result<BulkLoaded> {
+        let done = self.in_its_session(Self::commit_in_session);
+        if done.is_err() && self.in_its_session(|_| Ok(())).is_err() {
+            self.give_up();
+        }
+        done
+    }
+
+    /// Drops what is not committed.
+    fn give_up(&mut self) {
+        let stripes = std::mem::take(&mut self.stripes);
+        self.fs.give_up_stripes(stripes.iter().map(|(stored, _)| stored), &HashSet::new());
+        if let Some(buffer) = self.buffer.take() {
+            self.fs.store.pool.give(buffer);
+        }
+        self.files.clear();
+        self.pieces.clear();
+        (self.manifest_bytes, self.stored_bytes) = (0, 0);
+    }
+
+    fn commit_in_session(&mut self) -> Result<BulkLoaded> {
         self.store_stripe()?;
         // From here on a transaction may name the stripes, even if it returns an error.
         let stripes = std::mem::take(&mut self.stripes);
@@ -317,10 +355,7 @@ impl FileSystem {
 
 impl Drop for BulkLoad<'_> {
     fn drop(&mut self) {
-        self.fs.give_up_stripes(self.stripes.iter().map(|(stored, _)| stored), &HashSet::new());
-        if let Some(buffer) = self.buffer.take() {
-            self.fs.store.pool.give(buffer);
-        }
+        self.give_up();
     }
 }
 
