@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 /// How often the log hears that one kind of operation fails.
 const INTERVAL: Duration = Duration::from_secs(60);
 
+/// The operation for which the kernel looks again when it hears that the file is gone (ESTALE). For
+/// others, the program would hear that.
+pub(super) const OPENING: &str = "opening";
+
 /// Calls a file system.
 pub(super) struct Caller<F> {
     files: Arc<F>,
@@ -32,6 +36,11 @@ impl<F: Files> Caller<F> {
         &self.files
     }
 
+    /// Logs that an operation failed.
+    pub(super) fn report(&self, what: &'static str, ino: u64, why: &str) {
+        self.reports.report(what, ino, why);
+    }
+
     /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program cannot make sense of (EIO) are logged. So
     /// are defects, which must not end the thread that serves a request: the mount would hang.
     pub(super) fn call<T>(
@@ -43,7 +52,10 @@ impl<F: Files> Caller<F> {
         match catch_unwind(AssertUnwindSafe(|| call(&self.files))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                let errno = error.errno();
+                let errno = match error.errno() {
+                    libc::ESTALE if what != OPENING => libc::EIO,
+                    errno => errno,
+                };
                 if errno == libc::EIO {
                     self.reports.report(what, ino, &error.to_string());
                 }

@@ -1,5 +1,6 @@
 //! The content of files.
 
+use super::call::OPENING;
 use super::{Handler, init, opens};
 use crate::files::Files;
 use fs::{Allocate, SetAttributes};
@@ -18,13 +19,25 @@ impl<F: Files> Handler<F> {
     /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also reads through descriptors for writing, and it
     /// finds the end for those that append.
     pub(super) fn open(&self, user: u32, ino: u64, flags: i32) -> Result<(), Errno> {
-        self.caller.call("opening", ino, |files| files.open(ino, opens::may_write(flags)))?;
+        self.caller.call(OPENING, ino, |files| files.open(ino, opens::may_write(flags)))?;
         self.opens.add(ino, flags, self.caller.files().fences());
         if flags & libc::O_TRUNC != 0 {
             let change = SetAttributes { size: Some(0), ..SetAttributes::default() };
             self.set_attributes(user, ino, change).inspect_err(|_| self.close(ino, flags))?;
         }
         Ok(())
+    }
+
+    /// The error for a program that opens a file. When the file is gone, the kernel looks again, once.
+    pub(super) fn looks_again(&self, process: u32, ino: u64, error: Errno) -> Errno {
+        if i32::from(error) != libc::ESTALE {
+            return error;
+        }
+        let answer = self.again.answer(process, ino, b"", libc::EIO);
+        if answer == libc::EIO {
+            self.caller.report(OPENING, ino, "the file was removed");
+        }
+        Errno::from_i32(answer)
     }
 
     pub(super) fn close(&self, ino: u64, flags: i32) {

@@ -13,6 +13,7 @@ mod locks;
 mod losses;
 mod names;
 mod opens;
+mod permission;
 mod seek;
 mod signals;
 
@@ -45,6 +46,7 @@ pub(crate) struct Handler<F: Files> {
     opens: Arc<Opens>,
     held: Arc<locks::Held>,
     losses: losses::Losses,
+    again: permission::LooksAgain,
     /// Others change files, too: the kernel keeps little.
     shared: bool,
     /// What the mount says of at its end.
@@ -69,6 +71,7 @@ impl<F: Files> Handler<F> {
                 opens: Arc::default(),
                 held: Arc::default(),
                 losses: losses::Losses::default(),
+                again: permission::LooksAgain::default(),
                 shared,
                 refused,
                 seeks,
@@ -247,7 +250,8 @@ impl<F: Files> Filesystem for Handler<F> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let created = self.create(parent.0, name.as_bytes(), &new_file(request, Kind::File, mode), flags);
+        let new = new_file(request, Kind::File, mode);
+        let created = self.create(request.pid(), parent.0, name.as_bytes(), &new, flags);
         answer!(reply, created, created =>
             reply.created(&self.valid(), &self.tell(&created), GENERATION, self.handle(created.ino, flags), self.kept(flags)));
     }
@@ -284,6 +288,7 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let opened = self.open(request.uid(), ino.0, flags.0);
+        let opened = opened.map_err(|error| self.looks_again(request.pid(), ino.0, error));
         answer!(reply, opened, () => reply.opened(self.handle(ino.0, flags.0), self.kept(flags.0)));
     }
 
@@ -404,6 +409,7 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let opened = self.open(request.uid(), ino.0, libc::O_RDONLY);
+        let opened = opened.map_err(|error| self.looks_again(request.pid(), ino.0, error));
         let keep = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
         let keep = if self.shared { FopenFlags::empty() } else { keep };
         answer!(reply, opened, () => reply.opened(HANDLE, keep));

@@ -1,6 +1,7 @@
 //! Names and attributes.
 
 use super::Handler;
+use super::permission::{self, Verdict};
 use crate::files::Files;
 use fs::{Attributes, Kind, New, RenameMode, SetAttributes};
 use fuser::{Errno, INodeNo, RenameFlags};
@@ -29,7 +30,14 @@ impl<F: Files> Handler<F> {
 
     /// Makes a regular file and opens it. Nobody else on this machine can come in between: the kernel holds the directory until it has the answer. When somebody
     /// elsewhere does, that file is opened, unless it takes the kernel to say whether that may be: then it is told that it knows too little, and looks again.
-    pub(super) fn create(&self, parent: u64, name: &[u8], new: &New, flags: i32) -> Result<Attributes, Errno> {
+    pub(super) fn create(
+        &self,
+        process: u32,
+        parent: u64,
+        name: &[u8],
+        new: &New,
+        flags: i32,
+    ) -> Result<Attributes, Errno> {
         for _ in 0..ATTEMPTS {
             let (found, is_new) = match self.make(parent, name, new) {
                 Err(error) if i32::from(error) == libc::EEXIST && flags & libc::O_EXCL == 0 => {
@@ -43,14 +51,13 @@ impl<F: Files> Handler<F> {
             };
             // Only its new name makes a file known, so that there is nothing to be truncated.
             let flags = if is_new { flags & !libc::O_TRUNC } else { flags };
-            let is_certain = if is_new {
-                Ok(true)
-            } else {
-                self.is_sticky(parent).map(|sticky| !sticky && may_open(new, &found, flags))
-            };
-            let opened = match is_certain {
-                Ok(true) => self.open(new.uid, found.ino, flags),
-                Ok(false) => Err(Errno::from_i32(libc::ESTALE)),
+            let verdict = if is_new { Ok(Verdict::Yes) } else { self.may_open(process, parent, new, &found, flags) };
+            let opened = match verdict {
+                Ok(Verdict::Yes) => self.open(new.uid, found.ino, flags),
+                Ok(Verdict::No(error)) => Err(Errno::from_i32(error)),
+                Ok(Verdict::AskKernel(otherwise)) => {
+                    Err(Errno::from_i32(self.again.answer(process, parent, name, otherwise)))
+                }
                 Err(error) => Err(error),
             };
             let Err(error) = opened else { return Ok(found) };
@@ -62,17 +69,18 @@ impl<F: Files> Handler<F> {
                 let _ = self.caller.call("unlinking in", parent, remove);
             }
             // The kernel looks again only once, and others may be faster each time.
-            if is_certain != Ok(true) || i32::from(error) != libc::ESTALE {
+            if verdict != Ok(Verdict::Yes) || i32::from(error) != libc::ESTALE {
                 return Err(error);
             }
         }
         Err(Errno::from_i32(libc::EIO))
     }
 
-    /// Whether others may remove only their own files from a directory: the kernel may refuse to open theirs, too.
-    fn is_sticky(&self, directory: u64) -> Result<bool, Errno> {
-        let found = self.caller.call("reading attributes", directory, |files| files.attributes(directory))?;
-        Ok(found.mode & libc::S_ISVTX != 0)
+    /// Whether a program that wanted to make a file may open the one that it finds instead.
+    fn may_open(&self, process: u32, parent: u64, new: &New, found: &Attributes, flags: i32) -> Result<Verdict, Errno> {
+        let directory = self.caller.call("reading attributes", parent, |files| files.attributes(parent))?;
+        let groups = permission::groups_of(process);
+        Ok(permission::may_open(new, groups.as_deref(), &directory, found, flags, permission::protection()))
     }
 
     pub(super) fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: RenameFlags) -> Result<(), Errno> {
@@ -111,56 +119,5 @@ impl<F: Files> Handler<F> {
             let _ = self.kernel.get().map(|kernel| kernel.inval_inode(INodeNo(ino), -1, 0));
         }
         Ok(())
-    }
-}
-
-/// Whether a regular file may certainly be opened by who wanted to make one. Which other groups that is in is not looked at.
-fn may_open(by: &New, found: &Attributes, flags: i32) -> bool {
-    let needed = match flags & libc::O_ACCMODE {
-        libc::O_RDONLY if flags & libc::O_TRUNC == 0 => 0o4,
-        libc::O_WRONLY => 0o2,
-        _ => 0o6,
-    };
-    let classes: &[u32] = match (by.uid, by.gid) {
-        (0, _) => &[],
-        (uid, _) if uid == found.uid => &[6],
-        (_, gid) if gid == found.gid => &[3],
-        _ => &[3, 0],
-    };
-    found.kind == Kind::File && classes.iter().all(|class| found.mode >> class & needed == needed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fs::Time;
-
-    #[test]
-    fn a_file_of_somebody_else_is_opened_only_if_that_is_allowed() {
-        let zero = Time { seconds: 0, nanoseconds: 0 };
-        let found = |mode, uid, gid| Attributes {
-            ino: 9,
-            kind: Kind::File,
-            mode,
-            links: 1,
-            uid,
-            gid,
-            device: 0,
-            size: 0,
-            allocated: 0,
-            accessed: zero,
-            modified: zero,
-            changed: zero,
-            created: zero,
-        };
-        let by = |uid, gid| New { kind: Kind::File, mode: 0o644, uid, gid, device: 0, link: Vec::new() };
-        assert!(may_open(&by(0, 0), &found(0, 5, 5), libc::O_RDWR));
-        assert!(!may_open(&by(0, 0), &Attributes { kind: Kind::Symlink, ..found(0o777, 0, 0) }, libc::O_RDONLY));
-        assert!(may_open(&by(5, 1), &found(0o400, 5, 6), libc::O_RDONLY));
-        assert!(!may_open(&by(5, 1), &found(0o400, 5, 6), libc::O_RDONLY | libc::O_TRUNC));
-        assert!(!may_open(&by(5, 6), &found(0o477, 5, 6), libc::O_WRONLY), "its owner's bits alone count");
-        assert!(may_open(&by(1, 6), &found(0o660, 5, 6), libc::O_RDWR));
-        assert!(!may_open(&by(1, 1), &found(0o606, 5, 6), libc::O_RDWR), "it may be in the group");
-        assert!(may_open(&by(1, 1), &found(0o666, 5, 6), libc::O_RDWR));
     }
 }
