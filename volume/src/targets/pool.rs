@@ -127,6 +127,16 @@ impl Pool {
         *stage = Stage::GivenUp;
     }
 
+    /// An operation of another thread than its own was given up and goes on.
+    pub fn begin_late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has ended.
+    pub fn end_late(&self) {
+        self.late.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Operations that wait for a thread or run on one.
     pub fn queued(&self) -> usize {
         self.queued.load(Ordering::Relaxed)

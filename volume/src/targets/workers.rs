@@ -3,7 +3,7 @@
 
 use super::batch::{self, Batch};
 use super::pool::caught;
-use super::{Targets, lock};
+use super::{Entry, Targets, lock};
 use crate::target::Target;
 use plan::TargetId;
 use std::io;
@@ -23,7 +23,8 @@ pub(super) struct Workers(OnceLock<SyncSender<Task>>);
 /// The progress of a worker.
 #[derive(Debug)]
 struct Progress<T> {
-    begun: bool,
+    /// An operation runs, on the target behind those that are done.
+    running: bool,
     done: Vec<io::Result<T>>,
     finished: bool,
     /// The caller stopped waiting: other threads do the rest.
@@ -61,10 +62,10 @@ impl Targets {
         operation: impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static,
     ) -> Vec<(usize, TargetId, io::Result<T>)> {
         let operation = Arc::new(operation);
-        let steps: Option<Vec<(usize, Arc<dyn Target>)>> = {
+        let steps: Option<Vec<(usize, Arc<Entry>)>> = {
             let entries = self.entries();
             let healthy = |id: &TargetId| entries.get(id).filter(|entry| entry.record.is_good());
-            places.iter().map(|(key, id)| healthy(id).map(|entry| (*key, entry.target.clone()))).collect()
+            places.iter().map(|(key, id)| healthy(id).map(|entry| (*key, entry.clone()))).collect()
         };
         let mut done = steps.map_or_else(Vec::new, |steps| self.send_worker(steps, &operation));
         let late = done.len();
@@ -81,25 +82,35 @@ impl Targets {
     }
 
     /// The results that a worker delivered in time. The last one may belong to the operation that
-    /// it still tries.
+    /// it still tries: the target counts as hanging until that ends.
     fn send_worker<T: Send + 'static>(
         &self,
-        steps: Vec<(usize, Arc<dyn Target>)>,
+        steps: Vec<(usize, Arc<Entry>)>,
         operation: &Arc<impl Fn(usize, &dyn Target) -> io::Result<T> + Send + Sync + 'static>,
     ) -> Vec<io::Result<T>> {
-        let count = steps.len();
-        let progress = Progress { begun: false, done: Vec::with_capacity(count), finished: false, abandoned: false };
+        let done = Vec::with_capacity(steps.len());
+        let progress = Progress { running: false, done, finished: false, abandoned: false };
         let shared = Arc::new((Mutex::new(progress), Condvar::new()));
+        let entries: Vec<Arc<Entry>> = steps.iter().map(|(_, entry)| entry.clone()).collect();
         let (its, operation) = (shared.clone(), operation.clone());
         let task = Box::new(move || {
             let (progress, finished) = &*its;
-            lock(progress).begun = true;
-            for (key, target) in steps {
-                if lock(progress).abandoned {
+            for (key, entry) in steps {
+                {
+                    let mut progress = lock(progress);
+                    if progress.abandoned {
+                        return;
+                    }
+                    progress.running = true;
+                }
+                let result = caught(|| operation(key, &*entry.target));
+                let mut progress = lock(progress);
+                progress.running = false;
+                if progress.abandoned {
+                    entry.pool.end_late();
                     return;
                 }
-                let result = caught(|| operation(key, &*target));
-                lock(progress).done.push(result);
+                progress.done.push(result);
             }
             // Release what the operation holds before the caller continues.
             drop(operation);
@@ -116,7 +127,8 @@ impl Targets {
             let left = self.deadline.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 progress.abandoned = true;
-                if progress.begun && progress.done.len() < count {
+                if progress.running {
+                    entries[progress.done.len()].pool.begin_late();
                     progress.done.push(Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")));
                 }
                 break;
@@ -131,6 +143,8 @@ impl Targets {
 mod tests {
     use super::*;
     use crate::target::Memory;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     #[test]
     fn a_worker_outlives_an_operation_that_panics() {
@@ -147,5 +161,34 @@ mod tests {
             targets.forgive(TargetId(1));
         }
         assert_eq!(outcomes(usize::MAX), [true; 3]);
+    }
+
+    /// A disk that is dead must be noticed, however short the operations are that hang on it.
+    #[test]
+    fn a_target_on_which_a_short_operation_hangs_counts_as_hanging() {
+        let targets = Targets::with_deadline(Duration::from_secs(3));
+        let places: Vec<(usize, TargetId)> = (0..3).map(|number| (number, TargetId(number as u16))).collect();
+        places.iter().for_each(|&(_, id)| targets.add(id, Arc::new(Memory::default())));
+        // The workers run.
+        assert!(targets.one_by_one(&places, |_, _| Ok(())).iter().all(|(.., result)| result.is_ok()));
+        let (release, held) = channel::<()>();
+        let held = Mutex::new(held);
+        let hang = move |key: usize, _: &dyn Target| {
+            if key == 1 {
+                let _ = lock(&held).recv();
+            }
+            Ok(())
+        };
+        let done = targets.one_by_one(&places, hang);
+        assert_eq!(done[1].2.as_ref().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        targets.forgive(TargetId(1));
+        let hanging = || places.iter().map(|&(_, id)| targets.hangs(id)).collect::<Vec<_>>();
+        assert_eq!(hanging(), [false, true, false]);
+        assert!(!targets.is_healthy(TargetId(1)) && targets.is_slow(TargetId(1)));
+        drop(release);
+        while hanging() != [false; 3] {
+            std::thread::yield_now();
+        }
+        assert!(targets.is_healthy(TargetId(1)));
     }
 }
