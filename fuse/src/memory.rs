@@ -136,6 +136,7 @@ impl Files for Memory {
     fn losses(&self, _: u64) -> u64 {
         0
     }
+    fn note_refused_write(&self, _: u64) {}
     fn fences(&self) -> u64 {
         0
     }

@@ -72,7 +72,7 @@ impl<F: Files> Handler<F> {
         take_privileges: bool,
     ) -> Result<u32, Errno> {
         if cached && let Err(error) = self.has_no_old_pages(ino) {
-            self.refused.add(ino);
+            self.refuse(ino);
             return Err(error);
         }
         if take_privileges {
@@ -83,10 +83,16 @@ impl<F: Files> Handler<F> {
             None => files.append(ino, data),
         });
         if written.is_err() && cached {
-            self.refused.add(ino);
+            self.refuse(ino);
         }
         written?;
         Ok(data.len() as u32)
+    }
+
+    /// What a program wrote to a file, and the kernel had taken, is lost.
+    fn refuse(&self, ino: u64) {
+        self.refused.add(ino);
+        self.caller.files().note_refused_write(ino);
     }
 
     /// Refuses what the kernel may have had in its cache when the session ended: others may have
