@@ -67,6 +67,7 @@ files! {
     fn looked_up(&self, ino: u64) -> ();
     fn forget(&self, ino: u64, count: u64) -> ();
     fn losses(&self, ino: u64) -> u64;
+    fn path_of(&self, ino: u64) -> Option<Vec<u8>>;
     fn note_refused_write(&self, ino: u64) -> ();
     fn fences(&self) -> u64;
     fn has_lost_locks(&self) -> bool;

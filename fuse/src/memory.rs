@@ -136,6 +136,9 @@ impl Files for Memory {
     fn losses(&self, _: u64) -> u64 {
         0
     }
+    fn path_of(&self, ino: u64) -> Option<Vec<u8>> {
+        self.meta.describe(ino).ok()?.1
+    }
     fn note_refused_write(&self, _: u64) {}
     fn fences(&self) -> u64 {
         0

@@ -354,6 +354,8 @@ fn failures_are_logged_once_and_defects_survived() {
     let lines = mount.lines.lock().unwrap();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("no target answers"), "{lines:?}");
+    // In the mount.
+    assert!(lines[0].contains("/a (inode "), "{lines:?}");
 }
 
 /// What a program left in the kernel's cache and nobody asks for is refused when the mount ends; of a file that is gone, nobody lacks it.

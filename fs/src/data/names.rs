@@ -391,6 +391,12 @@ impl FileSystem {
         self.lacks_nothing(attributes.ino)
     }
 
+    /// The path of a file from the root, without a leading slash. None for a file with several names
+    /// or none, and where the metadata cannot be read.
+    pub fn path_of(&self, ino: u64) -> Option<Vec<u8>> {
+        self.meta.describe(ino).ok()?.1
+    }
+
     /// The next entries of a directory after a cookie; 0 is the beginning. An empty list means the
     /// end.
     ///

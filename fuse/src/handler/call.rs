@@ -5,11 +5,14 @@ use crate::files::Files;
 use fuser::Errno;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the log hears that one kind of operation fails.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// How long a line of the log waits for the path of its file: what failed may be the metadata.
+const PATH_TAKES: Duration = Duration::from_secs(1);
 
 /// The operation for which the kernel looks again when it hears that the file is gone (ESTALE). For
 /// others, the program would hear that.
@@ -38,7 +41,17 @@ impl<F: Files> Caller<F> {
 
     /// Logs that an operation failed.
     pub(super) fn report(&self, what: &'static str, ino: u64, why: &str) {
-        self.reports.report(what, ino, why);
+        self.reports.report(what, why, || self.name(ino));
+    }
+
+    /// A file as the log names it: with its path, if that is known in time.
+    fn name(&self, ino: u64) -> String {
+        let (send, found) = channel();
+        let files = self.files.clone();
+        let ask = move || _ = send.send(catch_unwind(AssertUnwindSafe(|| files.path_of(ino))).ok().flatten());
+        let asked = std::thread::Builder::new().name("weft-path".into()).spawn(ask);
+        let path = asked.ok().and_then(|_| found.recv_timeout(PATH_TAKES).ok().flatten());
+        path.map_or_else(|| format!("inode {ino}"), |path| format!("/{} (inode {ino})", shown(&path)))
     }
 
     /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program cannot make sense of (EIO) are logged. So
@@ -57,12 +70,12 @@ impl<F: Files> Caller<F> {
                     errno => errno,
                 };
                 if errno == libc::EIO {
-                    self.reports.report(what, ino, &error.to_string());
+                    self.report(what, ino, &error.to_string());
                 }
                 Err(Errno::from_i32(errno))
             }
             Err(_) => {
-                self.reports.report(what, ino, "a defect in Weft, see the message about a panic; please report it");
+                self.report(what, ino, "a defect in Weft, see the message about a panic; please report it");
                 Err(Errno::EIO)
             }
         }
@@ -109,7 +122,7 @@ struct Reports {
 }
 
 impl Reports {
-    fn report(&self, what: &'static str, ino: u64, why: &str) {
+    fn report(&self, what: &'static str, why: &str, name: impl FnOnce() -> String) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let unlogged = match last.get_mut(what) {
             Some((when, unlogged)) if when.elapsed() < INTERVAL => {
@@ -122,8 +135,14 @@ impl Reports {
         last.insert(what, (Instant::now(), 0));
         drop(last);
         let more = if unlogged > 0 { format!(" (and {unlogged} times before)") } else { String::new() };
-        self.log.line(&format!("{what} file {ino} failed: {why}{more}"));
+        self.log.line(&format!("{what} {} failed: {why}{more}", name()));
     }
+}
+
+/// A path in the mount, on one line.
+fn shown(path: &[u8]) -> String {
+    let path = String::from_utf8_lossy(path);
+    path.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 #[cfg(test)]
@@ -137,11 +156,11 @@ mod tests {
         let log = Log::new(move |line| kept.lock().unwrap().push(line.to_owned()));
         let reports = Reports { log, last: Mutex::default() };
         for ino in 1..5 {
-            reports.report("reading", ino, "no target answers");
-            reports.report("writing", ino, "no target answers");
+            reports.report("reading", "no target answers", || format!("file {ino}"));
+            reports.report("writing", "no target answers", || format!("file {ino}"));
         }
         reports.last.lock().unwrap().get_mut("reading").unwrap().0 -= INTERVAL;
-        reports.report("reading", 9, "still");
+        reports.report("reading", "still", || "file 9".into());
         let lines = lines.lock().unwrap();
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[2], "reading file 9 failed: still (and 3 times before)");
