@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// See the table of operations.
+const SYNC: u16 = 25;
+
 /// Clients that commit the same file when the server restarts reclaim their sessions without
 /// waiting for each other.
 #[test]
@@ -215,7 +218,7 @@ fn a_change_of_content_that_is_asked_for_again_happens_once() {
 #[test]
 fn what_may_be_lost_with_the_servers_machine_is_told() {
     let cluster = Cluster::new("rs:2+1", 4);
-    let client = cluster.client("a");
+    let (client, wire) = cluster.wired_client("a");
     let [synced, changed, written] = ["synced", "changed", "written"].map(|name| make(&client, name));
     for ino in [synced, changed, written] {
         client.open(ino, true).unwrap();
@@ -258,8 +261,14 @@ fn what_may_be_lost_with_the_servers_machine_is_told() {
     replace().unwrap();
     assert!(client.sync_all().is_err());
     // Unsynced changes are durable after a while.
+    client.sync_all().unwrap();
+    let before = wire.answered(SYNC);
     change(changed, 0o640).unwrap();
-    std::thread::sleep(Duration::from_secs(8));
+    lab::within(120, move || {
+        while wire.answered(SYNC) == before {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
     cluster.restart_machine();
     cluster.kill();
     cluster.start();

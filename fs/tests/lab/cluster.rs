@@ -34,12 +34,18 @@ pub struct Wire {
     pub session: AtomicU64,
     client: Mutex<Weak<FileSystem>>,
     asked: Mutex<BTreeMap<u16, u32>>,
+    answered: Mutex<BTreeMap<u16, u32>>,
 }
 
 impl Wire {
     /// How often an operation was requested.
     pub fn asked(&self, operation: u16) -> u32 {
         lock(&self.asked).get(&operation).copied().unwrap_or(0)
+    }
+
+    /// How often an operation was answered.
+    pub fn answered(&self, operation: u16) -> u32 {
+        lock(&self.answered).get(&operation).copied().unwrap_or(0)
     }
 }
 
@@ -92,7 +98,10 @@ impl Call for Link {
                 return Err(meta::Error::Unavailable("the session ended before this was done".into()));
             }
             match server.answer(session, &recall, operation, arguments) {
-                Answer::Done(answer) => return Ok(answer),
+                Answer::Done(answer) => {
+                    *lock(&self.wire.answered).entry(operation).or_default() += 1;
+                    return Ok(answer);
+                }
                 Answer::Unknown => panic!("operation {operation} is not known"),
                 Answer::NoSession => {
                     if self.takes_up {
@@ -166,6 +175,7 @@ impl Cluster {
             session: AtomicU64::new(0),
             client: Mutex::new(Weak::new()),
             asked: Mutex::default(),
+            answered: Mutex::default(),
         });
         let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&wire)));
         let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&wire)));
