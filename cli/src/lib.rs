@@ -279,7 +279,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Unmount(arguments) => volumes::mount::unmount(&arguments, json),
         Command::Status(arguments) => volumes::status::run(&arguments, json),
         Command::Ls(arguments) => volumes::files::list(&arguments, json),
-        Command::Cat(arguments) => volumes::files::cat(&arguments),
+        Command::Cat(arguments) => volumes::files::cat(&arguments, json),
         Command::Cp(arguments) => volumes::files::copy(&arguments, json),
         Command::Rm(arguments) => volumes::files::remove(&arguments, json),
         Command::Stat(arguments) => volumes::files::stat(&arguments, json),

@@ -24,10 +24,11 @@ const UNITS: [(&str, u64); 20] = [
     ("eb", 1_000_000_000_000_000_000),
 ];
 
-/// Reads a number of bytes above 0, such as `1048576`, `64k`, `1.5GiB` or `2 GB`.
+/// Reads a number of bytes above 0, such as `1048576`, `64k`, `1.5GiB`, `2 GB` or `1,000 B`.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
+    let number = &without_commas(number);
     let unit = unit.trim();
     let scale = UNITS.iter().find(|(name, _)| *name == unit.to_ascii_lowercase()).map(|(_, scale)| *scale);
     let scale =
@@ -45,6 +46,15 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         Some(count) => Ok(count),
         None => Err("that is more than 16 EiB".into()),
     }
+}
+
+/// A number without the commas between groups of three digits. Other commas stay.
+fn without_commas(number: &str) -> String {
+    let whole = number.split('.').next().unwrap_or(number);
+    let mut groups = whole.split(',');
+    let first = groups.next().map_or(0, str::len);
+    let is_grouped = (1..=3).contains(&first) && groups.all(|group| group.len() == 3);
+    if is_grouped { whole.replace(',', "") + &number[whole.len()..] } else { number.to_owned() }
 }
 
 /// The same for lengths that have a limit by their type.
@@ -74,10 +84,14 @@ mod tests {
             ("120PB", 120_000_000_000_000_000),
             ("15E", 15 << 60),
             ("18446744073709551615", u64::MAX),
+            ("127 MiB", 127 << 20),
+            ("1,000 B", 1000),
+            ("12,345,678", 12_345_678),
+            ("1,024.5 KiB", 1_049_088),
         ] {
             assert_eq!(bytes(text), Ok(count), "{text}");
         }
-        for text in ["", "x", "1x", "-1", "0", "0.1", ".", "1.2.3", "1e300", "16E", "1 MiBs", "off"] {
+        for text in ["", "x", "1x", "-1", "0", "0.1", ".", "1.2.3", "1e300", "16E", "1 MiBs", "off", "1,00", ",100", "1,", "1234,567", "1.5,000"] {
             assert!(bytes(text).is_err(), "{text}");
         }
     }

@@ -219,7 +219,10 @@ pub fn stat(arguments: &StatArguments, as_json: bool) -> Outcome {
     show::text(format_args!("  modified {}.{:09} UTC", date(found.modified), found.modified.nanoseconds))
 }
 
-pub fn cat(arguments: &CatArguments) -> Outcome {
+pub fn cat(arguments: &CatArguments, as_json: bool) -> Outcome {
+    if as_json {
+        return Err(Failure::Usage("cat prints the bytes of a file, which are no JSON: leave out --json".into()));
+    }
     let address = Address::required(&arguments.address)?;
     let volume = open(&address.volume, true)?;
     let found = find(&volume, &address)?;
