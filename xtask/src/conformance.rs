@@ -17,6 +17,21 @@ use std::time::Duration;
 /// How it is called.
 pub const USAGE: &str = "conformance DIR [--only pjdfstest|fsx|programs] [--minutes N] [--files N] [--reference DIR]";
 
+/// What to know before a run.
+const HELP: &str = "\
+POSIX tests, random operations and programs in a file system, beside a local one. As root, on each of the three kinds of
+mount of Weft, at an empty directory DIR:
+
+  a volume of this machine   weft volume create V --code rs:2+1 T1 T2 T3
+                             weft mount V DIR -o suid,dev
+  a cluster                  weft cluster dev C --stores 3 --code rs:2+1 &
+                             weft mount weft://127.0.0.1:7600/C DIR -o suid,dev
+  a cluster, written back    weft mount weft://127.0.0.1:7600/C DIR -o suid,dev,writeback
+
+C is the last part of the cluster's directory; the cluster says its address. `weft unmount DIR` ends a mount.
+docs/posix.md says what is tested.
+";
+
 /// What a check came to.
 pub enum Verdict {
     /// As it should be; with something to say about it, or nothing.
@@ -53,6 +68,10 @@ pub struct Session {
 
 /// Runs the checks and reports each; an error when one failed.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    if arguments.iter().any(|word| ["--help", "-h"].contains(word)) {
+        print!("cargo xtask {USAGE}\n\n{HELP}");
+        return Ok(());
+    }
     let options = parse(arguments)?;
     let state = root.join("target/conformance");
     let logs = state.join("logs");
@@ -80,6 +99,11 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
         passed: 0,
     };
     let asked = |part: &str| options.only.as_deref().is_none_or(|only| only == part);
+    if asked("programs") {
+        for (tool, package) in programs::missing() {
+            println!("missing {tool}: root installs the package {package} if that is possible; else it is skipped");
+        }
+    }
     if asked("pjdfstest") {
         pjdfstest::run(&mut session);
     }
@@ -126,9 +150,9 @@ fn existing(path: &Path) -> Result<PathBuf, String> {
     if full.is_dir() { Ok(full) } else { Err(format!("{} is not a directory", path.display())) }
 }
 
-/// The type of a directory's file system.
+/// The type of a directory's file system, and what is mounted.
 fn file_system(directory: &Path) -> String {
-    let output = Command::new("findmnt").args(["-n", "-o", "FSTYPE", "-T"]).arg(directory).output();
+    let output = Command::new("findmnt").args(["-n", "-o", "FSTYPE,SOURCE", "-T"]).arg(directory).output();
     let name =
         output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     if name.is_empty() { "unknown file system".into() } else { name }
@@ -180,6 +204,9 @@ impl Session {
         }
         let (failed, skipped) = (self.failed.len(), self.skipped.len());
         println!("{} ok, {failed} failed, {skipped} skipped", self.passed);
+        if skipped > 0 {
+            println!("not tried: {}", self.skipped.join(", "));
+        }
         if failed == 0 { Ok(()) } else { Err(format!("failed: {}", self.failed.join(", "))) }
     }
 }

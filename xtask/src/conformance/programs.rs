@@ -37,13 +37,23 @@ pub fn run(session: &mut Session) {
     }
 }
 
+/// Programs that are not on this machine, each with the Debian package that it comes from.
+pub fn missing() -> Vec<(&'static str, &'static str)> {
+    let mut missing: Vec<_> = PROGRAMS.iter().flat_map(|program| program.needs).copied().collect();
+    missing.sort_unstable();
+    missing.dedup();
+    missing.retain(|(tool, _)| !is_here(tool));
+    missing
+}
+
+fn is_here(tool: &str) -> bool {
+    let mut which = Command::new("sh");
+    which.args(["-c", "command -v \"$0\"", tool]).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
 fn try_one(session: &Session, program: &Program) -> Result<Verdict, String> {
     for (tool, package) in program.needs {
-        let there = || {
-            let mut which = Command::new("sh");
-            which.args(["-c", "command -v \"$0\"", tool]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
-        };
-        if !there() {
+        if !is_here(tool) {
             install(&[package]).map_err(|why| format!("{tool} is not here: {why}"))?;
         }
     }
@@ -73,4 +83,15 @@ fn once(session: &Session, program: &Program, place: &Path, suffix: &str) -> Res
         }
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_here_or_missing() {
+        assert!(is_here("sh") && !is_here("no-program-has-this-name"));
+        assert!(missing().iter().all(|(tool, _)| !is_here(tool)));
+    }
 }
