@@ -66,6 +66,7 @@ files! {
     fn looking_up(&self) -> Option<Lookup<'_>>;
     fn looked_up(&self, ino: u64) -> ();
     fn forget(&self, ino: u64, count: u64) -> ();
+    fn knows(&self, ino: u64) -> bool;
     fn losses(&self, ino: u64) -> u64;
     fn path_of(&self, ino: u64) -> Option<Vec<u8>>;
     fn note_refused_write(&self, ino: u64) -> ();

@@ -20,6 +20,10 @@ pub(crate) struct Memory {
     /// The longest write, and how many there were.
     pub longest_write: AtomicU64,
     pub writes: AtomicU64,
+    /// Others use it, too.
+    pub shared: AtomicBool,
+    /// How often the session ended.
+    pub fences: AtomicU64,
     /// Makes reading fail.
     pub broken: AtomicBool,
     /// Makes writing fail for lack of room.
@@ -64,6 +68,8 @@ impl Memory {
             syncs: AtomicU64::new(0),
             longest_write: AtomicU64::new(0),
             writes: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
+            fences: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             full: AtomicBool::new(false),
             defective: AtomicBool::new(false),
@@ -128,7 +134,10 @@ impl Files for Memory {
     }
     fn begin_end(&self) {}
     fn is_shared(&self) -> bool {
-        false
+        self.shared.load(Ordering::Relaxed)
+    }
+    fn knows(&self, ino: u64) -> bool {
+        self.state().known.contains_key(&ino)
     }
     fn alone(&self) -> Option<u64> {
         None
@@ -141,7 +150,7 @@ impl Files for Memory {
     }
     fn note_refused_write(&self, _: u64) {}
     fn fences(&self) -> u64 {
-        0
+        self.fences.load(Ordering::Relaxed)
     }
     fn has_lost_locks(&self) -> bool {
         false
@@ -150,7 +159,7 @@ impl Files for Memory {
         Vec::new()
     }
     fn valid_for(&self) -> std::time::Duration {
-        std::time::Duration::from_secs(1000)
+        std::time::Duration::from_secs(if self.is_shared() { 0 } else { 1000 })
     }
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
         Ok(self.shown(self.meta.lookup(parent, name)?))

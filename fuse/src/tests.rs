@@ -23,9 +23,13 @@ struct Mount {
 
 /// Mounts files in memory, or says why that is not possible here.
 fn mount(name: &str, options: &Options) -> Option<Mount> {
+    mount_of(name, Memory::new(), options)
+}
+
+fn mount_of(name: &str, files: Memory, options: &Options) -> Option<Mount> {
     let path = std::env::temp_dir().join(format!("weft-fuse-{name}-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
-    let files = Arc::new(Memory::new());
+    let files = Arc::new(files);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = lines.clone();
     let log = Log::new(move |line| kept.lock().unwrap().push(line.to_owned()));
@@ -480,6 +484,46 @@ fn a_file_of_somebody_else_stays_when_a_new_one_cannot_be_opened() {
     mount.files.before_opening.lock().unwrap().push_back(refuse);
     assert_eq!(File::create(mount.path.join("b")).unwrap_err().raw_os_error(), Some(libc::EIO));
     assert!(Files::lookup(&*mount.files, ::fs::ROOT, b"b").is_err());
+}
+
+/// In a mount that writes back, the kernel alone says how long a file is. What made it longer may
+/// be lost with the session of the mount.
+#[test]
+fn a_file_that_lost_its_end_with_the_session_is_as_short_as_it_is() {
+    let files = Memory::new();
+    files.shared.store(true, Ordering::Relaxed);
+    let options = Options { writeback: true, ..Options::default() };
+    let Some(mount) = mount_of("shorter", files, &options) else { return };
+    let paths = ["open", "closed"].map(|name| mount.path.join(name));
+    paths.iter().for_each(|path| fs::write(path, "longer").unwrap());
+    let length = |path: &Path| fs::metadata(path).unwrap().len();
+    // The kernel tells later that a file was closed.
+    let until = |path: &Path, wanted: u64| {
+        let begun = std::time::Instant::now();
+        while length(path) != wanted {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{} bytes, not {wanted}", length(path));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let mut file = File::open(&paths[0]).unwrap();
+    for name in ["open", "closed"] {
+        let ino = Files::lookup(&*mount.files, ::fs::ROOT, name.as_bytes()).unwrap().ino;
+        let shorter = ::fs::SetAttributes { size: Some(4), ..::fs::SetAttributes::default() };
+        Files::set_attributes(&*mount.files, ino, shorter).unwrap();
+    }
+    assert_eq!((length(&paths[0]), length(&paths[1])), (6, 6));
+    mount.files.fences.store(1, Ordering::Relaxed);
+    until(&paths[1], 4);
+    assert_eq!(fs::read(&paths[1]).unwrap(), b"long");
+    // Who has a file open goes on with it.
+    assert_eq!(length(&paths[0]), 6);
+    file.read_to_end(&mut Vec::new()).unwrap();
+    drop(file);
+    until(&paths[0], 4);
+    for path in &paths {
+        fs::write(path, "new content").unwrap();
+        assert_eq!((length(path), fs::read(path).unwrap()), (11, b"new content".to_vec()));
+    }
 }
 
 /// The kernel tries once more when it hears that a file is gone. Others may be faster more often.

@@ -111,6 +111,11 @@ impl FileSystem {
         }
     }
 
+    /// Whether the kernel knows a file.
+    pub fn knows(&self, ino: u64) -> bool {
+        self.lookups.knows(ino)
+    }
+
     /// The kernel unmounted and forgot everything.
     pub(crate) fn forget_all(&self) {
         self.lookups.clear();

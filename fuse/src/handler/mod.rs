@@ -8,6 +8,7 @@ mod content;
 mod convert;
 mod directory;
 mod extended;
+mod generations;
 mod init;
 mod locks;
 mod losses;
@@ -47,6 +48,7 @@ pub(crate) struct Handler<F: Files> {
     held: Arc<locks::Held>,
     losses: losses::Losses,
     again: permission::LooksAgain,
+    generations: generations::Generations,
     /// Others change files, too: the kernel keeps little.
     shared: bool,
     /// What the mount says of at its end.
@@ -72,6 +74,7 @@ impl<F: Files> Handler<F> {
                 held: Arc::default(),
                 losses: losses::Losses::default(),
                 again: permission::LooksAgain::default(),
+                generations: generations::Generations::default(),
                 shared,
                 refused,
                 seeks,
@@ -157,7 +160,7 @@ impl<F: Files> Filesystem for Handler<F> {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.introduce("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
         match found {
-            Ok(found) => reply.entry(&self.valid(), &self.tell(&found), GENERATION),
+            Ok(found) => reply.entry(&self.valid(), &self.tell(&found), self.tell_generation(&found)),
             // File 0 makes the kernel remember that there is none of that name.
             Err(error) if i32::from(error) == libc::ENOENT => reply.entry(&self.valid(), &NONE, GENERATION),
             Err(error) => reply.error(error),
@@ -165,8 +168,8 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
-        let _ = self.caller.call("forgetting", ino.0, |files| {
-            files.forget(ino.0, count);
+        let _ = self.caller.call("forgetting", ino.0, |_| {
+            self.forget_generation(ino.0, count);
             Ok(())
         });
     }
@@ -253,12 +256,18 @@ impl<F: Files> Filesystem for Handler<F> {
         let new = new_file(request, Kind::File, mode);
         let created = self.create(request.pid(), parent.0, name.as_bytes(), &new, flags);
         answer!(reply, created, created =>
-            reply.created(&self.valid(), &self.tell(&created), GENERATION, self.handle(created.ino, flags), self.kept(flags)));
+            reply.created(
+                &self.valid(),
+                &self.tell(&created),
+                self.tell_generation(&created),
+                self.handle(created.ino, flags),
+                self.kept(flags),
+            ));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.introduce("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
-        answer!(reply, linked, linked => reply.entry(&self.valid(), &self.tell(&linked), GENERATION));
+        answer!(reply, linked, linked => reply.entry(&self.valid(), &self.tell(&linked), self.tell_generation(&linked)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -432,14 +441,18 @@ impl<F: Files> Filesystem for Handler<F> {
             // `.` and `..` are no lookups.
             let looked_up = if entry.cookie < directory::FIRST_COOKIE { INodeNo(0) } else { attributes.ino };
             let name = OsStr::from_bytes(&entry.name);
-            let is_full = reply.add(looked_up, entry.cookie, name, &self.valid(), &attributes, GENERATION);
+            let generation = self.generation(&entry.attributes);
+            let is_full = reply.add(looked_up, entry.cookie, name, &self.valid(), &attributes, generation);
             if !is_full && looked_up != INodeNo(0) {
-                added.push(looked_up.0);
+                added.push((looked_up.0, generation));
             }
             is_full
         });
         answer!(reply, listed, () => {
-            added.into_iter().for_each(|ino| files.looked_up(ino));
+            for (ino, generation) in added {
+                files.looked_up(ino);
+                self.generations.tell(ino, generation.0);
+            }
             reply.ok();
         });
     }

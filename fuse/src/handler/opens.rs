@@ -57,6 +57,11 @@ impl Opens {
         }
     }
 
+    /// Whether anybody has a file open.
+    pub fn is_open(&self, ino: u64) -> bool {
+        self.map().contains_key(&ino)
+    }
+
     /// Whether the kernel may have pages of the file that it has not written back.
     pub fn has_writers(&self, ino: u64) -> bool {
         self.map().get(&ino).is_some_and(|openers| openers.writers > 0)
