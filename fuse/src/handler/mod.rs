@@ -256,13 +256,13 @@ impl<F: Files> Filesystem for Handler<F> {
         let new = new_file(request, Kind::File, mode);
         let created = self.create(request.pid(), parent.0, name.as_bytes(), &new, flags);
         answer!(reply, created, created =>
-            reply.created(
-                &self.valid(),
-                &self.tell(&created),
-                self.tell_generation(&created),
-                self.handle(created.ino, flags),
-                self.kept(flags),
-            ));
+        reply.created(
+            &self.valid(),
+            &self.tell(&created),
+            self.tell_generation(&created),
+            self.handle(created.ino, flags),
+            self.kept(flags),
+        ));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
