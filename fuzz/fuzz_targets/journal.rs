@@ -1,32 +1,61 @@
-//! Opening metadata whose files on the targets are anything.
+//! Opening metadata whose files on the targets are anything, as they stand and with the checksums of their frames right.
 #![no_main]
 
+#[path = "../../meta/tests/hostile/frames.rs"]
+mod frames;
+
 use meta::journal::{Journaled, Limits, Options};
-use meta::kv::MemoryIndex;
+use meta::kv::{Batch, Kv, MemoryIndex};
 use plan::TargetId;
 use std::io::IoSlice;
 use std::sync::Arc;
 use volume::target::{Memory, Target, TargetFile};
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let (first, second) = bytes.split_at(bytes.len() / 2);
-    let targets = [TargetId(0), TargetId(1)].map(|id| {
+type Files = Vec<(TargetFile, Vec<u8>)>;
+
+fn open(files: [Files; 2], accept_loss: bool) {
+    let target = |files: Files| {
         let target = Memory::default();
-        target.write(TargetFile::Journal { first: 1 }, 0, &[IoSlice::new(bytes)]).unwrap();
-        target.write(TargetFile::Journal { first: 2 }, 0, &[IoSlice::new(first)]).unwrap();
-        target.write(TargetFile::Snapshot { last: 1 }, 0, &[IoSlice::new(second)]).unwrap();
-        (id, Arc::new(target) as Arc<dyn Target>)
-    });
+        for (file, bytes) in files {
+            target.write(file, 0, &[IoSlice::new(&bytes)]).unwrap();
+        }
+        Arc::new(target) as Arc<dyn Target>
+    };
     let options = Options {
-        volume: [7; 16],
-        targets: targets.to_vec(),
+        volume: frames::VOLUME,
+        targets: (0..).map(TargetId).zip(files.map(target)).collect(),
         mirrors: 2,
         index: Box::new(MemoryIndex::default()),
         merge: meta::MERGE,
         limits: Limits::default(),
-        accept_loss: bytes.first().is_some_and(|byte| byte % 2 == 0),
+        accept_loss,
     };
     if let Ok(journal) = Journaled::open(options) {
+        let mut batch = Batch::default();
+        batch.put(*b"a key", *b"a value");
+        let _ = journal.commit(batch);
         let _ = journal.close();
+    }
+}
+
+fn plain(bytes: &[u8]) -> Files {
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    [
+        (TargetFile::Journal { first: 1 }, bytes),
+        (TargetFile::Journal { first: 2 }, first),
+        (TargetFile::Snapshot { last: 1 }, second),
+    ]
+    .map(|(file, bytes)| (file, bytes.to_vec()))
+    .to_vec()
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Some((&how, bytes)) = bytes.split_first() else { return };
+    let accept_loss = how % 2 == 0;
+    // The panics of threads, which become errors of the engine, end the fuzzer, too.
+    if how % 8 < 2 {
+        open([plain(bytes), plain(bytes)], accept_loss);
+    } else {
+        open(frames::files(bytes), accept_loss);
     }
 });

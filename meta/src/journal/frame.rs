@@ -52,6 +52,10 @@ pub(super) const END_BYTES: usize = FRAME_BYTES + 16;
 /// The longest payload, in bytes.
 pub(super) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 
+/// No transaction, epoch or block has this number or a higher one. What says so is no frame: what
+/// follows a number of a frame is a number, too.
+pub(super) const NO_NUMBER: u64 = 1 << 63;
+
 const VERSION: u32 = 1;
 
 /// A volume's id.
@@ -142,7 +146,8 @@ impl Frame {
         let payload = u32_at(bytes, 4) as usize;
         let epoch = Epoch { number: u64_at(bytes, 16), first: u64_at(bytes, 24) };
         let frame = Self { kind, number: u64_at(bytes, 8), epoch, commit_index: u64_at(bytes, 32), payload };
-        (payload <= MAX_PAYLOAD_BYTES).then_some(frame)
+        let numbers = [frame.number, frame.epoch.number, frame.epoch.first, frame.commit_index];
+        (payload <= MAX_PAYLOAD_BYTES && numbers.iter().all(|&number| number < NO_NUMBER)).then_some(frame)
     }
 
     /// The frame at the beginning of these bytes and its payload, if the checksum is correct.

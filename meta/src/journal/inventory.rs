@@ -1,7 +1,7 @@
 //! Lists the segments and snapshots on the targets, with the volume that each belongs to.
 
 use super::copies::Copy;
-use super::frame::{END_BYTES, Epoch, Frame, HEAD_BYTES, Kind, VolumeId};
+use super::frame::{END_BYTES, Epoch, Frame, HEAD_BYTES, Kind, NO_NUMBER, VolumeId};
 use super::guard::caught;
 use super::options::Place;
 use plan::late::patience;
@@ -40,7 +40,8 @@ pub(super) struct Found {
 pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Vec<Found>> {
     let mut all = Vec::new();
     for (file, bytes) in target.list()? {
-        if !matches!(file, TargetFile::Journal { .. } | TargetFile::Snapshot { .. }) {
+        // Transactions begin with 1.
+        if !matches!(file, TargetFile::Journal { first: 1..NO_NUMBER } | TargetFile::Snapshot { last: 0..NO_NUMBER }) {
             continue;
         }
         let mut copy = Copy::new(0, target.clone(), file, bytes);

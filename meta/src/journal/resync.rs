@@ -2,7 +2,7 @@
 
 use super::copies::{Copy, Miss, transfer};
 use super::files::Files;
-use super::frame::{Epoch, Frame, HEAD_BYTES, Kind};
+use super::frame::{Epoch, Frame, HEAD_BYTES, Kind, NO_NUMBER};
 use super::options::is_full;
 use super::recover::{Group, Recovered, Recovery};
 use super::shared::Start;
@@ -55,7 +55,10 @@ impl Recovery<'_> {
         self.files.due = self.options.limits.snapshot_bytes.max(self.files.snapshot_bytes);
         let index_epoch = self.options.index.state()?.epoch;
         let newest_epoch = self.epochs.last_key_value().map_or(0, |(&number, _)| number);
-        let epoch = Epoch { number: newest_epoch.max(index_epoch) + 1, first: last + 1 };
+        let epoch = Epoch { number: newest_epoch.max(index_epoch).saturating_add(1), first: last + 1 };
+        if epoch.number.max(epoch.first) > NO_NUMBER / 2 {
+            return Err(KvError::Corrupt("the numbers in the journal are those of no volume".into()));
+        }
         let chosen = chosen.into_iter().map(|place| targets[place].clone()).collect();
         Ok(Recovered { start: Start { epoch, last, files: self.files }, chosen, incomplete })
     }
