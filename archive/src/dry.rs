@@ -15,8 +15,9 @@ use plan::schedule::Parts;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use volume::Control;
+use volume::lock;
 
 /// The first line of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,7 +122,7 @@ impl Planner<'_> {
             }
         }
         if let Some((list, _)) = &self.job.list {
-            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut list = lock(&list);
             list.write_all(lines.as_bytes()).map_err(|why| Broken(format!("cannot write the plan: {why}")))?;
         }
         Ok(())
@@ -238,7 +239,7 @@ pub fn dry_run<S: Show + Send>(
     let (mut facts, broken) = reporter.into_facts(control);
     facts.wall_seconds = clock.seconds();
     if let Some((list, _)) = &planning.list {
-        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = lock(&list);
         list.flush().map_err(|why| Broken(format!("cannot write the plan: {why}")))?;
     }
     let seconds = pace.map(|pace: Pace| pace.seconds(&facts));

@@ -57,6 +57,7 @@ pub use maintenance::targets::{reopen, wait_until_closed};
 pub use maintenance::verify::{Away, Problem, Scrub, Verified};
 pub use meta::port::FileLock;
 pub use meta::{Attributes, Kind, Listed, New, ROOT, RenameMode, SetTime, Time, Whole, unprivileged};
+pub use mutex::lock;
 pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::State;

@@ -4,11 +4,12 @@ use crate::files::Files;
 use crate::handler::{Handler, Refused};
 use crate::unmount::detach;
 use crate::{Error, Options, device, mounts};
+use fs::lock;
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests of 1 MiB at a time.
@@ -129,7 +130,7 @@ impl Mounted {
     /// When the connection to the kernel broke, and when data was lost that programs believe to be written.
     pub fn wait(&self) -> Result<(), Error> {
         // Whoever else waits does so for this lock.
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = lock(&self.session);
         match session.take() {
             Some(session) => match session.join() {
                 // The kernel's answer to who was just fetching a request (a release that nobody waits for) as the mount went away.

@@ -14,8 +14,9 @@ use archive::transport::{Broken, REPORTER};
 use cli::archiving::{Failure, Outcome, Progress, Report, Wanted, end, open, server_of, warning};
 use fs::FileSystem;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use volume::Shown;
+use volume::lock;
 
 /// What a job did, and why it could not go on.
 pub type Done = (Facts, Option<String>);
@@ -72,7 +73,7 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
     office.begin(setup.layout.clone(), desk.clone());
     office.send_all(&Parcel::Setup(Box::new(setup.clone())));
     let part = Part { office, setup: &setup, json: arguments.json };
-    let list = job.walking.list.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let list = lock(&job.walking.list).take();
     let (mut facts, broken, done) = part.take(mail, &job, volume.shared(), desk, Options { list, ..own });
     office.close_desk();
     facts.wall_seconds = clock.seconds();
@@ -238,11 +239,11 @@ struct Shared<'a>(&'a Mutex<Progress>);
 
 impl Show for Shared<'_> {
     fn problem(&mut self, problem: &archive::message::Problem) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).problem(problem);
+        lock(&self.0).problem(problem);
     }
 
     fn progress(&mut self, facts: &Facts) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).progress(facts);
+        lock(&self.0).progress(facts);
     }
 }
 

@@ -12,9 +12,10 @@ use fs::FileSystem;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use volume::Control;
+use volume::lock;
 
 /// A process says so often that it lives.
 const BEAT: Duration = Duration::from_secs(5);
@@ -52,10 +53,6 @@ struct Pulse {
     looked: Instant,
     told_to_stop: bool,
     heard: Vec<Instant>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Office {

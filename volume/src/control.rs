@@ -1,8 +1,9 @@
 //! Connects long-running work with its caller: reports progress and tells the work to stop.
 
+use crate::lock;
 use crate::{Error, Limit, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often work that waits for a limit checks whether it is cancelled.
@@ -77,12 +78,12 @@ impl Control {
 
     /// Adds a rate limit. All limits apply together.
     pub fn limit(&self, limit: Arc<Limit>) {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner).push(limit);
+        lock(&self.limits).push(limit);
     }
 
     /// Accounts for `bytes` that were moved, and waits until the limits allow more.
     pub(crate) fn pace(&self, bytes: usize) -> Result<()> {
-        let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let limits = lock(&self.limits).clone();
         let wait = limits.iter().map(|limit| limit.take(bytes as u64)).max().unwrap_or_default();
         let begun = Instant::now();
         while let Some(left) = wait.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {

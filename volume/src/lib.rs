@@ -10,6 +10,7 @@ pub mod counts;
 mod error;
 pub mod format;
 mod limit;
+mod mutex;
 pub mod object;
 mod open_files;
 pub mod set;
@@ -20,6 +21,7 @@ mod targets;
 pub use control::{Control, Progress};
 pub use error::{Error, Shown};
 pub use limit::Limit;
+pub use mutex::lock;
 pub use open_files::allow_many_open_files;
 pub use set::{
     Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildOrder, RebuildReport,
@@ -27,7 +29,7 @@ pub use set::{
     verify_stripe,
 };
 pub use steps::{Cost, Step, StepTotals, Steps};
-pub use targets::{Answer, Health, Room, TargetHealth, Targets};
+pub use targets::{Answer, Health, Room, TargetHealth, Targets, Wait, ask_all};
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

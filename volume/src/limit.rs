@@ -1,7 +1,8 @@
 //! A limit in bytes per second that several tasks share.
 
+use crate::lock;
 use plan::bucket::TokenBucket;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// A token bucket and the clock that drives it.
@@ -19,12 +20,12 @@ impl Limit {
 
     /// The rate in bytes per second.
     pub fn bytes_per_second(&self) -> u64 {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).bytes_per_second()
+        lock(&self.bucket).bytes_per_second()
     }
 
     /// Takes `bytes` from the bucket and returns how long to wait before moving more.
     pub fn take(&self, bytes: u64) -> Duration {
         let now = self.begun.elapsed();
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, now)
+        lock(&self.bucket).take(bytes, now)
     }
 }

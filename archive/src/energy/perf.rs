@@ -7,7 +7,8 @@ use plan::energy::Scope;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use volume::lock;
 
 /// Its short name.
 pub const NAME: &str = "perf";
@@ -142,7 +143,7 @@ impl Live {
 /// Adds up perf's output until perf ends.
 fn follow(lines: impl Read, counted: &Mutex<Result<Counted, String>>) {
     for line in BufReader::new(lines).lines() {
-        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&counted);
         let added = match (&mut *counted, line) {
             (Ok(counted), Ok(line)) => counted.add(&line),
             (_, Err(error)) => Err(format!("perf cannot be read: {error}")),
@@ -175,7 +176,7 @@ impl Source for Live {
         if self.child.is_none() {
             self.start()?;
         }
-        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = lock(&self.counted);
         counted.as_ref().map_err(Clone::clone)?.reading()
     }
 }

@@ -10,6 +10,7 @@ use crate::report::Phase;
 use plan::energy::{Account, Basis, Constants, PhaseEnergy, Profile, Scope, Split, Times, attribute};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use volume::lock;
 
 /// The time at which something began.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +66,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, (Vec<Watched>, bool)> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 }
 

@@ -12,7 +12,8 @@ use fs::{Attributes, FileSystem, Kind, New, SetAttributes, SetTime, Whole};
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use volume::lock;
 
 /// How many directories of a list are cached, so that they need not be created again.
 const REMEMBERED: usize = 4096;
@@ -262,7 +263,7 @@ impl Walking {
         known: &mut HashMap<Vec<u8>, Place>,
         found: &mut Found,
     ) -> Result<bool, Broken> {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = lock(&self.list);
         let Some(list) = list.as_mut() else { return Ok(false) };
         let mut bytes = 0;
         let mut count = 0;

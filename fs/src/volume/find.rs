@@ -5,13 +5,12 @@ use crate::volume::label::{Label, Member};
 use crate::volume::places::Places;
 use crate::{Error, Result};
 use plan::TargetId;
-use plan::late::patience;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use volume::target::Target;
+use volume::{Wait, ask_all};
 
 /// The longest wait for a target.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -98,28 +97,13 @@ fn open_all(
     volume: &str,
     spare: usize,
 ) -> Vec<Result<(Arc<dyn Target>, Label)>> {
-    let (sender, receiver) = channel();
-    for (number, member) in members.iter().cloned().enumerate() {
-        let (sender, places, volume) = (sender.clone(), places.clone(), volume.to_string());
-        std::thread::spawn(move || {
-            let opened = open_target(&*places, &member.path, &volume, Some(member.id));
-            // If the receiver is gone, the target is dropped and thereby closed.
-            let _ = sender.send((number, opened));
-        });
-    }
-    drop(sender);
+    let questions = members.iter().cloned().map(|member| {
+        let (places, volume) = (places.clone(), volume.to_string());
+        move || open_target(&*places, &member.path, &volume, Some(member.id))
+    });
+    let wait = Wait { least: members.len().saturating_sub(spare), wanted: usize::MAX, deadline: DEADLINE };
     let late = || Err(Error::Unavailable("it does not answer".into()));
-    let mut all: Vec<_> = members.iter().map(|_| late()).collect();
-    let (begun, mut took) = (Instant::now(), Vec::new());
-    let least = members.len().saturating_sub(spare);
-    let left = |took: &[Duration]| patience(took, least, usize::MAX, DEADLINE).saturating_sub(begun.elapsed());
-    while let Ok((number, opened)) = receiver.recv_timeout(left(&took)) {
-        if opened.is_ok() {
-            took.push(begun.elapsed());
-        }
-        all[number] = opened;
-    }
-    all
+    ask_all(questions, |opened| opened.is_ok(), wait).into_iter().map(|opened| opened.unwrap_or_else(late)).collect()
 }
 
 /// Opens a directory that is a target of a volume.
@@ -143,6 +127,7 @@ pub(crate) fn open_target(
 mod tests {
     use super::*;
     use std::path::PathBuf;
+    use std::time::Instant;
     use volume::target::{Faults, Faulty, Memory};
 
     /// Targets with labels. Some of them do not answer.

@@ -7,10 +7,11 @@ use super::call::Caller;
 use super::signals;
 use crate::files::Files;
 use fs::FileLock;
+use fs::lock;
 use fuser::{Errno, FileHandle, INodeNo, Notifier, ReplyEmpty, ReplyLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Through which opening of a file somebody got locks. The kernel says when a process gives up its own, but not a word of those that belong to an opening
 /// (`F_OFD_SETLK`): these end with it.
@@ -24,11 +25,11 @@ pub(super) struct Held {
 
 impl Held {
     fn owners(&self) -> MutexGuard<'_, HashMap<u64, (u64, Vec<u64>)>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.owners)
     }
 
     fn fresh(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.fresh)
     }
 
     /// The handle of a new opening, which begins without pages of the file in the kernel, in a time without other clients if there are none.

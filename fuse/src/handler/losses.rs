@@ -3,10 +3,11 @@
 
 use super::Handler;
 use crate::files::Files;
+use fs::lock;
 use fuser::{Errno, FileHandle};
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What openings were told.
 #[derive(Default)]
@@ -18,11 +19,6 @@ pub(super) struct Losses {
     /// Whether there are such.
     any_lockless: AtomicBool,
 }
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Losses {
     /// A file was opened to be written to, of which something was lost so often before.
     pub fn opened(&self, handle: FileHandle, losses: u64) {

@@ -1,8 +1,9 @@
 //! Which files are open.
 
+use fs::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Openers of files and directories by number.
 #[derive(Default)]
@@ -30,7 +31,7 @@ pub fn may_write(flags: i32) -> bool {
 
 impl Opens {
     fn map(&self) -> MutexGuard<'_, HashMap<u64, Openers>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 
     /// One more opener, in a mount that was fenced so often.

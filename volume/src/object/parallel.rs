@@ -1,5 +1,6 @@
 //! Several threads over the stripes of an object: each takes the next stripe when it is done with one.
 
+use crate::lock;
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -44,7 +45,7 @@ pub(super) fn run(threads: usize, worker: impl Fn(&Stop) -> Result<()> + Sync) -
                 match worker(&stop) {
                     Ok(()) => guard.1 = false,
                     Err(error) => {
-                        first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        lock(&first).get_or_insert(error);
                     }
                 }
             });
@@ -77,7 +78,7 @@ impl Turn {
     /// Waits until all stripes before this one are done, then does `work`. Stripes are taken in order, so whoever has
     /// the turn never waits for a thread behind it.
     pub fn take(&self, stripe: u64, stop: &Stop, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         while *next != stripe {
             if stop.is_set() {
                 return Ok(());

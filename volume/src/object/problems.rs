@@ -1,6 +1,7 @@
 //! What is wrong with the fragments of an object: collected while the work goes on around it.
 
 use crate::Shown;
+use crate::lock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -124,7 +125,7 @@ struct Collected {
 impl Collector {
     /// Adds a problem. Of the stripes of one fragment the first is kept and the others are counted.
     pub fn add(&self, problem: Problem) {
-        let Collected { listed, unlisted } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Collected { listed, unlisted } = &mut *lock(&self.0);
         let whole = problem.place.is_none().then_some(problem.kind);
         let key = (problem.position, problem.path.clone(), whole);
         if let Some(known) = listed.get_mut(&key) {

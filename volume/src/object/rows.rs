@@ -1,7 +1,8 @@
 //! The blocks of a stripe in memory: equal rows of one buffer that is used again for every stripe.
 
+use crate::lock;
 use crate::{Error, Result};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Rows begin at multiples of this, the widest vector and a cache line.
 const ALIGNMENT: usize = 64;
@@ -14,7 +15,7 @@ pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     // Only `vec!` gets zeroes without writing them, and it ends the process where there is no room. So room is tried
     // before, by one thread at a time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = lock(&ONE_AT_A_TIME);
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
         Error::Invalid(format!("{bytes} bytes of memory for a stripe cannot be had; fewer threads need less"))
     })?;

@@ -2,14 +2,15 @@
 
 use super::rows::Rows;
 use crate::format::{Layout, Timestamp};
+use crate::lock;
 use crate::target::read_at;
 use crate::{Control, Error, Result, Shown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// The data to encode.
 #[derive(Debug)]
@@ -100,12 +101,7 @@ impl Source {
     pub(super) fn next(&self, layout: &Layout, rows: &mut Rows, control: &Control) -> Result<Option<Stripe>> {
         let stripe = match &self.kind {
             Kind::File(next) => self.next_of_file(next.fetch_add(1, Ordering::Relaxed), layout, rows)?,
-            Kind::Stream(progress) => self.next_of_stream(
-                &mut progress.lock().unwrap_or_else(PoisonError::into_inner),
-                layout,
-                rows,
-                control,
-            )?,
+            Kind::Stream(progress) => self.next_of_stream(&mut lock(&progress), layout, rows, control)?,
         };
         let Some(stripe) = stripe else { return Ok(None) };
         let block_bytes = layout.block_bytes_for(stripe.data_bytes);
@@ -195,7 +191,7 @@ impl Source {
     /// When a file changed meanwhile, so that what was read may be part old, part new.
     pub(super) fn finish(&self) -> Result<u64> {
         match &self.kind {
-            Kind::Stream(progress) => Ok(progress.lock().unwrap_or_else(PoisonError::into_inner).bytes),
+            Kind::Stream(progress) => Ok(lock(&progress).bytes),
             Kind::File(_) => {
                 let now = self.file.metadata().map_err(Error::io("look at", &self.path))?;
                 let state = |of: &Metadata| (of.len(), of.mtime(), of.mtime_nsec());

@@ -8,6 +8,7 @@ use super::recover::StripeReader;
 use super::rows::Rows;
 use super::survival::Trials;
 use crate::format::Header;
+use crate::lock;
 use crate::{Control, Result};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -84,7 +85,7 @@ pub(super) fn scan(object: &Object, threads: Option<usize>, parity: bool, contro
             let bad = reader.read_all();
             let inconsistent =
                 parity && !consistent(object, &mut reader, &bad, &mut expected, layout.block_bytes(stripe));
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut found = lock(&found);
             found.patterns.insert(bad);
             found.inconsistent_stripes += u64::from(inconsistent);
             drop(found);

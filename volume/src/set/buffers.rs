@@ -2,8 +2,9 @@
 
 use super::geometry;
 use super::pages::Pages;
+use crate::lock;
 use ec::Code;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// How much longer than their data the blocks of a stripe may be, in bytes: the manifest and
 /// rounding.
@@ -96,7 +97,7 @@ impl BufferPool {
 
     /// Takes an empty buffer.
     pub fn take(&self) -> StripeBuffer {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = lock(&self.free).pop();
         free.unwrap_or_else(|| StripeBuffer {
             data: Pages::new(self.data),
             coded: Pages::new(self.coded),
@@ -108,7 +109,7 @@ impl BufferPool {
     /// Returns a buffer to the pool.
     pub fn give(&self, mut buffer: StripeBuffer) {
         buffer.length = 0;
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = lock(&self.free);
         if free.len() < self.keep {
             free.push(buffer);
         }

@@ -2,8 +2,9 @@
 //! granule: without the cache, that takes two reads instead of one.
 
 use crate::format::{StripeHeader, VolumeId};
+use crate::lock;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The limit for all headers together, in bytes.
 const BYTES: usize = 16 << 20;
@@ -42,7 +43,7 @@ impl Shard {
 impl Headers {
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         let number = (key.1 as usize ^ (key.2 as usize / 64) ^ usize::from(key.3)) % SHARDS;
-        self.0[number].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0[number])
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<StripeHeader>> {

@@ -6,6 +6,7 @@ use super::master::{NoMaster, Order};
 use super::pages::Pages;
 use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
+use crate::lock;
 use crate::steps::{Cost, Step};
 use crate::target::{Target, TargetFile};
 use crate::targets::{Batch, Targets};
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// If all targets are local, one thread writes blocks up to this size one after the other. Longer
@@ -165,7 +166,7 @@ impl SetWriter {
 
     /// The offset of the next record.
     pub fn next_record(&self) -> u32 {
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.next)
     }
 
     /// Whether a full stripe may no longer fit.
@@ -177,7 +178,7 @@ impl SetWriter {
 
     /// Whether a written stripe is not yet durable.
     pub fn has_unsynced(&self) -> bool {
-        *self.synced.lock().unwrap_or_else(PoisonError::into_inner) < self.appended.load(Ordering::Acquire)
+        *lock(&self.synced) < self.appended.load(Ordering::Acquire)
     }
 
     /// With this many blocks of a stripe, any others may be lost.
@@ -191,7 +192,7 @@ impl SetWriter {
     }
 
     fn failed(&self) -> MutexGuard<'_, BTreeSet<usize>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.failed)
     }
 
     /// Writes a stripe: the buffer's data, followed by a manifest. `sequence` identifies the stripe
@@ -228,7 +229,7 @@ impl SetWriter {
         let total = buffer.length + manifest.len();
         let block = geometry(code).block_bytes(total);
         let record = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = lock(&self.next);
             let begin = (*next as usize).next_multiple_of(StripeHeader::alignment(block));
             let end = begin + StripeHeader::record_bytes(block);
             if end > self.chunk_bytes as usize || block * code.shape().k > buffer.data.len() {
@@ -471,7 +472,7 @@ impl SetWriter {
     /// If they are durable on fewer than k targets.
     pub fn sync(&self) -> Result<Vec<usize>> {
         let wanted = self.appended.load(Ordering::Acquire);
-        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut synced = lock(&self.synced);
         if *synced >= wanted {
             return Ok(Vec::new());
         }

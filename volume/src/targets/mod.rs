@@ -3,6 +3,7 @@
 //!
 //! Here is the registry: which targets there are, by number.
 
+mod ask;
 mod batch;
 mod health;
 mod latency;
@@ -10,11 +11,13 @@ mod pool;
 mod space;
 mod workers;
 
+pub use ask::{Wait, ask_all};
 pub(crate) use batch::Batch;
 pub use health::{Health, TargetHealth};
 pub use space::{Answer, Room};
 
 use crate::counts::ReadCounts;
+use crate::lock;
 use crate::set::Headers;
 use crate::steps::Steps;
 use crate::target::Target;
@@ -22,17 +25,13 @@ use latency::StragglerTimeout;
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// An operation that takes longer counts as failed. If it has begun, it may still take effect.
 const DEADLINE: Duration = Duration::from_secs(15);
 
 type Warn = Box<dyn Fn(&str) + Send + Sync>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A target, its threads, and what is known of it.
 #[derive(Debug)]

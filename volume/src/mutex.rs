@@ -1,0 +1,9 @@
+//! Locks without poisoning: a thread that panicked does not block others. The users of a lock check
+//! what it left.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, even if its last holder panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
