@@ -2,7 +2,7 @@
 
 use super::charts::{bar, escape, single, throughput, timeline};
 use super::text::{class_name, inhabited, problems};
-use super::words::{bytes, count, energy, moment, percent, plain, rate, signed_percent, time};
+use super::words::{bytes, count, energy, moment, percent, plain, plural, rate, signed_percent, time};
 use super::{Facts, Figures, Sizes, Task};
 use plan::energy::Account;
 
@@ -46,7 +46,8 @@ pub fn framed(title: &str, body: &str) -> String {
 
 fn about(facts: &Facts) -> String {
     let sources: Vec<String> = facts.sources.iter().map(|source| escape(source)).collect();
-    let workers = if facts.workers.len() == 1 { "1 worker".into() } else { format!("{} workers", facts.workers.len()) };
+    let workers = facts.workers.len() as u64;
+    let workers = format!("{workers} {}", plural(workers, "worker"));
     let [from, to] = match facts.task {
         Task::Verify => ["With", "Of"],
         _ => ["From", "To"],

@@ -1,7 +1,7 @@
 //! The report for a terminal. Its lines have at most 100 columns, except for paths and errors,
 //! which are not cut.
 
-use super::words::{bytes, count, energy, moment, percent, plain, rate, signed_percent, time};
+use super::words::{bytes, count, energy, moment, percent, plain, plural, rate, signed_percent, time};
 use super::{Facts, Figures, SizeClass, Sizes, Task};
 use plan::energy::Account;
 
@@ -16,7 +16,8 @@ pub fn text(facts: &Facts) -> String {
     let [from, to] = facts.task.ends();
     line(from, facts.sources.join(" "));
     line(to, format!("{}, {}", facts.volume, facts.code));
-    let workers = if facts.workers.len() == 1 { "1 worker".into() } else { format!("{} workers", facts.workers.len()) };
+    let workers = facts.workers.len() as u64;
+    let workers = format!("{workers} {}", plural(workers, "worker"));
     line(
         "by",
         format!("{workers}, {}, {}, since {}", facts.transport, facts.schedule, moment(facts.start_unix_seconds)),
@@ -54,29 +55,31 @@ pub fn text(facts: &Facts) -> String {
 
 /// A line with the number of problems.
 pub fn problems(facts: &Facts) -> String {
-    match facts.errors.count() {
-        1 => "1 problem".into(),
-        several => format!("{} problems", count(several)),
-    }
+    let problems = facts.errors.count();
+    format!("{} {}", count(problems), plural(problems, "problem"))
 }
 
 fn written(facts: &Facts, figures: &Figures) -> String {
     let written = &facts.written;
     let per = figures.written_per_byte.map_or_else(String::new, |per| format!(", {per:.3} a byte"));
     format!(
-        "{}{per}; {} data and {} code chunks in {} sets",
+        "{}{per}; {} data and {} code {} in {} {}",
         bytes(written.bytes as f64),
         count(written.data_chunks),
         count(written.code_chunks),
-        count(written.chunk_sets)
+        plural(written.data_chunks + written.code_chunks, "chunk"),
+        count(written.chunk_sets),
+        plural(written.chunk_sets, "set")
     )
 }
 
 fn files(facts: &Facts, figures: &Figures) -> String {
     let mean = figures.mean_file_bytes.map_or_else(String::new, |mean| format!(", {} on average", bytes(mean)));
     let mut out = format!("{} of {}{mean}", count(facts.files), bytes(facts.bytes as f64));
-    if facts.others > 0 {
-        out += &format!("; {} directories, links and others", count(facts.others));
+    match facts.others {
+        0 => {}
+        1 => out += "; 1 directory, link or other",
+        others => out += &format!("; {} directories, links and others", count(others)),
     }
     if facts.unchanged_files > 0 {
         let (files, length) = (count(facts.unchanged_files), bytes(facts.unchanged_bytes as f64));
@@ -106,9 +109,10 @@ fn histogram(sizes: &Sizes) -> Vec<String> {
     let line = |(class, files): (usize, &SizeClass)| {
         let bar = "#".repeat((files.files as f64 / most as f64 * 36.0).ceil() as usize);
         format!(
-            "  {:>18} {bar:<36} {:>12} files {:>10}",
+            "  {:>18} {bar:<36} {:>12} {:<5} {:>10}",
             class_name(class),
             count(files.files),
+            plural(files.files, "file"),
             bytes(files.bytes as f64)
         )
     };

@@ -53,6 +53,11 @@ pub fn count(number: u64) -> String {
     out
 }
 
+/// The word for so many: with an s, unless it is one.
+pub fn plural(number: u64, word: &str) -> String {
+    if number == 1 { word.into() } else { format!("{word}s") }
+}
+
 /// A number with three digits, or with all digits before the point.
 pub fn plain(value: f64) -> String {
     match value.abs() {
