@@ -73,8 +73,11 @@ enum Command {
     Status(volumes::status::Arguments),
     Ls(volumes::files::ListArguments),
     Cat(volumes::files::CatArguments),
-    Cp(volumes::files::CopyArguments),
+    Cp(volumes::files::copy::Arguments),
+    Mv(volumes::files::rename::Arguments),
     Rm(volumes::files::RemoveArguments),
+    Mkdir(volumes::files::mkdir::Arguments),
+    Du(volumes::files::usage::Arguments),
     Stat(volumes::files::StatArguments),
     Archive(volumes::archive::Arguments),
     Restore(volumes::restore::Arguments),
@@ -97,7 +100,7 @@ impl Command {
     fn is_for_operators(&self) -> bool {
         use volumes::group::Command as OfVolume;
         match self {
-            Self::Status(_) | Self::Ls(_) | Self::Stat(_) => false,
+            Self::Status(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) => false,
             Self::Volume(volume) => !matches!(volume.command, OfVolume::Status(_) | OfVolume::Verify(_)),
             _ => true,
         }
@@ -113,20 +116,23 @@ impl Command {
                 OfVolume::Status(_) | OfVolume::Repair(_) => true,
                 OfVolume::Create(_) | OfVolume::Open(_) => false,
             },
-            Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) => true,
+            Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) => true,
             _ => false,
         }
     }
 }
 
 /// Commands that talk to the servers of a cluster. They show these an identity.
-const MEMBERS: [&[&str]; 21] = [
+const MEMBERS: [&[&str]; 24] = [
     &["mount"],
     &["status"],
     &["ls"],
     &["cat"],
     &["cp"],
+    &["mv"],
     &["rm"],
+    &["mkdir"],
+    &["du"],
     &["stat"],
     &["archive"],
     &["restore"],
@@ -280,8 +286,11 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Status(arguments) => volumes::status::run(&arguments, json),
         Command::Ls(arguments) => volumes::files::list(&arguments, json),
         Command::Cat(arguments) => volumes::files::cat(&arguments, json),
-        Command::Cp(arguments) => volumes::files::copy(&arguments, json),
+        Command::Cp(arguments) => volumes::files::copy::run(&arguments, json),
+        Command::Mv(arguments) => volumes::files::rename::run(&arguments, json),
         Command::Rm(arguments) => volumes::files::remove(&arguments, json),
+        Command::Mkdir(arguments) => volumes::files::mkdir::run(&arguments, json),
+        Command::Du(arguments) => volumes::files::usage::run(&arguments, json),
         Command::Stat(arguments) => volumes::files::stat(&arguments, json),
         Command::Archive(arguments) => volumes::archive::run(&arguments, json),
         Command::Restore(arguments) => volumes::restore::run(&arguments, json),

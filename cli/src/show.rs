@@ -4,10 +4,11 @@ use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use volume::object::Problems;
 
 thread_local! {
@@ -24,9 +25,78 @@ pub fn captured<T>(work: impl FnOnce() -> T) -> (T, String, String) {
     (result, output, errors)
 }
 
+/// Whether standard error is a log.
+static LOGS: AtomicBool = AtomicBool::new(false);
+
+/// From now on, standard error is a log: each line begins with the time and the level.
+pub fn begin_log() {
+    LOGS.store(true, Ordering::Relaxed);
+}
+
 /// Prints an error to standard error.
 pub fn error(what: impl Display) {
-    to_stderr(format_args!("weft: {what}"));
+    tell(Level::Error, what);
+}
+
+#[derive(Clone, Copy)]
+enum Level {
+    Error,
+    Warning,
+}
+
+/// What begins a line of a log. The journal of systemd has times of its own.
+fn log_line(level: Level, now: Duration, in_journal: bool, what: &impl Display) -> String {
+    let level = match level {
+        Level::Error => "ERROR",
+        Level::Warning => "WARN",
+    };
+    if in_journal {
+        return format!("{level} {what}");
+    }
+    format!("{}.{:03}Z {level} {what}", date(now.as_secs() as i64).replace(' ', "T"), now.subsec_millis())
+}
+
+fn tell(level: Level, what: impl Display) {
+    let is_captured = CAPTURED.with_borrow(Option::is_some);
+    if LOGS.load(Ordering::Relaxed) && !is_captured {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        return to_stderr(log_line(level, now, std::env::var_os("JOURNAL_STREAM").is_some(), &what));
+    }
+    let is_coloured = !is_captured && has_colour(std::io::stderr().is_terminal());
+    match level {
+        Level::Error => to_stderr(format_args!("{} {what}", painted("weft:", RED, is_coloured))),
+        Level::Warning => to_stderr(format_args!("weft: {} {what}", painted("warning:", YELLOW, is_coloured))),
+    }
+}
+
+const RED: u8 = 31;
+const YELLOW: u8 = 33;
+
+/// Whether an output has colours: a terminal that can show them, unless the user wants none
+/// (<https://no-color.org>).
+fn has_colour(is_terminal: bool) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value: &std::ffi::OsString| !value.is_empty());
+    is_terminal && set("NO_COLOR").is_none() && set("TERM").is_some_and(|terminal| terminal != "dumb")
+}
+
+/// A word in bold and in a colour.
+fn painted(word: &str, colour: u8, is_coloured: bool) -> String {
+    if is_coloured { format!("\x1b[1;{colour}m{word}\x1b[0m") } else { word.into() }
+}
+
+/// Marks words of standard output that somebody must see, on a terminal that can show colours.
+pub fn marked(line: &str) -> String {
+    let is_captured = CAPTURED.with_borrow(Option::is_some);
+    if is_captured || !has_colour(std::io::stdout().is_terminal()) {
+        return line.into();
+    }
+    mark(line)
+}
+
+fn mark(line: &str) -> String {
+    const ALARMING: [&str; 7] =
+        ["needs attention", "LESS REDUNDANCY", "NEARLY FULL", "PROBLEM", "TROUBLE", "LOST", "BAD"];
+    ALARMING.iter().fold(line.to_owned(), |line, word| line.replace(word, &painted(word, RED, true)))
 }
 
 fn to_stderr(line: impl Display) {
@@ -125,7 +195,23 @@ fn with_names(value: Value) -> Value {
 
 /// Prints a warning, which does not stop the work.
 pub fn warning(what: impl Display) {
-    to_stderr(format_args!("weft: warning: {what}"));
+    tell(Level::Warning, what);
+}
+
+/// A time in UTC, as `2024-02-29 12:00:00`, from seconds since 1970 (days to date after Howard
+/// Hinnant's civil_from_days).
+pub fn date(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
 /// So many of something, in words.
@@ -226,6 +312,35 @@ mod tests {
             "all": ["x", "\u{fffd}"], "all_hex": [null, "80"],
         });
         assert_eq!(super::with_names(document), wanted);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_709_251_199, "2024-02-29 23:59:59"),
+            (-1, "1969-12-31 23:59:59"),
+        ] {
+            assert_eq!(super::date(seconds), date);
+        }
+        assert!(!super::date(i64::MIN).is_empty() && !super::date(i64::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_line_of_a_log_has_time_and_level() {
+        use super::{Duration, Level, log_line};
+        let now = Duration::from_millis(1_709_208_000_045);
+        let line = |level, in_journal| log_line(level, now, in_journal, &"target /d3 fails");
+        assert_eq!(line(Level::Warning, false), "2024-02-29T12:00:00.045Z WARN target /d3 fails");
+        assert_eq!(line(Level::Error, true), "ERROR target /d3 fails");
+    }
+
+    #[test]
+    fn what_somebody_must_see_is_red() {
+        assert_eq!(super::mark("films: healthy"), "films: healthy");
+        assert_eq!(super::mark("  PROBLEM   /d2: gone"), "  \x1b[1;31mPROBLEM\x1b[0m   /d2: gone");
+        assert_eq!(super::marked("PROBLEM"), "PROBLEM", "the output of a test is captured or no terminal");
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl FileSystem {
         self.volume.label().name
     }
 
+    /// A line with the paths of targets instead of their numbers: `target 3` becomes
+    /// `target /disk3`.
+    pub fn with_paths(&self, line: &str) -> String {
+        self.volume.label().with_paths(line)
+    }
+
     /// The id of the volume.
     ///
     /// # Errors

@@ -93,33 +93,6 @@ fn document(found: &Inspection, header: &Header) -> serde_json::Value {
     })
 }
 
-/// A moment in UTC, by the rules of the Gregorian calendar.
 fn date(time: Timestamp) -> String {
-    let (days, second) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
-    // Eras of 400 years from 1 March of year 0: leap days come last in each year, century and era.
-    let day = days.saturating_add(719_468);
-    let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, year) = (if month < 10 { month + 3 } else { month - 9 }, year + era * 400 + i64::from(month >= 10));
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:09} UTC", time.nanoseconds)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        let shown = |seconds| date(Timestamp { seconds, nanoseconds: 5 })[..19].to_owned();
-        assert_eq!(shown(0), "1970-01-01 00:00:00");
-        assert_eq!(shown(951_782_400), "2000-02-29 00:00:00");
-        assert_eq!(shown(1_709_251_199), "2024-02-29 23:59:59");
-        assert_eq!(shown(-1), "1969-12-31 23:59:59");
-        date(Timestamp { seconds: i64::MAX, nanoseconds: 0 });
-        date(Timestamp { seconds: i64::MIN, nanoseconds: 0 });
-    }
+    format!("{}.{:09} UTC", show::date(time.seconds), time.nanoseconds)
 }

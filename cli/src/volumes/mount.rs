@@ -154,6 +154,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
         println!("{READY}");
         let _ = std::io::stdout().flush();
     }
+    show::begin_log();
     let unmounter = mounted.clone();
     let signalled_fs = fs.clone();
     std::thread::spawn(move || {

@@ -337,6 +337,7 @@ fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str, metrics: Op
         show::text(format_args!("{role} server on {address}: {what}{metrics}"))?;
     }
     let _ = std::io::stdout().flush();
+    show::begin_log();
     Ok(())
 }
 

@@ -90,8 +90,8 @@ pub fn verify(arguments: &VerifyArguments, as_json: bool) -> Outcome {
         }
         for (id, away) in &found.away {
             show::text(format_args!(
-                "target {}: {} of {} were not checked: {}",
-                id.0,
+                "{}: {} of {} were not checked: {}",
+                volume.with_paths(&format!("target {}", id.0)),
                 show::count(away.blocks as usize, "block"),
                 show::count(away.sets as usize, "chunk set"),
                 away.why

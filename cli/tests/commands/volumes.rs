@@ -106,6 +106,53 @@ fn files_go_in_and_come_out() {
 }
 
 #[test]
+fn files_are_renamed_and_their_space_is_told() {
+    let volume = Volume::new("rs:2+1", 3);
+    let scratch = &volume.scratch;
+    let on =
+        |command: &[&str], paths: &[&str]| run(weft().args(command).args(paths.iter().map(|path| volume.at(path))));
+    assert!(on(&["mkdir"], &["a/b/c"]).failed(1).contains(":/a: no such file"));
+    assert_eq!(on(&["mkdir", "-p", "--json"], &["a/b/c", "a/d"]).json()["made"], 4);
+    on(&["mkdir", "-p"], &["a/b"]).good();
+    assert!(on(&["mkdir"], &["a/b"]).failed(1).contains(":/a/b: "));
+    let mode = run(weft().args(["stat", "--json"]).arg(volume.at("a/b"))).json()["mode"].clone();
+    volume.put(scratch.file("big", 3_000_000), "a/b/c").good();
+    volume.put(scratch.file("small", 10), "a").good();
+    let plain = scratch.path.join("plain");
+    fs::create_dir(&plain).unwrap();
+    assert_eq!(mode, format!("{:04o}", fs::metadata(&plain).unwrap().mode() & 0o7777));
+
+    let told = on(&["du", "--json"], &["a"]).json();
+    let told: Vec<_> =
+        told.as_array().unwrap().iter().map(|it| (&it["size"], &it["files"], &it["directories"])).collect();
+    let [b, d, small, all] = told[..] else { panic!("{told:?}") };
+    assert_eq!((b, d), ((&3_000_000.into(), &1.into(), &2.into()), (&0.into(), &0.into(), &1.into())));
+    assert_eq!((small, all), ((&10.into(), &1.into(), &0.into()), (&3_000_010.into(), &2.into(), &4.into())));
+    let told = text(on(&["du", "-s"], &["a", "a/small"]));
+    assert!(told.lines().nth(1).unwrap().ends_with("a volume:/a"), "{told}");
+    assert_eq!(told.lines().nth(2).unwrap().split_whitespace().take(3).collect::<Vec<_>>(), ["10", "B", "1"], "{told}");
+
+    on(&["mv"], &["a/small", "one"]).good();
+    on(&["mv"], &["one", "a/b/c/big", "a/d"]).good();
+    assert!(volume.cat("a/d/one").good() == noise(10) && volume.cat("a/d/big").good() == noise(3_000_000));
+    assert!(on(&["mv"], &["a/d/one", "a/d/big"]).failed(1).contains(":/a/d/big exists; give --force to replace it"));
+    on(&["mv", "--force"], &["a/d/one", "a/d/big"]).good();
+    assert!(volume.cat("a/d/big").good() == noise(10));
+    for (paths, status, says) in [
+        (&["x", "y"][..], 1, ":/x: no such file"),
+        (&["", "y"], 2, "the root of a volume cannot be renamed"),
+        (&["a", "a/b/c"], 1, "itself"),
+        (&["a/b", "a/d", "a/d/big"], 2, ":/a/d/big is not a directory"),
+    ] {
+        let said = on(&["mv"], paths).failed(status);
+        assert!(said.contains(says), "{paths:?}: {said}");
+    }
+    let said = run(weft().arg("mv").arg(volume.at("a")).arg("other:/a")).failed(2);
+    assert!(said.contains("two volumes"), "{said}");
+    volume.is_healthy();
+}
+
+#[test]
 fn trees_and_names_of_any_bytes_come_back() {
     let volume = Volume::new("rs:2+1", 3);
     let tree = volume.scratch.path.join("tree");
@@ -254,7 +301,8 @@ fn m_targets_are_lost_and_replaced() {
     assert!(volume.cat("small").good() == noise(100));
     let status = volume.on(&["status", "--json"]);
     assert_eq!((status.status, &status.json()["healthy"]), (1, &false.into()));
-    assert!(status.errors.contains("target 1 is missing"), "{}", status.errors);
+    let missing = format!("target {} is missing", disks[1].display());
+    assert!(status.errors.contains(&missing), "{}", status.errors);
     let at_risk = volume.on(&["status", "--at-risk", "--json"]).json();
     assert_eq!((&at_risk[0]["path"], &at_risk[0]["survives"]), (&"big".into(), &0.into()));
     assert_eq!(volume.on(&["verify"]).status, 1);
@@ -343,7 +391,8 @@ fn targets_that_are_away_are_counted() {
     volume.scratch.disks[..3].iter().for_each(|disk| fs::rename(disk, disk.with_extension("away")).unwrap());
     let found = volume.on(&["verify", "--json"]);
     let warned: Vec<&str> = found.errors.lines().collect();
-    assert!(warned.len() == 1 && warned[0].contains("3 targets are missing: target 0 is missing"), "{warned:?}");
+    let missing = format!("3 targets are missing: target {} is missing", volume.scratch.disks[0].display());
+    assert!(warned.len() == 1 && warned[0].contains(&missing), "{warned:?}");
     let document = found.json();
     let away = document["targets_away"].as_array().unwrap();
     assert_eq!((found.status, away.len(), &document["problems"]), (1, 3, &serde_json::json!([])), "{document}");

@@ -61,7 +61,7 @@ fn work(volume: &Weak<FileSystem>, say: fn(&str)) {
 
 fn look(volume: &FileSystem, waiting: &mut Waiting, say: fn(&str)) {
     let seen = volume.look_at_members();
-    seen.changes.iter().filter_map(told).for_each(|line| say(&line));
+    seen.changes.iter().filter_map(told).for_each(|line| say(&volume.with_paths(&line)));
     let gathered = waiting.look(volume.count_queued().unwrap_or(0), Instant::now());
     if !seen.to_repair.is_empty() || gathered {
         // Note the attempt before it begins: a repair that panics is then not repeated at once.
@@ -89,8 +89,10 @@ fn repair(volume: &FileSystem, out: &[TargetId], say: fn(&str)) -> bool {
     let done = if out.is_empty() {
         volume.repair_queued(&Control::default())
     } else {
-        let names: Vec<String> = out.iter().map(|id| id.0.to_string()).collect();
-        say(&format!("target {} is away for too long: what was on it is made again on others", names.join(" and ")));
+        for id in out {
+            let line = format!("target {} is away for too long: what was on it is rebuilt on others", id.0);
+            say(&volume.with_paths(&line));
+        }
         volume.repair_without(out)
     };
     let Repaired { chunks, bytes, by_stores, failed, .. } = match done {
@@ -101,9 +103,9 @@ fn repair(volume: &FileSystem, out: &[TargetId], say: fn(&str)) -> bool {
         }
     };
     match failed.first() {
-        None => say(&format!("repaired: {chunks} chunks, {bytes} bytes, {by_stores} of them made by the stores")),
+        None => say(&format!("chunks repaired: {chunks}, of {bytes} bytes; {by_stores} of them rebuilt by the stores")),
         Some((_, why)) => {
-            say(&format!("repaired {chunks} chunks; {} chunk sets could not be: {why}", failed.len()));
+            say(&format!("chunks repaired: {chunks}; chunk sets that could not be repaired: {}: {why}", failed.len()));
         }
     }
     failed.is_empty()

@@ -167,7 +167,7 @@ impl FileSystem {
         let (targets, k) = (&self.store.targets, self.store.options.code.shape().k);
         let there = targets.ids().into_iter().filter(|&id| targets.is_usable(id)).count();
         if there < k {
-            return Error::Meta(meta::Error::Unavailable(format!("{there} targets answer and {k} are needed")));
+            return Error::Meta(meta::Error::Unavailable(format!("{there} of the {k} targets that are needed answer")));
         }
         if self.is_shared() && self.room.now().0 == 0 {
             return Error::Meta(meta::Error::Unavailable("too few targets say how much room they have".into()));

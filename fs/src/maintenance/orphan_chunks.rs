@@ -127,10 +127,10 @@ pub(crate) fn watch(fs: &Weak<FileSystem>) {
         if Instant::now() < next {
             continue;
         }
-        if let Some(Err(error)) = fs.beside("looking for stray chunks", || fs.remove_orphan_chunks(true))
+        if let Some(Err(error)) = fs.beside("looking for orphan chunks", || fs.remove_orphan_chunks(true))
             && !fs.is_closed()
         {
-            fs.volume.warn(&format!("cannot look for stray chunks: {error}"));
+            fs.volume.warn(&format!("cannot look for orphan chunks: {error}"));
             next = Instant::now() + *PAUSES.end();
         }
     }

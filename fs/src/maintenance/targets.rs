@@ -252,7 +252,10 @@ impl FileSystem {
                 None if self.clients_write_to(member.id)? => ", which clients write to; try again later".into(),
                 None => String::new(),
             };
-            return Err(Error::Invalid(format!("{left} chunks are still on {}{why}", volume::Shown(&member.path))));
+            return Err(Error::Invalid(format!(
+                "chunks that are still on {}: {left}{why}",
+                volume::Shown(&member.path)
+            )));
         }
         Ok(done)
     }

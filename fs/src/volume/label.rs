@@ -191,6 +191,28 @@ impl Label {
         target.rename(TargetFile::NewLabel, TargetFile::Label)
     }
 
+    /// A line with the paths of targets instead of their numbers: what people know them by.
+    pub fn with_paths(&self, line: &str) -> String {
+        const BEFORE: &str = "target ";
+        let (mut shown, mut rest) = (String::new(), line);
+        while let Some(at) = rest.find(BEFORE) {
+            let (before, number) = rest.split_at(at + BEFORE.len());
+            let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+            let (number, behind) = number.split_at(end);
+            // What begins like a number may be an address.
+            let is_whole = behind.is_empty() || behind.starts_with([' ', ':', ',', ';', ')']);
+            let id = number.parse().ok().filter(|_| is_whole).map(TargetId);
+            let member = id.and_then(|id| self.targets.iter().find(|member| member.id == id));
+            shown += before;
+            match member {
+                Some(member) => shown += &volume::Shown(&member.path).to_string(),
+                None => shown += number,
+            }
+            rest = behind;
+        }
+        shown + rest
+    }
+
     /// Reads the pointer in a volume directory.
     ///
     /// # Errors
@@ -232,6 +254,36 @@ mod tests {
             let error = Label::parse(bad.as_bytes(), "a label").unwrap_err().to_string();
             assert!(error.starts_with("a label ") && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn lines_name_targets() {
+        let members = vec![Member::new(TargetId(1), "/d1".into()), Member::new(TargetId(12), "/d\n12".into())];
+        let label = Label::new([7; 16], "v", "rs:1+1", 1 << 20, 2, members);
+        for (line, named) in [
+            ("target 1 fails: full", "target /d1 fails: full"),
+            ("target 12: target 2 is not target 1", "target /d\\n12: target 2 is not target /d1"),
+            ("target 12.0.0.1:7701/d1 and a target ", "target 12.0.0.1:7701/d1 and a target "),
+            ("targets", "targets"),
+        ] {
+            assert_eq!(label.with_paths(line), named);
+        }
+    }
+
+    #[test]
+    fn the_text_of_format_1_stays() {
+        let mut members = vec![Member::new(TargetId(0), "/d0".into()), Member::new(TargetId(5), "/d5".into())];
+        members[1].domain = Some("rack1/host3".parse().unwrap());
+        members[1].replaces = Some(TargetId(3));
+        members[1].role = Role::Draining;
+        let mut label = Label::new([7; 16], "v", "rs:2+1", 1 << 20, 2, members);
+        label.target = Some(TargetId(5));
+        let id = "07".repeat(16);
+        let text = format!(
+            r#"{{"format":1,"volume":"{id}","name":"v","code":"rs:2+1","chunk_bytes":1048576,"durability":2,"coding":"client","placement":{{"policy":"random","domain_level":null}},"generation":1,"target":5,"targets":[{{"id":0,"path":"/d0","role":"active"}},{{"id":5,"path":"/d5","role":"draining","domain":"rack1/host3","replaces":3}}]}}"#
+        );
+        assert_eq!(label.to_json().replace(['\n', ' '], ""), text);
+        assert_eq!(Label::from_json(&text).unwrap(), label);
     }
 
     /// A label that was written before failure domains existed.

@@ -106,7 +106,9 @@ impl Opened {
         if let Some(warn) = &self.warn
             && let Some(line) = self.warnings.line(what)
         {
-            warn(&line);
+            // The caller may hold the label.
+            let label = self.label.try_lock().ok();
+            warn(&label.map_or_else(|| line.clone(), |label| label.with_paths(&line)));
         }
     }
 

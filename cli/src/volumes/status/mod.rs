@@ -82,7 +82,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
             print(&status, &arguments.volume)?;
             stores::print(&reports)?;
         } else {
-            summary::lines(&status, &reports, &arguments.volume).iter().try_for_each(show::text)?;
+            let lines = summary::lines(&status, &reports, &arguments.volume);
+            lines.iter().map(|line| show::marked(line)).try_for_each(show::text)?;
         }
         if arguments.write_cost {
             cost::print(&status.write_cost)?;

@@ -1,17 +1,17 @@
-//! `weft ls`, `cat`, `cp`, `rm` and `stat`: files of a volume that is not mounted.
+//! `weft cp`: files into a volume that is not mounted, and out of it.
 
-use super::{Address, Open, open};
+use super::{PIECE, at, entries, find, parent_path};
 use crate::failure::{Failure, Outcome};
+use crate::volumes::{Address, Open, open};
 use crate::{interrupt, progress, show};
 use clap::Args;
-use fs::{Attributes, Kind, New, ROOT, RenameMode, SetAttributes, SetTime, Time};
+use fs::{Attributes, Kind, New, RenameMode, SetAttributes, SetTime, Time};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -19,33 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 use volume::{Control, Shown};
-
-/// What is copied at a time.
-const PIECE: usize = 1 << 20;
-/// Entries that are listed at a time.
-const BATCH: usize = 1000;
-
-/// List the files of a volume
-#[derive(Args)]
-#[command(after_help = "Examples:
-  weft ls /srv/films:/
-  weft ls -l /srv/films:/2024")]
-pub struct ListArguments {
-    /// VOLUME:/path
-    address: OsString,
-    /// Show mode, owner, size and time, too
-    #[arg(short)]
-    long: bool,
-}
-
-/// Print a file of a volume
-#[derive(Args)]
-#[command(after_help = "Examples:
-  weft cat /srv/films:/notes.txt")]
-pub struct CatArguments {
-    /// VOLUME:/path
-    address: OsString,
-}
 
 /// Copy files into a volume or out of it
 #[derive(Args)]
@@ -59,7 +32,7 @@ directories. It stops at the first failure; what it copied before stays.
 
 Into a volume it keeps owners, permissions and times; out of it, permissions and modification times. It does not keep \
 extended attributes and hard links; `weft archive` does.")]
-pub struct CopyArguments {
+pub struct Arguments {
     /// Source and destination; one of them is VOLUME:/path
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     paths: Vec<OsString>,
@@ -69,239 +42,6 @@ pub struct CopyArguments {
     /// Replace existing files
     #[arg(short, long)]
     force: bool,
-}
-
-/// Remove files of a volume
-#[derive(Args)]
-#[command(after_help = "Examples:
-  weft rm /srv/films:/old.mkv
-  weft rm -r /srv/films:/2019")]
-pub struct RemoveArguments {
-    /// VOLUME:/path
-    #[arg(required = true)]
-    addresses: Vec<OsString>,
-    /// Remove directories with everything in them
-    #[arg(short, long)]
-    recursive: bool,
-}
-
-/// Show the attributes of a file of a volume
-#[derive(Args)]
-#[command(after_help = "Examples:
-  weft stat /srv/films:/film.mkv")]
-pub struct StatArguments {
-    /// VOLUME:/path
-    address: OsString,
-}
-
-/// A failure of something at an address.
-fn at(address: &Address) -> impl Fn(fs::Error) -> Failure {
-    let shown = address.shown();
-    move |error| Failure::Other(format!("{shown}: {error}"))
-}
-
-/// The file at an address.
-fn find(volume: &Open, address: &Address) -> Result<Attributes, Failure> {
-    let mut found = volume.attributes(ROOT).map_err(at(address))?;
-    for name in address.names() {
-        found = volume.lookup(found.ino, name).map_err(at(address))?;
-    }
-    Ok(found)
-}
-
-/// All entries of a directory.
-fn entries(volume: &Open, ino: u64) -> Result<Vec<(Vec<u8>, Attributes)>, fs::Error> {
-    let (mut all, mut cookie) = (Vec::new(), 0);
-    loop {
-        let listed = volume.list(ino, cookie, BATCH)?;
-        let Some(last) = listed.last() else { break };
-        cookie = last.cookie;
-        all.extend(listed.into_iter().map(|entry| (entry.name, entry.attributes)));
-    }
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(all)
-}
-
-fn word(kind: Kind) -> (&'static str, char) {
-    match kind {
-        Kind::File => ("file", '-'),
-        Kind::Directory => ("directory", 'd'),
-        Kind::Symlink => ("symlink", 'l'),
-        Kind::Fifo => ("fifo", 'p'),
-        Kind::Socket => ("socket", 's'),
-        Kind::BlockDevice => ("block-device", 'b'),
-        Kind::CharacterDevice => ("character-device", 'c'),
-    }
-}
-
-fn mode(attributes: &Attributes) -> String {
-    let bits = (0..9).rev().map(|bit| if attributes.mode >> bit & 1 == 1 { b"xwr"[bit % 3] as char } else { '-' });
-    std::iter::once(word(attributes.kind).1).chain(bits).collect()
-}
-
-/// A time in UTC, as `2024-02-29 12:00:00` (days to date after Howard Hinnant's civil_from_days).
-fn date(time: Time) -> String {
-    let (days, second) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
-}
-
-fn document(name: &[u8], attributes: &Attributes) -> Value {
-    json!({
-        "name": show::name(name),
-        "kind": word(attributes.kind).0,
-        "inode": attributes.ino,
-        "mode": format!("{:04o}", attributes.mode),
-        "links": attributes.links,
-        "uid": attributes.uid,
-        "gid": attributes.gid,
-        "size": attributes.size,
-        "allocated": attributes.allocated,
-        "modified": { "seconds": attributes.modified.seconds, "nanoseconds": attributes.modified.nanoseconds },
-    })
-}
-
-pub fn list(arguments: &ListArguments, as_json: bool) -> Outcome {
-    let address = Address::required(&arguments.address)?;
-    let volume = open(&address.volume, true)?;
-    let found = find(&volume, &address)?;
-    let listed = if found.kind == Kind::Directory {
-        entries(&volume, found.ino).map_err(at(&address))?
-    } else {
-        vec![(address.names().last().unwrap_or_default().to_vec(), found)]
-    };
-    if as_json {
-        return show::json(&listed.iter().map(|(name, attributes)| document(name, attributes)).collect());
-    }
-    for (name, attributes) in listed {
-        let shown = Shown(Path::new(OsStr::from_bytes(&name))).to_string();
-        if arguments.long {
-            let (mode, date) = (mode(&attributes), date(attributes.modified));
-            let Attributes { links, uid, gid, size, .. } = attributes;
-            show::text(format_args!("{mode} {links:3} {uid:5} {gid:5} {size:12} {date} {shown}"))?;
-        } else {
-            show::text(shown)?;
-        }
-    }
-    Ok(())
-}
-
-pub fn stat(arguments: &StatArguments, as_json: bool) -> Outcome {
-    let address = Address::required(&arguments.address)?;
-    let volume = open(&address.volume, true)?;
-    let found = find(&volume, &address)?;
-    if as_json {
-        return show::json(&document(address.names().last().unwrap_or_default(), &found));
-    }
-    show::text(format_args!("{}: {}", address.shown(), word(found.kind).0))?;
-    show::text(format_args!(
-        "  inode {}  links {}  {}  {}:{}",
-        found.ino,
-        found.links,
-        mode(&found),
-        found.uid,
-        found.gid
-    ))?;
-    show::text(format_args!(
-        "  size {} ({} bytes, {} not holes)",
-        show::bytes(found.size),
-        found.size,
-        found.allocated
-    ))?;
-    show::text(format_args!("  modified {}.{:09} UTC", date(found.modified), found.modified.nanoseconds))
-}
-
-pub fn cat(arguments: &CatArguments, as_json: bool) -> Outcome {
-    if as_json {
-        return Err(Failure::Usage("cat prints the bytes of a file, which are no JSON: leave out --json".into()));
-    }
-    let address = Address::required(&arguments.address)?;
-    let volume = open(&address.volume, true)?;
-    let found = find(&volume, &address)?;
-    let mut output = std::io::stdout().lock();
-    read_out(&volume, found.ino, &mut output).map_err(|why| match why {
-        ReadOut::Read(error) => at(&address)(error),
-        ReadOut::Write(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
-        ReadOut::Write(why) => Failure::Other(format!("cannot write to standard output: {why}")),
-    })
-}
-
-enum ReadOut {
-    Read(fs::Error),
-    Write(std::io::Error),
-}
-
-fn read_out(volume: &Open, ino: u64, to: &mut dyn Write) -> Result<(), ReadOut> {
-    let (mut piece, mut offset) = (vec![0; PIECE], 0);
-    loop {
-        let length = volume.read(ino, offset, &mut piece).map_err(ReadOut::Read)?;
-        to.write_all(&piece[..length]).map_err(ReadOut::Write)?;
-        if length < piece.len() {
-            return to.flush().map_err(ReadOut::Write);
-        }
-        offset += length as u64;
-    }
-}
-
-pub fn remove(arguments: &RemoveArguments, as_json: bool) -> Outcome {
-    let addresses: Vec<Address> =
-        arguments.addresses.iter().map(|given| Address::required(given)).collect::<Result<_, _>>()?;
-    let mut removed = 0;
-    for of_volume in addresses.chunk_by(|a, b| a.volume == b.volume) {
-        let volume = open(&of_volume[0].volume, false)?;
-        let done =
-            of_volume.iter().try_for_each(|address| remove_one(&volume, address, arguments.recursive, &mut removed));
-        // Also what was removed before a failure is.
-        let finished = volume.finish();
-        done?;
-        finished?;
-    }
-    if as_json { show::json(&json!({ "removed": removed })) } else { Ok(()) }
-}
-
-fn remove_one(volume: &Open, address: &Address, recursive: bool, removed: &mut usize) -> Outcome {
-    let Some(name) = address.names().last().map(<[u8]>::to_vec) else {
-        return Err(Failure::Usage("the root of a volume cannot be removed".into()));
-    };
-    let found = find(volume, address)?;
-    let parent = Address { path: parent_path(&address.path), ..address.clone() };
-    let parent = find(volume, &parent)?.ino;
-    if found.kind == Kind::Directory && !recursive {
-        let what = format!("{} is a directory; give -r to remove it with all in it", address.shown());
-        return Err(Failure::Usage(what));
-    }
-    remove_tree(volume, parent, &name, &found, removed).map_err(at(address))
-}
-
-fn parent_path(path: &[u8]) -> Vec<u8> {
-    path.iter().rposition(|&byte| byte == b'/').map_or_else(Vec::new, |at| path[..at].to_vec())
-}
-
-fn remove_tree(
-    volume: &Open,
-    parent: u64,
-    name: &[u8],
-    found: &Attributes,
-    removed: &mut usize,
-) -> Result<(), fs::Error> {
-    if found.kind == Kind::Directory {
-        for (name, inside) in entries(volume, found.ino)? {
-            remove_tree(volume, found.ino, &name, &inside, removed)?;
-        }
-        volume.remove_directory(parent, name)?;
-    } else {
-        volume.unlink(parent, name)?;
-    }
-    *removed += 1;
-    Ok(())
 }
 
 /// A copy that is being made: what it counts, and what stops it.
@@ -314,7 +54,7 @@ struct Copying<'a> {
     bytes: Cell<u64>,
 }
 
-pub fn copy(arguments: &CopyArguments, as_json: bool) -> Outcome {
+pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let Some((to, from)) = arguments.paths.split_last() else {
         return Err(Failure::Usage("give one or more sources and a destination".into()));
     };
