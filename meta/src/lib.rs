@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod error;
+#[cfg(test)]
+mod golden;
 pub mod journal;
 mod keys;
 pub mod kv;

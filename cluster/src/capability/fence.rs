@@ -72,6 +72,16 @@ mod tests {
     use super::*;
     use crate::capability::Rights;
 
+    /// The bytes were made from the rules of postcard 1, not by this code.
+    #[test]
+    fn a_fence_has_fixed_bytes() {
+        let volume = std::array::from_fn(|at| at as u8);
+        let message = Message { token: b"tok".to_vec(), fence: Fence { volume, next: 300, live: vec![1, 299] } };
+        let bytes = postcard::to_allocvec(&message).unwrap();
+        let bytes: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(bytes, "03746f6b000102030405060708090a0b0c0d0e0fac020201ab02");
+    }
+
     #[test]
     fn sessions_end_once() {
         let fences = Fences::default();

@@ -218,6 +218,18 @@ mod tests {
         )
     }
 
+    #[test]
+    fn the_bytes_are_those_of_the_table() {
+        let (volume, rights) = ([7; 16], Rights::Write);
+        let capability = Capability { volume, set: 0x0102, rights, session: 3, expires_ms: 0x0405 };
+        let expected = [
+            b"WEFC\x01\x03\0\0".as_slice(),
+            &[7; 16],
+            &[2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 5, 4, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(capability.encode()[..], expected.concat());
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read(capability in any_capability()) {

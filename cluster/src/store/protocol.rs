@@ -192,6 +192,28 @@ pub fn decode_error(body: &[u8]) -> io::Error {
 mod tests {
     use super::*;
 
+    /// The bytes were made from the rules of postcard 1, not by this code.
+    #[test]
+    fn messages_have_fixed_bytes() {
+        let fixed = |encoded: Vec<u8>, bytes: &str| {
+            assert_eq!(encoded.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), bytes);
+        };
+        let operands = Operands {
+            target: "disk1",
+            file: File::Chunk(70_000, 3),
+            to: File::Label,
+            offset: 4096,
+            length: 65_536,
+            also: Some((0, 80)),
+            token: b"tok",
+        };
+        fixed(encode(&operands), "056469736b3102f0a2040300802080800401005003746f6b");
+        fixed(encode_done(Duration::from_nanos(1500), 7), "dc0b07");
+        fixed(encode(&Failure { number: Some(28), what: "full".into() }), "01380466756c6c");
+        let files = [File::Label, File::NewLabel, File::Chunk(1, 2), File::NewChunk(1, 2), File::Journal(1)];
+        fixed(encode(&(files, File::Snapshot(1))), "000102010203010204010501");
+    }
+
     #[test]
     fn errors_keep_what_they_mean() {
         for number in [2, 5, 28, 122] {

@@ -54,6 +54,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The bytes were made from `docs/format.md`, not by this code.
+    #[test]
+    fn a_manifest_has_fixed_bytes() {
+        let modified = Time { seconds: 1_700_000_000, nanoseconds: 5 };
+        let file = File { path: b"a/b".to_vec(), size: 5000, mode: 0o644, uid: 1000, gid: 100, modified };
+        let pieces = [
+            Piece { ino: 16, offset: 0, length: 4096, file: Some(file) },
+            Piece { ino: 16, offset: 4096, length: 904, file: None },
+        ];
+        let bytes: String = encode(&pieces).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(bytes, "02100080200103612f628827a403e8076480c49fd50c05108020880700");
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_a_manifest_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

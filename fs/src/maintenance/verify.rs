@@ -296,6 +296,25 @@ mod tests {
     use crate::testing::{Lab, make};
     use volume::target::{Target, TargetFile};
 
+    /// The settings of a volume. The bytes were made from `docs/format.md`, not by this code.
+    #[test]
+    fn settings_have_fixed_bytes() {
+        fn fixed(value: &impl Serialize, bytes: &str) {
+            let encoded = postcard::to_stdvec(value).unwrap();
+            assert_eq!(encoded.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), bytes);
+        }
+        fixed(&Scrub { when: 1_700_000_000, problems: 3 }, "80c49fd50c03");
+        fixed(&Some(Scrub { when: -1, problems: 0 }), "010100");
+        fixed(&Marks { below: 70_000, partly: [(300, 16)].into() }, "f0a20401ac0210");
+        let ranges: crate::volume::history::Ranges = vec![(1, 64), (129, 129)];
+        fixed(&ranges, "02014081018101");
+        let (sessions, sets) = (BTreeSet::from([1u64, 300]), BTreeMap::from([(3u64, BTreeSet::from([1u64, 300]))]));
+        fixed(&sessions, "0201ac02");
+        fixed(&sets, "01030201ac02");
+        let key: [u8; 32] = std::array::from_fn(|at| at as u8);
+        fixed(&key, "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
+    }
+
     /// Each target that is away is reported once, however many blocks it has, and none of them is
     /// repaired.
     #[test]

@@ -29,6 +29,20 @@ fn the_highest_common_version_and_the_common_features() {
 }
 
 #[test]
+fn the_bytes_are_those_of_the_table() {
+    let limits = Limits { body_bytes: 0x0102, payload_bytes: 0x0304 };
+    let hello = Hello { limits, client: 0x0506, text: b"123456789".to_vec(), ..hello((1, 2), 0x0708) };
+    let bytes = hello.encode();
+    let expected = [
+        b"WEFH".as_slice(),
+        &[1, 0, 2, 0, 8, 7, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 4, 3, 0, 0, 9, 0, 0, 0],
+        &[6, 5, 0, 0, 0, 0, 0, 0, 0x83, 0x92, 0x06, 0xE3],
+    ];
+    assert_eq!(bytes[..44], expected.concat());
+    assert_eq!(&bytes[48..], b"123456789");
+}
+
+#[test]
 fn every_flipped_bit_is_found() {
     let bytes = hello((1, 2), 3).encode();
     assert_eq!(Hello::decode(&bytes), Ok(hello((1, 2), 3)));
