@@ -3,6 +3,8 @@
 use crate::{commands, spelling};
 use clap::Command;
 use std::ffi::OsString;
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
 
 /// All commands that do something, by their words.
 fn all() -> Vec<(Vec<String>, Command)> {
@@ -101,4 +103,58 @@ fn a_command_with_an_error_is_known_again() {
         assert!(tip(line).contains(meant), "{line}: {}", tip(line));
     }
     assert!(!tip("weft frobnicate").contains("similar"));
+}
+
+/// The pages about the program: README.md and those in docs.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let listed = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = listed.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    pages.push(root.join("README.md"));
+    pages.push(root.join("docs/monitoring/README.md"));
+    pages
+}
+
+/// The commands in a page's blocks for shells, whole, without what the shell does with them.
+fn commands_in(page: &str) -> Vec<String> {
+    let (mut found, mut inside, mut line) = (Vec::new(), false, String::new());
+    for part in page.lines().map(str::trim) {
+        if part.starts_with("```") {
+            inside = part == "```sh" || part == "```console";
+            continue;
+        }
+        if let Some(goes_on) = part.strip_suffix('\\') {
+            line += goes_on;
+            continue;
+        }
+        line += part;
+        let whole = std::mem::take(&mut line);
+        let whole = whole.trim_start_matches("$ ");
+        for command in whole.split(" && ").flat_map(|part| part.split("; ")) {
+            let command = command.trim_start_matches("do ").trim_start_matches("sudo ");
+            let ends = [" #", " &", " |", " >", " 2>"].iter().filter_map(|end| command.find(end)).min();
+            let command = command[..ends.unwrap_or(command.len())].trim_end();
+            if inside && command.starts_with("weft ") {
+                found.push(command.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_commands_of_the_pages_are_understood() {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for page in pages() {
+        for command in commands_in(&read_to_string(&page).unwrap()) {
+            count += 1;
+            let words = command.split_whitespace().map(|word| OsString::from(word.replace(['\'', '"'], "").replace("$n", "1")));
+            let understood = crate::parse(commands(), spelling::today(&commands(), words.collect()));
+            if let Err(why) = understood {
+                wrong.push(format!("{}: {command}: {}", page.display(), why.to_string().lines().next().unwrap()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 60, "{count}");
 }
