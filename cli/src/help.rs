@@ -148,7 +148,8 @@ fn the_commands_of_the_pages_are_understood() {
     for page in pages() {
         for command in commands_in(&read_to_string(&page).unwrap()) {
             count += 1;
-            let words = command.split_whitespace().map(|word| OsString::from(word.replace(['\'', '"'], "").replace("$n", "1")));
+            let plain = command.replace(['\'', '"'], "").replace("$n", "1");
+            let words = plain.split_whitespace().map(OsString::from);
             let understood = crate::parse(commands(), spelling::today(&commands(), words.collect()));
             if let Err(why) = understood {
                 wrong.push(format!("{}: {command}: {}", page.display(), why.to_string().lines().next().unwrap()));

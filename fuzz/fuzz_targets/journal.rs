@@ -1,4 +1,5 @@
-//! Opening metadata whose files on the targets are anything, as they stand and with the checksums of their frames right.
+//! Opening metadata whose files on the targets are anything, as they stand and with the checksums
+//! of their frames right.
 #![no_main]
 
 #[path = "../../meta/tests/hostile/frames.rs"]

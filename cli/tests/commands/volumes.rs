@@ -111,7 +111,7 @@ fn files_are_renamed_and_their_space_is_told() {
     let scratch = &volume.scratch;
     let on =
         |command: &[&str], paths: &[&str]| run(weft().args(command).args(paths.iter().map(|path| volume.at(path))));
-    assert!(on(&["mkdir"], &["a/b/c"]).failed(1).contains(":/a: no such file"));
+    assert!(on(&["mkdir"], &["a/b/c"]).failed(1).contains(":/a/b: no such file"));
     assert_eq!(on(&["mkdir", "-p", "--json"], &["a/b/c", "a/d"]).json()["made"], 4);
     on(&["mkdir", "-p"], &["a/b"]).good();
     assert!(on(&["mkdir"], &["a/b"]).failed(1).contains(":/a/b: "));

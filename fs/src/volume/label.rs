@@ -278,10 +278,11 @@ mod tests {
         members[1].role = Role::Draining;
         let mut label = Label::new([7; 16], "v", "rs:2+1", 1 << 20, 2, members);
         label.target = Some(TargetId(5));
-        let id = "07".repeat(16);
-        let text = format!(
-            r#"{{"format":1,"volume":"{id}","name":"v","code":"rs:2+1","chunk_bytes":1048576,"durability":2,"coding":"client","placement":{{"policy":"random","domain_level":null}},"generation":1,"target":5,"targets":[{{"id":0,"path":"/d0","role":"active"}},{{"id":5,"path":"/d5","role":"draining","domain":"rack1/host3","replaces":3}}]}}"#
-        );
+        let head = r#"{"format":1,"volume":"ID","name":"v","code":"rs:2+1","chunk_bytes":1048576,"durability":2,"#;
+        let how = r#""coding":"client","placement":{"policy":"random","domain_level":null},"generation":1,"target":5,"#;
+        let first = r#"{"id":0,"path":"/d0","role":"active"}"#;
+        let second = r#"{"id":5,"path":"/d5","role":"draining","domain":"rack1/host3","replaces":3}"#;
+        let text = format!("{head}{how}\"targets\":[{first},{second}]}}").replace("ID", &"07".repeat(16));
         assert_eq!(label.to_json().replace(['\n', ' '], ""), text);
         assert_eq!(Label::from_json(&text).unwrap(), label);
     }

@@ -86,7 +86,7 @@ fn head_1() -> Vec<u8> {
     [&VOLUME[..], &1u32.to_le_bytes(), &[0; 4]].concat()
 }
 
-/// The payload of a head of format 2, which says where the epoch comes from and who the mirrors are.
+/// The payload of a head of format 2, which also says where the epoch comes from.
 fn head_2(script: &mut Script<'_>, id: u128) -> Vec<u8> {
     let mut payload = [&VOLUME[..], &2u32.to_le_bytes(), &(script.number(2) as u32).to_le_bytes()].concat();
     payload.extend(id.to_le_bytes());
