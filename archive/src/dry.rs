@@ -122,7 +122,7 @@ impl Planner<'_> {
             }
         }
         if let Some((list, _)) = &self.job.list {
-            let mut list = lock(&list);
+            let mut list = lock(list);
             list.write_all(lines.as_bytes()).map_err(|why| Broken(format!("cannot write the plan: {why}")))?;
         }
         Ok(())
@@ -239,7 +239,7 @@ pub fn dry_run<S: Show + Send>(
     let (mut facts, broken) = reporter.into_facts(control);
     facts.wall_seconds = clock.seconds();
     if let Some((list, _)) = &planning.list {
-        let mut list = lock(&list);
+        let mut list = lock(list);
         list.flush().map_err(|why| Broken(format!("cannot write the plan: {why}")))?;
     }
     let seconds = pace.map(|pace: Pace| pace.seconds(&facts));

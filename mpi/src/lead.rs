@@ -239,11 +239,11 @@ struct Shared<'a>(&'a Mutex<Progress>);
 
 impl Show for Shared<'_> {
     fn problem(&mut self, problem: &archive::message::Problem) {
-        lock(&self.0).problem(problem);
+        lock(self.0).problem(problem);
     }
 
     fn progress(&mut self, facts: &Facts) {
-        lock(&self.0).progress(facts);
+        lock(self.0).progress(facts);
     }
 }
 

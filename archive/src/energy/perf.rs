@@ -143,7 +143,7 @@ impl Live {
 /// Adds up perf's output until perf ends.
 fn follow(lines: impl Read, counted: &Mutex<Result<Counted, String>>) {
     for line in BufReader::new(lines).lines() {
-        let mut counted = lock(&counted);
+        let mut counted = lock(counted);
         let added = match (&mut *counted, line) {
             (Ok(counted), Ok(line)) => counted.add(&line),
             (_, Err(error)) => Err(format!("perf cannot be read: {error}")),

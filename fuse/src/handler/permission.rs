@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to look again.
 const LOOKS_AGAIN: Duration = Duration::from_secs(10);
 /// The most openings that are kept in mind.
-const MOST: usize = 4096;
+const MAX_OPENINGS: usize = 4096;
 
 /// Whether a program may open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,19 +84,22 @@ pub(super) fn may_open(
     }
 }
 
-/// Openings for which the kernel looks again: by process, file or directory, and name.
+/// Openings for which the kernel looks again, with the time when it was asked to.
 #[derive(Debug, Default)]
-pub(super) struct LooksAgain(Mutex<HashMap<(u32, u64, Box<[u8]>), Instant>>);
+pub(super) struct LooksAgain(Mutex<HashMap<Opening, Instant>>);
+
+/// An opening: the process, the file or directory, and the name.
+type Opening = (u32, u64, Box<[u8]>);
 
 impl LooksAgain {
     /// What the kernel is answered that should look again: ESTALE, but `otherwise` if it did already.
     pub fn answer(&self, process: u32, ino: u64, name: &[u8], otherwise: i32) -> i32 {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST {
+        if all.len() >= MAX_OPENINGS {
             all.retain(|_, asked| now.saturating_duration_since(*asked) < LOOKS_AGAIN);
         }
-        if all.len() >= MOST {
+        if all.len() >= MAX_OPENINGS {
             all.clear();
         }
         match all.remove(&(process, ino, name.into())) {
@@ -185,7 +188,7 @@ mod tests {
             assert_eq!(again.answer(2, 9, b"a", libc::EIO), libc::EIO);
             assert_eq!(again.answer(1, 9, b"b", libc::EIO), libc::EIO);
         }
-        (0..3 * MOST as u64).for_each(|ino| assert_eq!(again.answer(1, ino, b"a", libc::EIO), libc::ESTALE));
-        assert!(again.0.lock().unwrap().len() <= MOST);
+        (0..3 * MAX_OPENINGS as u64).for_each(|ino| assert_eq!(again.answer(1, ino, b"a", libc::EIO), libc::ESTALE));
+        assert!(again.0.lock().unwrap().len() <= MAX_OPENINGS);
     }
 }

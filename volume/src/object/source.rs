@@ -101,7 +101,7 @@ impl Source {
     pub(super) fn next(&self, layout: &Layout, rows: &mut Rows, control: &Control) -> Result<Option<Stripe>> {
         let stripe = match &self.kind {
             Kind::File(next) => self.next_of_file(next.fetch_add(1, Ordering::Relaxed), layout, rows)?,
-            Kind::Stream(progress) => self.next_of_stream(&mut lock(&progress), layout, rows, control)?,
+            Kind::Stream(progress) => self.next_of_stream(&mut lock(progress), layout, rows, control)?,
         };
         let Some(stripe) = stripe else { return Ok(None) };
         let block_bytes = layout.block_bytes_for(stripe.data_bytes);
@@ -191,7 +191,7 @@ impl Source {
     /// When a file changed meanwhile, so that what was read may be part old, part new.
     pub(super) fn finish(&self) -> Result<u64> {
         match &self.kind {
-            Kind::Stream(progress) => Ok(lock(&progress).bytes),
+            Kind::Stream(progress) => Ok(lock(progress).bytes),
             Kind::File(_) => {
                 let now = self.file.metadata().map_err(Error::io("look at", &self.path))?;
                 let state = |of: &Metadata| (of.len(), of.mtime(), of.mtime_nsec());
