@@ -1,9 +1,14 @@
 //! Recognizes repeated requests. A client repeats a request when the server was killed before its
 //! answer arrived, although it carried the request out. A transaction that must not happen twice
-//! therefore records which request it is.
+//! therefore records which request it is, and its answer. The client confirms answers with later
+//! requests; their records are then removed.
 
+use crate::kv::Batch;
+use crate::record::{decode, encode};
 use crate::transaction::{Transaction, run};
-use crate::{Meta, Result, keys};
+use crate::{Error, Meta, Result, Seq, keys};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
@@ -61,9 +66,11 @@ impl Floors {
 }
 
 impl Meta {
-    /// Records in a transaction which request it is.
-    pub(crate) fn note(&self, t: &mut Transaction<'_>, once: &Once) -> Result<()> {
-        t.put_bytes(keys::request(once.session, once.request), Vec::new());
+    /// Records in a transaction which request it is, if it must not be carried out twice, and its
+    /// answer.
+    pub(crate) fn note<T: Serialize>(&self, t: &mut Transaction<'_>, once: Option<&Once>, answer: &T) -> Result<()> {
+        let Some(once) = once else { return Ok(()) };
+        t.put_bytes(keys::request(once.session, once.request), encode(answer));
         if forgets(once.request) {
             self.forget_answered(t, once)?;
         }
@@ -90,12 +97,25 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether a request was carried out.
+    /// The answer of a request that was carried out; `None` if it was not.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read; `Unavailable` when the request was carried out by an
+    /// earlier version, which stored no answers; `Corrupt` when the answer is another one.
+    pub fn answer_of<T: DeserializeOwned>(&self, once: &Once) -> Result<Option<T>> {
+        let Some(stored) = self.kv.get(&keys::request(once.session, once.request))? else { return Ok(None) };
+        decode(&stored).map(Some).map_err(|why| match stored.is_empty() {
+            true => Error::Unavailable("it was done by an earlier version, and how that ended is not known".into()),
+            false => why,
+        })
+    }
+
+    /// The number of the last transaction.
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn was_done(&self, once: &Once) -> Result<bool> {
-        Ok(self.kv.get(&keys::request(once.session, once.request))?.is_some())
+    pub fn last(&self) -> Result<Seq> {
+        Ok(self.kv.commit(Batch::default())?.seq)
     }
 
     /// Removes the records of all sessions except these.
@@ -120,7 +140,7 @@ impl Meta {
 mod tests {
     use super::*;
     use crate::kv::Memory;
-    use crate::{ContentEdit, Rename, RenameMode, Time};
+    use crate::{Change, ContentEdit, Kind, New, ROOT, Rename, RenameMode, Resize, Time};
     use std::sync::Arc;
 
     #[test]
@@ -128,16 +148,62 @@ mod tests {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
         let once = |session, request, answered| Once { session, request, answered };
         let carry_out = |once: Once| meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&once)).unwrap();
+        let was_done = |once: Once| meta.answer_of::<()>(&once).unwrap().is_some();
         let last = (10..).find(|request| forgets(*request)).unwrap();
         for request in 1..=last {
             carry_out(once(7, request, request.saturating_sub(2)));
         }
         carry_out(once(8, 3, 0));
-        assert!((1..last - 2).all(|request| !meta.was_done(&once(7, request, 0)).unwrap()));
-        assert!((last - 2..=last).all(|request| meta.was_done(&once(7, request, 0)).unwrap()));
-        assert!(meta.was_done(&once(8, 3, 0)).unwrap() && !meta.was_done(&once(8, 4, 0)).unwrap());
+        assert!((1..last - 2).all(|request| !was_done(once(7, request, 0))));
+        assert!((last - 2..=last).all(|request| was_done(once(7, request, 0))));
+        assert!(was_done(once(8, 3, 0)) && !was_done(once(8, 4, 0)));
         meta.forget_requests(&BTreeSet::from([8])).unwrap();
-        assert!(!meta.was_done(&once(7, last, 0)).unwrap() && meta.was_done(&once(8, 3, 0)).unwrap());
+        assert!(!was_done(once(7, last, 0)) && was_done(once(8, 3, 0)));
+    }
+
+    #[test]
+    fn each_operation_keeps_its_answer() {
+        let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
+        let now = Time { seconds: 5, nanoseconds: 6 };
+        let next = std::cell::Cell::new(0);
+        let once = || {
+            next.set(next.get() + 1);
+            Once { session: 7, request: next.get(), answered: 0 }
+        };
+        let new = |kind| New { kind, mode: 0o755, uid: 1, gid: 2, device: 0, link: Vec::new() };
+        let mut asked = once();
+        let file = meta.make_once(ROOT, b"file", &new(Kind::File), now, Some(&asked)).unwrap().0;
+        assert_eq!(meta.answer_of(&asked), Ok(Some(file)));
+        asked = once();
+        let directory = meta.make_once(ROOT, b"directory", &new(Kind::Directory), now, Some(&asked)).unwrap().0;
+        assert_eq!(meta.answer_of(&asked), Ok(Some(directory)));
+        asked = once();
+        let linked = meta.link_once(file.ino, ROOT, b"link", now, Some(&asked)).unwrap().0;
+        assert_eq!(meta.answer_of(&asked), Ok(Some(linked)));
+        let change = Change { mode: Some(0o600), ..Change::default() };
+        for ino in [file.ino, directory.ino] {
+            asked = once();
+            let changed = meta.set_attributes_once(ino, change, now, Some(&asked)).unwrap().0;
+            assert_eq!((changed.mode, meta.answer_of(&asked)), (0o600, Ok(Some(changed))));
+        }
+        asked = once();
+        let edit = ContentEdit { resize: Resize::To(9), ..ContentEdit::default() };
+        let changed = meta.change_content_once(file.ino, &edit, Some(&asked)).unwrap().0;
+        assert_eq!((changed.size, meta.answer_of(&asked)), (9, Ok(Some(changed))));
+        asked = once();
+        let removed = meta.unlink_once(ROOT, b"link", file.ino, false, now, Some(&asked)).unwrap();
+        assert_eq!(meta.answer_of(&asked), Ok(Some((removed.last, removed.orphan))));
+        asked = once();
+        let removed = meta.remove_directory_once(ROOT, b"directory", directory.ino, true, now, Some(&asked)).unwrap();
+        assert_eq!(meta.answer_of(&asked), Ok(Some((removed.last, removed.orphan))));
+        assert!(removed.last && removed.orphan);
+        let other = meta.make(ROOT, b"other", &new(Kind::File), now).unwrap().0.ino;
+        let (from, to) = ((ROOT, b"file".to_vec()), (ROOT, b"other".to_vec()));
+        let rename = Rename { from, to, mode: RenameMode::Replace, replaced: Some(other), keep: true };
+        asked = once();
+        let removed = meta.rename_once(&rename, now, Some(&asked)).unwrap().0.unwrap();
+        assert_eq!(meta.answer_of(&asked), Ok(Some(Some((removed.ino, removed.last, removed.orphan)))));
+        assert_eq!(meta.answer_of::<()>(&once()), Ok(None));
     }
 
     /// Scans step over deleted keys until the next checkpoint, so their number must not grow with
@@ -147,10 +213,12 @@ mod tests {
         let meta = Meta::open(Arc::new(Memory::new(crate::MERGE)), (0, 0), Time::default()).unwrap();
         let carry_out = |request: u64, fails: bool| {
             let once = Once { session: 7, request, answered: request };
-            let (from, to) = ((99, b"a".to_vec()), (99, b"b".to_vec()));
-            let gone = Rename { from, to, mode: RenameMode::Replace, replaced: None, keep: false };
+            let fail = |t: &mut Transaction<'_>| {
+                meta.note(t, Some(&once), &())?;
+                Err::<(), Error>(Error::NotFound)
+            };
             match fails {
-                true => assert!(meta.rename_once(&gone, Time::default(), Some(&once)).is_err()),
+                true => assert!(run(&*meta.kv, fail).is_err()),
                 false => drop(meta.change_contents_once(&[] as &[(u64, ContentEdit)], Some(&once)).unwrap()),
             }
         };
@@ -162,7 +230,7 @@ mod tests {
             if let (true, Some((by, next))) = (forgets(request), floor.next) {
                 assert_eq!((by, next), (request, request));
                 let kept =
-                    (1..request).filter(|&request| meta.was_done(&Once { session: 7, request, answered: 0 }).unwrap());
+                    (1..request).filter(|&request| meta.answer_of::<()>(&Once { session: 7, request, answered: 0 }).unwrap().is_some());
                 assert!(fails || kept.count() == 0);
                 // The start of its search: the floor that the last successful one left.
                 let last = forgetting.iter().enumerate().rev();

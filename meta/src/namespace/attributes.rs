@@ -208,11 +208,25 @@ impl Meta {
     /// # Errors
     /// `NotFound`.
     pub fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
+        self.set_attributes_once(ino, change, now, None)
+    }
+
+    /// As `set_attributes`, for a request whose answer `answer_of` returns from then on.
+    ///
+    /// # Errors
+    /// As `set_attributes`.
+    pub fn set_attributes_once(
+        &self,
+        ino: u64,
+        change: Change,
+        now: Time,
+        once: Option<&Once>,
+    ) -> Result<(Attributes, Seq)> {
         let at = |time| match time {
             SetTime::Now => now,
             SetTime::To(time) => time,
         };
-        let ((is_directory, shown), outcome) = run(&*self.kv, |t| {
+        let (shown, outcome) = run(&*self.kv, |t| {
             let mut found = find(t, ino)?;
             let dinode = &mut found.dinode;
             dinode.mode = change.mode.map_or(dinode.mode, |mode| mode & 0o7777);
@@ -229,12 +243,15 @@ impl Meta {
                 dinode.modified = modified.unwrap_or(dinode.modified);
                 dinode.changed = changed;
             }
-            let shown = found.dinode.clone();
+            // Others may add entries meanwhile, which the answer may have or not.
+            let state = if is_directory { Some(self.directory_state(ino)?) } else { None };
+            let state = state.map(|state| DirectoryState { modified: modified.unwrap_or(state.modified), changed, ..state });
+            let shown = Attributes::new(&found.dinode, state);
             put(t, found);
-            Ok((is_directory, shown))
+            self.note(t, once, &shown)?;
+            Ok(shown)
         })?;
-        let state = if is_directory { Some(self.directory_state(ino)?) } else { None };
-        Ok((Attributes::new(&shown, state), outcome.seq))
+        Ok((shown, outcome.seq))
     }
 
     /// Whether a file gives rights to a user who executes it: set-user-ID, set-group-ID or
@@ -295,7 +312,7 @@ impl Meta {
         self.set_attribute_once(ino, name, value, must_exist, now, None)
     }
 
-    /// The same for a request that must be carried out only once; see [`Meta::was_done`].
+    /// The same for a request that must be carried out only once; see [`Meta::answer_of`].
     ///
     /// # Errors
     /// As `set_attribute`.
@@ -311,7 +328,6 @@ impl Meta {
         check_attribute(name, value)?;
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| self.note(t, once))?;
             let exists = t.get_bytes(&key)?.is_some();
             match must_exist {
                 Some(true) if !exists => return Err(Error::NoAttribute),
@@ -319,7 +335,8 @@ impl Meta {
                 _ => {}
             }
             t.put_bytes(key.clone(), value.to_vec());
-            touch(t, ino, now)
+            touch(t, ino, now)?;
+            self.note(t, once, &())
         })?;
         Ok(committed.seq)
     }
@@ -332,17 +349,17 @@ impl Meta {
         self.remove_attribute_once(ino, name, now, None)
     }
 
-    /// The same for a request that must be carried out only once; see [`Meta::was_done`].
+    /// The same for a request that must be carried out only once; see [`Meta::answer_of`].
     ///
     /// # Errors
     /// As `remove_attribute`.
     pub fn remove_attribute_once(&self, ino: u64, name: &[u8], now: Time, once: Option<&Once>) -> Result<Seq> {
         let key = keys::attribute(ino, name);
         let ((), committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| self.note(t, once))?;
             t.get_bytes(&key)?.ok_or(Error::NoAttribute)?;
             t.delete(key.clone());
-            touch(t, ino, now)
+            touch(t, ino, now)?;
+            self.note(t, once, &())
         })?;
         Ok(committed.seq)
     }

@@ -366,7 +366,7 @@ impl Meta {
         self.change_content_once(ino, edit, None)
     }
 
-    /// As `change_content`, for a request that `was_done` recognizes from then on.
+    /// As `change_content`, for a request whose answer `answer_of` returns from then on.
     ///
     /// # Errors
     /// As `change_content`.
@@ -376,12 +376,13 @@ impl Meta {
         edit: &ContentEdit,
         once: Option<&Once>,
     ) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        let (dinode, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, removed| {
-            once.map_or(Ok(()), |once| self.note(t, once))?;
+        let (changed, dead, seq) = self.bounded(&[(ino, edit)], |t, edits, removed| {
             let (_, edit) = edits.first().ok_or(Error::NotFound)?;
-            change(t, ino, edit, removed)
+            let changed = Attributes::new(&change(t, ino, edit, removed)?, None);
+            self.note(t, once, &changed)?;
+            Ok(changed)
         })?;
-        Ok((Attributes::new(&dinode, None), dead, seq))
+        Ok((changed, dead, seq))
     }
 
     /// Carries out a transaction with these edits. If there are too many extents for one, pieces of
@@ -503,7 +504,7 @@ impl Meta {
         Ok((dead, seq))
     }
 
-    /// As `change_contents`, for a request that `was_done` recognizes from then on.
+    /// As `change_contents`, for a request whose answer `answer_of` returns from then on.
     ///
     /// # Errors
     /// As `change_content`.
@@ -514,14 +515,13 @@ impl Meta {
     ) -> Result<(Vec<DeadStripe>, Seq)> {
         let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
         let ((), dead, seq) = self.bounded(&all, |t, edits, removed| {
-            once.map_or(Ok(()), |once| self.note(t, once))?;
             for (ino, edit) in edits {
                 match change(t, *ino, edit, removed) {
                     Err(Error::NotFound) => {}
                     done => _ = done?,
                 }
             }
-            Ok(())
+            self.note(t, once, &())
         })?;
         Ok((dead, seq))
     }

@@ -2,7 +2,7 @@
 
 use super::find::{Found, directory, entry, find};
 use super::{Attributes, MAX_LINK, MAX_LINKS, ROOT, check_name};
-use crate::record::{Content, Dinode, DirectoryDelta, Entry, Home, Kind, Time};
+use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Entry, Home, Kind, Time};
 use crate::transaction::{Transaction, run};
 use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ impl Meta {
         self.make_once(parent, name, new, now, None)
     }
 
-    /// As `make`, for a request that `was_done` recognizes from then on.
+    /// As `make`, for a request whose answer `answer_of` returns from then on.
     ///
     /// # Errors
     /// As `make`.
@@ -98,8 +98,7 @@ impl Meta {
             return Err(Error::NameTooLong);
         }
         let ino = self.next_ino()?;
-        let (dinode, committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| self.note(t, once))?;
+        let (made, committed) = run(&*self.kv, |t| {
             let home = directory(t, parent)?;
             if home.links == 0 {
                 return Err(Error::NotFound);
@@ -121,9 +120,12 @@ impl Meta {
                 t.merge(keys::directory(ino), &delta);
             }
             t.count(1, 0);
-            Ok(dinode)
+            let state = DirectoryState { modified: now, changed: now, entries: 0, directories: 0 };
+            let made = Attributes::new(&dinode, (new.kind == Kind::Directory).then_some(state));
+            self.note(t, once, &made)?;
+            Ok(made)
         })?;
-        Ok((self.attributes_of(&dinode)?, committed.seq))
+        Ok((made, committed.seq))
     }
 
     /// Adds another name to a file.
@@ -131,8 +133,23 @@ impl Meta {
     /// # Errors
     /// `NotFound`, `Exists`, `NotDirectory`, `TooManyLinks`; `NotPermitted` for directories.
     pub fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
+        self.link_once(ino, parent, name, now, None)
+    }
+
+    /// As `link`, for a request whose answer `answer_of` returns from then on.
+    ///
+    /// # Errors
+    /// As `link`.
+    pub fn link_once(
+        &self,
+        ino: u64,
+        parent: u64,
+        name: &[u8],
+        now: Time,
+        once: Option<&Once>,
+    ) -> Result<(Attributes, Seq)> {
         check_name(name)?;
-        let (dinode, committed) = run(&*self.kv, |t| {
+        let (linked, committed) = run(&*self.kv, |t| {
             let Found { mut dinode, entry: inside } = find(t, ino)?;
             if dinode.kind == Kind::Directory {
                 return Err(Error::NotPermitted);
@@ -158,8 +175,10 @@ impl Meta {
             t.put(keys::home(ino), &Home::Here(dinode.clone()));
             t.put(keys::entry(parent, name), &Entry::Elsewhere(ino, dinode.kind));
             count(t, parent, 1, dinode.kind, now);
-            Ok(dinode)
+            let linked = Attributes::new(&dinode, None);
+            self.note(t, once, &linked)?;
+            Ok(linked)
         })?;
-        Ok((Attributes::new(&dinode, None), committed.seq))
+        Ok((linked, committed.seq))
     }
 }

@@ -6,7 +6,7 @@ use super::find::{entry, find};
 use crate::record::{Content, Dinode, Entry, Home, Kind, Time};
 use crate::sets::DeadStripe;
 use crate::transaction::{Transaction, run};
-use crate::{Error, Meta, Result, Seq, keys};
+use crate::{Error, Meta, Once, Result, Seq, keys};
 use serde::{Deserialize, Serialize};
 
 /// The result of removing a name.
@@ -70,6 +70,23 @@ impl Meta {
     /// # Errors
     /// `NotFound`, also when another file has the name; `IsDirectory`.
     pub fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        self.unlink_once(parent, name, ino, keep, now, None)
+    }
+
+    /// As `unlink`, for a request whose answer `answer_of` returns from then on: whether this was the
+    /// last name, and whether the file is an orphan.
+    ///
+    /// # Errors
+    /// As `unlink`.
+    pub fn unlink_once(
+        &self,
+        parent: u64,
+        name: &[u8],
+        ino: u64,
+        keep: bool,
+        now: Time,
+        once: Option<&Once>,
+    ) -> Result<Removed> {
         let ((last, orphan), committed) = run(&*self.kv, |t| {
             let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
             if found.kind() == Kind::Directory {
@@ -77,7 +94,9 @@ impl Meta {
             }
             count(t, parent, -1, found.kind(), now);
             t.delete(keys::entry(parent, name));
-            drop_name(t, found, keep, now)
+            let gone = drop_name(t, found, keep, now)?;
+            self.note(t, once, &gone)?;
+            Ok(gone)
         })?;
         Ok(Removed { ino, last, orphan, dead: committed.dead, seq: committed.seq })
     }
@@ -88,6 +107,23 @@ impl Meta {
     /// # Errors
     /// `NotFound`, also when another directory has the name; `NotDirectory`, `NotEmpty`.
     pub fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
+        self.remove_directory_once(parent, name, ino, keep, now, None)
+    }
+
+    /// As `remove_directory`, for a request whose answer `answer_of` returns from then on: whether this was the
+    /// last name, and whether the file is an orphan.
+    ///
+    /// # Errors
+    /// As `remove_directory`.
+    pub fn remove_directory_once(
+        &self,
+        parent: u64,
+        name: &[u8],
+        ino: u64,
+        keep: bool,
+        now: Time,
+        once: Option<&Once>,
+    ) -> Result<Removed> {
         let (orphan, committed) = run(&*self.kv, |t| {
             let found = entry(t, parent, name)?.filter(|found| found.ino() == ino).ok_or(Error::NotFound)?;
             if found.kind() != Kind::Directory {
@@ -96,7 +132,9 @@ impl Meta {
             must_be_empty(t, ino)?;
             count(t, parent, -1, Kind::Directory, now);
             t.delete(keys::entry(parent, name));
-            drop_directory(t, found, keep)
+            let orphan = drop_directory(t, found, keep)?;
+            self.note(t, once, &(true, orphan))?;
+            Ok(orphan)
         })?;
         Ok(Removed { ino, last: true, orphan, dead: Vec::new(), seq: committed.seq })
     }

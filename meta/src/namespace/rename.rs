@@ -46,75 +46,83 @@ impl Meta {
         self.rename_once(rename, now, None)
     }
 
-    /// As `rename`, for a request that `was_done` recognizes from then on.
+    /// As `rename`, for a request whose answer `answer_of` returns from then on: the file that lost
+    /// the new name, whether that was its last name, and whether it is an orphan.
     ///
     /// # Errors
     /// As `rename`.
     pub fn rename_once(&self, rename: &Rename, now: Time, once: Option<&Once>) -> Result<(Option<Removed>, Seq)> {
-        let &Rename { mode, replaced, keep, .. } = rename;
-        let (from, to) = ((rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1));
-        check_name(from.1)?;
-        check_name(to.1)?;
+        check_name(&rename.from.1)?;
+        check_name(&rename.to.1)?;
         let (gone, committed) = run(&*self.kv, |t| {
-            once.map_or(Ok(()), |once| self.note(t, once))?;
-            let old = entry(t, from.0, from.1)?.ok_or(Error::NotFound)?;
-            if directory(t, to.0)?.links == 0 {
-                return Err(Error::NotFound);
-            }
-            let new = entry(t, to.0, to.1)?;
-            if mode == RenameMode::NoReplace && new.is_some() {
-                return Err(Error::Exists);
-            }
-            if new.as_ref().map(Entry::ino) != replaced {
-                return Err(Error::NotFound);
-            }
-            if new.as_ref().is_some_and(|new| new.ino() == old.ino()) {
-                return Ok(None);
-            }
-            if from.0 != to.0 {
-                must_not_enclose(t, &old, to.0)?;
-            }
-            match (mode, new) {
-                (RenameMode::Exchange, None) => Err(Error::NotFound),
-                (RenameMode::Exchange, Some(new)) => {
-                    if from.0 != to.0 {
-                        must_not_enclose(t, &new, from.0)?;
-                    }
-                    for (parent, gone, come) in [(from.0, &old, &new), (to.0, &new, &old)] {
-                        count(t, parent, -1, gone.kind(), now);
-                        count(t, parent, 1, come.kind(), now);
-                    }
-                    settle(t, new, from, now)?;
-                    settle(t, old, to, now)?;
-                    Ok(None)
-                }
-                (_, new) => {
-                    let mut gone = None;
-                    if let Some(new) = new {
-                        let ino = new.ino();
-                        count(t, to.0, -1, new.kind(), now);
-                        let (last, orphan) = match (old.kind() == Kind::Directory, new.kind() == Kind::Directory) {
-                            (true, false) => return Err(Error::NotDirectory),
-                            (false, true) => return Err(Error::IsDirectory),
-                            (true, true) => {
-                                must_be_empty(t, ino)?;
-                                (true, drop_directory(t, new, keep)?)
-                            }
-                            (false, false) => drop_name(t, new, keep, now)?,
-                        };
-                        gone = Some((ino, last, orphan));
-                    }
-                    count(t, from.0, -1, old.kind(), now);
-                    count(t, to.0, 1, old.kind(), now);
-                    t.delete(keys::entry(from.0, from.1));
-                    settle(t, old, to, now)?;
-                    Ok(gone)
-                }
-            }
+            let gone = rename_in(t, rename, now)?;
+            self.note(t, once, &gone)?;
+            Ok(gone)
         })?;
         let dead = committed.dead;
         let removed = gone.map(|(ino, last, orphan)| Removed { ino, last, orphan, dead, seq: committed.seq });
         Ok((removed, committed.seq))
+    }
+}
+
+/// Renames a file within a transaction. Returns the file that lost the new name, whether that was its
+/// last name, and whether it is an orphan.
+fn rename_in(t: &mut Transaction, rename: &Rename, now: Time) -> Result<Option<(u64, bool, bool)>> {
+    let &Rename { mode, replaced, keep, .. } = rename;
+    let (from, to) = ((rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1));
+    let old = entry(t, from.0, from.1)?.ok_or(Error::NotFound)?;
+    if directory(t, to.0)?.links == 0 {
+        return Err(Error::NotFound);
+    }
+    let new = entry(t, to.0, to.1)?;
+    if mode == RenameMode::NoReplace && new.is_some() {
+        return Err(Error::Exists);
+    }
+    if new.as_ref().map(Entry::ino) != replaced {
+        return Err(Error::NotFound);
+    }
+    if new.as_ref().is_some_and(|new| new.ino() == old.ino()) {
+        return Ok(None);
+    }
+    if from.0 != to.0 {
+        must_not_enclose(t, &old, to.0)?;
+    }
+    match (mode, new) {
+        (RenameMode::Exchange, None) => Err(Error::NotFound),
+        (RenameMode::Exchange, Some(new)) => {
+            if from.0 != to.0 {
+                must_not_enclose(t, &new, from.0)?;
+            }
+            for (parent, gone, come) in [(from.0, &old, &new), (to.0, &new, &old)] {
+                count(t, parent, -1, gone.kind(), now);
+                count(t, parent, 1, come.kind(), now);
+            }
+            settle(t, new, from, now)?;
+            settle(t, old, to, now)?;
+            Ok(None)
+        }
+        (_, new) => {
+            let mut gone = None;
+            if let Some(new) = new {
+                let ino = new.ino();
+                count(t, to.0, -1, new.kind(), now);
+                let (last, orphan) = match (old.kind() == Kind::Directory, new.kind() == Kind::Directory) {
+                    (true, false) => return Err(Error::NotDirectory),
+                    (false, true) => return Err(Error::IsDirectory),
+                    (true, true) => {
+                        must_be_empty(t, ino)?;
+                        (true, drop_directory(t, new, keep)?)
+                    }
+                    (false, false) => drop_name(t, new, keep, now)?,
+                };
+                gone = Some((ino, last, orphan));
+            }
+            count(t, from.0, -1, old.kind(), now);
+            count(t, to.0, 1, old.kind(), now);
+            t.delete(keys::entry(from.0, from.1));
+            settle(t, old, to, now)?;
+            Ok(gone)
+        }
     }
 }
 

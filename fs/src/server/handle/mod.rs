@@ -10,6 +10,7 @@ use crate::mutex::lock;
 use crate::session::locks::Lock;
 use meta::port::FileLock;
 use meta::{Attributes, ContentEdit, DeadStripe, Error, Kind, Meta, Once, Removed, Result, Seq};
+use serde::de::DeserializeOwned;
 use plan::{Extent, Place};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,13 +46,6 @@ fn told(error: crate::Error) -> Error {
 /// The extents that an edit names.
 fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
     edit.ranges.iter().flat_map(|(_, extents)| extents)
-}
-
-/// The answer for a file that lost its name earlier.
-fn gone(meta: &Meta, ino: u64) -> Removed {
-    let found = meta.attributes(ino);
-    let orphan = found.as_ref().is_ok_and(|attributes| attributes.links == 0);
-    Removed { ino, last: orphan || found.is_err(), orphan, dead: Vec::new(), seq: Seq::MAX }
 }
 
 impl Handle {
@@ -119,27 +113,18 @@ impl Handle {
         table.count() > 1 || table.is_open(ino)
     }
 
-    /// The result of a retried request that failed because it was carried out before, if `proof`
-    /// confirms that.
-    fn or_done<T>(&self, result: Result<T>, proof: impl FnOnce(&Meta) -> Option<T>) -> Result<T> {
-        match result {
-            Err(error @ (Error::Exists | Error::NotFound)) if self.request.again => proof(self.meta()?).ok_or(error),
-            result => result,
-        }
-    }
-
     /// The idempotency key that a transaction stores if it must not be carried out twice.
     fn once(&self) -> Option<Once> {
         let Request { number, answered, .. } = self.request;
         (number > 0).then_some(Once { session: self.session, request: number, answered })
     }
 
-    /// Whether a transaction with this idempotency key was carried out before.
-    fn was_done(&self) -> Result<bool> {
-        match self.once().filter(|_| self.request.again) {
-            Some(once) => self.meta()?.was_done(&once),
-            None => Ok(false),
-        }
+    /// The answer of a repeated request that was carried out before, perhaps by another server,
+    /// with a number that its transaction's is not above. None if it was not carried out.
+    fn answered<T: DeserializeOwned>(&self) -> Result<Option<(T, Seq)>> {
+        let Some(once) = self.once().filter(|_| self.request.again) else { return Ok(None) };
+        let meta = self.meta()?;
+        meta.answer_of(&once)?.map(|answer| Ok((answer, meta.last()?))).transpose()
     }
 
     /// Passes stripes that a transaction freed to the collector.

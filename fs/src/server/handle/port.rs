@@ -1,6 +1,6 @@
 //! The operations on names and content, as a client asks for them.
 
-use super::{Handle, extents_of, gone};
+use super::{Handle, extents_of};
 use meta::port::Port;
 use meta::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Listed, New, Put, Removed, Rename, Result, Seq, SetRecord,
@@ -27,7 +27,10 @@ impl Port for Handle {
     }
 
     fn set_attributes(&self, ino: u64, change: Change, now: Time) -> Result<(Attributes, Seq)> {
-        self.meta()?.set_attributes(ino, change, now)
+        match self.answered()? {
+            Some(answer) => Ok(answer),
+            None => self.meta()?.set_attributes_once(ino, change, now, self.once().as_ref()),
+        }
     }
 
     fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
@@ -47,52 +50,57 @@ impl Port for Handle {
     }
 
     fn set_attribute(&self, ino: u64, name: &[u8], value: &[u8], must_exist: Option<bool>, now: Time) -> Result<Seq> {
-        if self.was_done()? {
-            return Ok(Seq::MAX);
+        match self.answered()? {
+            Some(((), seq)) => Ok(seq),
+            None => self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.once().as_ref()),
         }
-        self.meta()?.set_attribute_once(ino, name, value, must_exist, now, self.once().as_ref())
     }
 
     fn remove_attribute(&self, ino: u64, name: &[u8], now: Time) -> Result<Seq> {
-        if self.was_done()? {
-            return Ok(Seq::MAX);
+        match self.answered()? {
+            Some(((), seq)) => Ok(seq),
+            None => self.meta()?.remove_attribute_once(ino, name, now, self.once().as_ref()),
         }
-        self.meta()?.remove_attribute_once(ino, name, now, self.once().as_ref())
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &New, now: Time) -> Result<(Attributes, Seq)> {
-        if self.was_done()? {
-            return Ok((self.meta()?.lookup(parent, name)?, Seq::MAX));
+        match self.answered()? {
+            Some(answer) => Ok(answer),
+            None => self.meta()?.make_once(parent, name, new, now, self.once().as_ref()),
         }
-        self.meta()?.make_once(parent, name, new, now, self.once().as_ref())
     }
 
     fn link(&self, ino: u64, parent: u64, name: &[u8], now: Time) -> Result<(Attributes, Seq)> {
-        self.or_done(self.meta()?.link(ino, parent, name, now), |meta| {
-            let found = meta.lookup(parent, name).ok()?;
-            (found.ino == ino).then_some((found, Seq::MAX))
-        })
+        match self.answered()? {
+            Some(answer) => Ok(answer),
+            None => self.meta()?.link_once(ino, parent, name, now, self.once().as_ref()),
+        }
     }
 
     fn unlink(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
         let keep = keep || self.is_needed(ino);
-        let removed = self.or_done(self.meta()?.unlink(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
-        Ok(self.removed(removed))
+        Ok(self.removed(match self.answered()? {
+            Some(((last, orphan), seq)) => Removed { ino, last, orphan, dead: Vec::new(), seq },
+            None => self.meta()?.unlink_once(parent, name, ino, keep, now, self.once().as_ref())?,
+        }))
     }
 
     fn remove_directory(&self, parent: u64, name: &[u8], ino: u64, keep: bool, now: Time) -> Result<Removed> {
         let keep = keep || self.is_needed(ino);
-        let removed =
-            self.or_done(self.meta()?.remove_directory(parent, name, ino, keep, now), |meta| Some(gone(meta, ino)))?;
-        Ok(self.removed(removed))
+        Ok(self.removed(match self.answered()? {
+            Some(((last, orphan), seq)) => Removed { ino, last, orphan, dead: Vec::new(), seq },
+            None => self.meta()?.remove_directory_once(parent, name, ino, keep, now, self.once().as_ref())?,
+        }))
     }
 
     fn rename(&self, rename: &Rename, now: Time) -> Result<(Option<Removed>, Seq)> {
         let keep = rename.keep || rename.replaced.is_some_and(|ino| self.is_needed(ino));
-        if self.was_done()? {
-            return Ok((None, Seq::MAX));
-        }
-        let (removed, seq) = self.meta()?.rename_once(&Rename { keep, ..rename.clone() }, now, self.once().as_ref())?;
+        let (removed, seq) = match self.answered::<Option<(u64, bool, bool)>>()? {
+            Some((gone, seq)) => {
+                (gone.map(|(ino, last, orphan)| Removed { ino, last, orphan, dead: Vec::new(), seq }), seq)
+            }
+            None => self.meta()?.rename_once(&Rename { keep, ..rename.clone() }, now, self.once().as_ref())?,
+        };
         Ok((removed.map(|removed| self.removed(removed)), seq))
     }
 
@@ -117,8 +125,8 @@ impl Port for Handle {
     }
 
     fn change_content(&self, ino: u64, edit: &ContentEdit) -> Result<(Attributes, Vec<DeadStripe>, Seq)> {
-        if self.was_done()? {
-            return Ok((self.meta()?.attributes(ino)?, Vec::new(), Seq::MAX));
+        if let Some((attributes, seq)) = self.answered()? {
+            return Ok((attributes, Vec::new(), seq));
         }
         let (attributes, dead, seq) = self.changing(&[ino], || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
@@ -132,8 +140,8 @@ impl Port for Handle {
     }
 
     fn change_contents(&self, edits: &[(u64, ContentEdit)]) -> Result<(Vec<DeadStripe>, Seq)> {
-        if self.was_done()? {
-            return Ok((Vec::new(), Seq::MAX));
+        if let Some(((), seq)) = self.answered()? {
+            return Ok((Vec::new(), seq));
         }
         let inos: Vec<u64> = edits.iter().map(|(ino, _)| *ino).collect();
         let (dead, seq) = self.changing(&inos, || {
