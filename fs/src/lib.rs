@@ -62,7 +62,7 @@ pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::State;
 pub use plan::placement::{Placement, PolicyName};
-pub use server::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions};
+pub use server::{Answer, Caller, Grant, Question, Recall, Request, Secret, Sessions, bound_secret};
 pub use volume::create::Create;
 pub use volume::label;
 pub use volume::opened::{METADATA_BYTES, OpenOptions, Warn};

@@ -14,9 +14,11 @@ use crate::volume::label::{Label, Role as TargetRole};
 use crate::volume::opened::{INDEX, Opened, STRIPES_PER_OPENING, lock};
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::{self, Warnings};
+use crate::server::Openings;
 use crate::{Error, FileSystem, OpenOptions, Result, background, now, server};
 use meta::journal::{Journaled, Limits};
-use meta::kv::{Index, RedbIndex, ScratchIndex};
+use meta::kv::{Batch, Index, Kv, RedbIndex, ScratchIndex};
+use meta::port::Opening;
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -133,6 +135,7 @@ impl FileSystem {
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
             journal.keep_local_wal(&directory.join(TAIL)).map_err(meta::Error::from)?;
         }
+        let found = Kv::commit(&*journal, Batch::default()).map_err(meta::Error::from)?.seq;
         let meta = Arc::new(meta::Meta::open(journal.clone(), owner(), now())?);
         let opening: u64 = meta.setting("openings")?.unwrap_or(0);
         let store_options = Options {
@@ -170,9 +173,14 @@ impl FileSystem {
         let ended = !options.serve && !known.is_empty();
         let before = if options.serve { known } else { BTreeSet::new() };
         let owned = meta.setting(server::SETS)?.unwrap_or_default();
-        fs.leases.begin(opening, before.clone(), owned);
+        let mut openings: Openings = meta.setting(server::OPENINGS)?.unwrap_or_default();
+        let id = server::new_id().map_err(|why| Error::Invalid(why.to_string()))?;
+        let closed = meta.setting(server::CLOSED)?.unwrap_or(0);
+        openings.begin(Opening { number: opening + 1, id }, found, closed);
+        fs.leases.begin(opening, openings.clone(), before.clone(), owned);
         fs.look_at_room();
         if !fs.volume.read_only {
+            meta.put_setting(server::OPENINGS, &openings)?;
             let opened = meta.put_setting("openings", &(opening + 1))?;
             if options.serve {
                 fs.sign_sessions(&meta, opened)?;
@@ -221,7 +229,7 @@ impl FileSystem {
     /// # Errors
     /// When this version does not understand the label that the server sent.
     pub fn connect(server: Server, name: &str, options: OpenOptions) -> Result<Arc<Self>> {
-        let lease = Duration::from_millis(server.welcome.lease_ms.into());
+        let lease = Duration::from_millis(server.entered.welcome.lease_ms.into());
         let (client, store, label) = client::begin(server, name, options.coding)?;
         let (cache, role) = (client.cache.clone(), Role::Client(Box::new(client)));
         let fs = Self::assemble(cache, role, store, Opened::served(label, options));

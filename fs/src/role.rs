@@ -113,8 +113,8 @@ impl Sharing for Engine {
         false
     }
 
-    fn server_start(&self) -> Option<u64> {
-        None
+    fn losses_of_server(&self) -> u64 {
+        0
     }
 
     fn metadata_needs(&self) -> Option<(u64, Vec<TargetId>)> {

@@ -3,7 +3,7 @@
 use crate::volume::label::{Label, Member};
 use crate::{Answer, FileSystem, Kind, New, OpenOptions, ROOT, Recall, Server, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port::{Call, Remote, Session, session_of_work};
+use meta::port::{Call, Entry, Remote, Session, VERSION, session_of_work};
 use plan::TargetId;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,15 +43,16 @@ impl Lab {
     /// The only client of a server in this process. Its session does not end.
     pub fn client(&self) -> Arc<FileSystem> {
         let options = OpenOptions { serve: true, ..OpenOptions::default() };
-        let server = Sessions::new(self.open_as(options), Duration::from_secs(600), 1);
-        let welcome = Remote(Way(server.clone(), None)).begin(None, "client".into(), Vec::new()).unwrap();
-        let way = || Arc::new(Remote(Way(server.clone(), Some(welcome.session))));
+        let server = Sessions::new(self.open_as(options), Duration::from_secs(600));
+        let entry = Entry { name: "client".into(), ..Entry::default() };
+        let entered = Remote(Way(server.clone(), None)).enter(VERSION, &entry).unwrap();
+        let way = || Arc::new(Remote(Way(server.clone(), Some(entered.welcome.session))));
         let find = {
             let disks = self.disks.clone();
             Box::new(move |member: &Member| Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn Target>))
         };
         let (port, session) = (way(), way());
-        let server = Server { port, session, welcome, find, ending: Arc::default() };
+        let server = Server { port, session, entered, find, ending: Arc::default() };
         FileSystem::connect(server, "client", OpenOptions::default()).unwrap()
     }
 }

@@ -2,9 +2,12 @@
 
 mod lab;
 
-use fs::{FileLock, FileSystem};
+use fs::{Answer, FileLock, FileSystem, Question, Recall, Sessions};
 use lab::cluster::Cluster;
-use lab::make;
+use lab::{Lab, make};
+use meta::port::{Call, Remote, Session};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn whole(owner: u64, exclusive: bool) -> FileLock {
     FileLock { owner, first: 0, last: u64::MAX, exclusive, process: 1 }
@@ -105,4 +108,42 @@ fn a_restarted_server_has_the_locks_that_are_held_and_no_others() {
     }
     a.unlock(ino, 1, 0, u64::MAX).unwrap();
     assert!(b.lock(ino, &whole(2, true), None).unwrap());
+}
+
+/// A server that was told to end hears no clients while it commits, however long that takes. Their
+/// sessions stay, and with them their locks.
+#[test]
+fn a_server_that_ends_slowly_ends_no_session() {
+    let lease = Duration::from_millis(200);
+    let volume = Lab::new("rs:2+1", 4).open_to_serve();
+    let sessions = Sessions::new(volume, lease);
+    let recall: Recall = Arc::new(|_: &[Question]| ());
+    let begin = || Remote(Begins(sessions.clone(), recall.clone())).begin(None, "client".into(), Vec::new()).unwrap();
+    let tick = || {
+        sessions.tick();
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    begin();
+    while !sessions.clients().is_empty() {
+        tick();
+    }
+    begin();
+    sessions.stop();
+    let begun = Instant::now();
+    while begun.elapsed() < 5 * lease {
+        tick();
+    }
+    assert_eq!(sessions.clients().len(), 1);
+}
+
+/// Begins sessions.
+struct Begins(Arc<Sessions>, Recall);
+
+impl Call for Begins {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        match self.0.answer(None, &self.1, operation, arguments) {
+            Answer::Done(answer) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use fs::{Answer, Caller, ROOT, Recall, Request, Secret, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, FileLock, Port, Remote, Session, Welcome};
+use meta::port::{Call, FileLock, Held, Port, Remote, Session, Welcome};
 use meta::{Change, ContentEdit, Kind, New, Rename, RenameMode, Resize, SetTime, Time, Whole};
 use plan::{Extent, Place, Span, TargetId};
 use std::ops::Range;
@@ -320,7 +320,7 @@ impl Hostile {
     /// Sends a request.
     fn ask(&mut self, at: &Remote<Member>) -> meta::Result<()> {
         let now = Time { seconds: 1, nanoseconds: 0 };
-        match self.0.u32(..42) {
+        match self.0.u32(..44) {
             0 => at.attributes(self.ino()).map(drop),
             1 => at.lookup(self.ino(), &self.name()).map(drop),
             2 => at.parent(self.ino()).map(drop),
@@ -375,7 +375,17 @@ impl Hostile {
             40 => at
                 .recalled(self.ino(), self.number(), self.number())
                 .and_then(|()| at.reclaim_open(self.ino(), self.number())),
-            _ => at.reclaim_append(self.ino(), self.number()),
+            41 => at.reclaim_append(self.ino(), self.number()),
+            _ => {
+                let held = Held {
+                    open: self.many(|own| (own.ino(), own.short(), own.short())),
+                    dirty: self.many(|own| (own.ino(), own.number())),
+                    kept: self.many(Self::ino),
+                    reserved: self.many(|own| (own.ino(), own.number())),
+                    locks: self.many(|own| (own.ino(), own.lock())),
+                };
+                at.reclaim(self.0.u32(..3), self.0.bool(), &held).map(drop)
+            }
         }
     }
 }

@@ -44,7 +44,7 @@ fn serve() -> Client {
     FileSystem::create_on(&label, places()).expect("a volume");
     let options = OpenOptions { serve: true, ..OpenOptions::default() };
     let volume = FileSystem::open_on(label, places(), Box::new(MemoryIndex::default()), options).expect("a volume");
-    begin(&Sessions::new(volume, Duration::from_secs(86_400), 1))
+    begin(&Sessions::new(volume, Duration::from_secs(86_400)))
 }
 
 thread_local! {

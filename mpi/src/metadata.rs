@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cluster::StoreAddress;
 use fs::label::{Label, Member};
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
-use meta::port::{Call, Port, Remote, Session};
+use meta::port::{Call, Entry, Port, Remote, Session, VERSION};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use volume::Shown;
@@ -24,7 +24,7 @@ impl Desk {
     /// For the clients of this volume.
     pub fn new(volume: &Arc<FileSystem>) -> Arc<Self> {
         // Whoever is silent for that long ends the job anyway, and no other process takes its place.
-        let sessions = Sessions::new(volume.clone(), 2 * SILENCE, 0);
+        let sessions = Sessions::new(volume.clone(), 2 * SILENCE);
         sessions.keep_ticking();
         Arc::new(Self { sessions })
     }
@@ -115,9 +115,9 @@ pub fn connect(
 ) -> fs::Result<Arc<FileSystem>> {
     let session: Arc<dyn Session> = Arc::new(Remote(line.clone()));
     let port: Arc<dyn Port> = Arc::new(Remote(line.clone()));
-    let welcome = session.begin(None, name.into(), Vec::new())?;
-    line.session.store(welcome.session, Ordering::SeqCst);
-    let id = Label::from_json(&welcome.label)?.volume;
+    let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() })?;
+    line.session.store(entered.welcome.session, Ordering::SeqCst);
+    let id = Label::from_json(&entered.welcome.label)?.volume;
     let places = options.places.clone();
     let missing = Arc::new(Mutex::new(Vec::new()));
     let noted = missing.clone();
@@ -130,7 +130,7 @@ pub fn connect(
             noted.lock().unwrap_or_else(PoisonError::into_inner).push((member.id, why.to_string()));
         })
     });
-    let volume = FileSystem::connect(Server { port, session, welcome, find, ending: Arc::default() }, name, options)?;
+    let volume = FileSystem::connect(Server { port, session, entered, find, ending: Arc::default() }, name, options)?;
     let missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
     match missing.iter().find(|(target, _)| !absent.contains(target)) {
         None => Ok(volume),

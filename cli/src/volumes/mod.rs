@@ -150,12 +150,12 @@ fn open_as(volume: &Path, options: impl Fn() -> OpenOptions) -> Result<Open, Fai
 /// out.
 pub fn open_own(volume: &Path, read_only: bool) -> Result<Open, Failure> {
     match server_of(volume)?.filter(|_| served().is_none()) {
-        Some(address) => Err(Failure::Busy(volume.to_path_buf(), format!("{} does not answer", address.server))),
+        Some(address) => Err(Failure::Busy(volume.to_path_buf(), format!("{} does not answer", address.server_list()))),
         None => open(volume, read_only),
     }
 }
 
-/// The server of a volume that is given as `weft://HOST:PORT/VOLUME`.
+/// The servers of a volume that is given as `weft://HOST:PORT/VOLUME`.
 pub fn server_of(volume: &Path) -> Result<Option<VolumeAddress>, Failure> {
     if !VolumeAddress::is_one(volume) {
         return Ok(None);

@@ -360,7 +360,7 @@ fn serve_meta(
         to_others: true,
     });
     let desk = remote::serve(&directory, || true);
-    let sessions = Sessions::new(opened.clone(), behaviour.lease, cluster::start_of_machine());
+    let sessions = Sessions::new(opened.clone(), behaviour.lease);
     opened.counts().repairs.set_limit(behaviour.repair_limit.0);
     cluster::keep(&opened, behaviour.down_out, |what| show::warning(what));
     let stores = places().stores().clone();
@@ -380,7 +380,11 @@ fn serve_meta(
     };
     let metrics = tell(behaviour.metrics, || Arc::new(subject()))?;
     ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()), metrics)?;
-    runtime().block_on(service.serve(listener, signals.wait()));
+    let ends = async {
+        signals.wait().await;
+        meta.stop();
+    };
+    runtime().block_on(service.serve(listener, ends));
     if let Some(desk) = &desk {
         desk.stop();
     }

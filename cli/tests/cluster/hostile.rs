@@ -179,7 +179,7 @@ fn what_is_given_wrongly_is_refused_in_one_line() {
             assert!(said.contains("127.0.0.1:"), "{said}");
         }
     }
-    for bad in ["weft://h", "weft://127.0.0.1:x/vol"] {
+    for bad in ["weft://h:", "weft://127.0.0.1:x/vol"] {
         let ended = run(weft().arg("status").arg(bad));
         assert!(matches!(ended.status, 1 | 2) && ended.errors.contains("is not an address"), "{}", ended.errors);
     }

@@ -114,7 +114,7 @@ fn one_member_keeps_nobody_else_from_being_answered() {
     let member = |name: &str| (name.to_owned(), vec!["127.0.0.1".to_owned()]);
     let members = Members { members: ["meta", "a", "b"].map(member).to_vec(), operators: Vec::new() };
     make_identities(&place, &members).unwrap();
-    let sessions = Sessions::new(volume(), Duration::from_secs(24 * 60 * 60), 0);
+    let sessions = Sessions::new(volume(), Duration::from_secs(24 * 60 * 60));
     let mut meta = MetaServer::new(sessions, command);
     (meta.waiting, meta.running) = (Shares::new(PLACES), Shares::new(PLACES));
     let meta = Arc::new(meta);

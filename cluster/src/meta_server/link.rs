@@ -1,19 +1,24 @@
 //! The client's connection to a metadata server. It repeats each request until the server answers,
 //! and so waits for a server that is down.
 
-use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket};
+use super::servers::{Make, Servers};
+use super::standby::Whereabouts;
+use super::{COMMAND, NO_SESSION, NOT_HOLDER, RECALL, TOO_LATE, Ticket};
 use crate::address::VolumeAddress;
 use crate::capability::CapabilityCache;
 use crate::places::ClusterPlaces;
 use fs::{Ending, FileSystem, OpenOptions, Places, Question, Server};
 use meta::Error;
-use meta::port::{BEGIN, CONTENT, Call, EXTENTS, HEARTBEAT, Port, Remote, Session, Welcome, session_of_work};
+use meta::port::{
+    BEGIN, CONTENT, Call, ENTER, EXTENTS, Entered, Entry, HEARTBEAT, Opening, Port, Remote, Session, VERSION,
+    answered_by, opening_of_work, session_of_work,
+};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use wire::{Client, ClientOptions, OnPush, Push};
 
 /// Deadline of one attempt.
@@ -32,19 +37,45 @@ const COMMAND_PATIENCE: Duration = Duration::from_secs(3);
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
+/// With several servers, a silent one is given up after this long, and is asked for a sign of life
+/// before. A server answers that at once, whatever it is doing.
+const SILENT_FOR: Duration = Duration::from_secs(3);
+const PING_AFTER: Duration = Duration::from_secs(1);
+/// How often the server is asked for the list of servers.
+const LIST_EVERY: Duration = Duration::from_secs(10);
 /// Arguments longer than this many bytes travel as payload instead of in the body.
 const LONG: usize = 64 << 10;
 
 /// The state of a client's session.
 pub(super) struct State {
-    client: Client,
+    servers: Servers,
     pub(super) session: AtomicU64,
-    /// The secret that proves that the session is this client's.
-    secret: Mutex<fs::Secret>,
+    /// What proves that the session is this client's, and the opening whose server knows it.
+    proof: Mutex<Proof>,
+    /// When the list of servers was last asked for.
+    listed: Mutex<Option<Instant>>,
     volume: Mutex<Weak<FileSystem>>,
     capabilities: Arc<CapabilityCache>,
     requests: Mutex<Requests>,
     ending: Arc<Ending>,
+}
+
+/// The secret of a session, and the opening in which it is used.
+#[derive(Clone, Copy, Default)]
+struct Proof {
+    secret: fs::Secret,
+    opening: Opening,
+}
+
+impl Proof {
+    /// What a request shows. One that enters a session is for any server; others are for the server
+    /// of the opening.
+    fn shown(&self, operation: u16) -> fs::Secret {
+        match operation {
+            BEGIN | ENTER => self.secret,
+            _ => fs::bound_secret(&self.secret, &self.opening),
+        }
+    }
 }
 
 /// Sets how long this process waits for a metadata server that does not answer. Only the first call
@@ -63,12 +94,18 @@ pub(super) fn way() -> ClientOptions {
     }
 }
 
+/// The same where there are several servers.
+fn way_to_one_of_several() -> ClientOptions {
+    ClientOptions { ping_after: PING_AFTER, dead_after: SILENT_FOR, connect_timeout: SILENT_FOR, ..way() }
+}
+
 impl State {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(servers: &[String], make: Make) -> Self {
         Self {
-            client,
+            servers: Servers::new(servers, make),
             session: AtomicU64::new(0),
-            secret: Mutex::default(),
+            proof: Mutex::default(),
+            listed: Mutex::default(),
             volume: Mutex::default(),
             capabilities: Arc::default(),
             requests: Mutex::new(Requests { next: 1, open: BTreeSet::new() }),
@@ -77,9 +114,22 @@ impl State {
     }
 
     /// Stores the session that the server gave to this client.
-    pub(super) fn have(&self, welcome: &Welcome) {
-        *lock(&self.secret) = welcome.secret;
-        self.session.store(welcome.session, Ordering::SeqCst);
+    pub(super) fn have(&self, entered: &Entered) {
+        *lock(&self.proof) = Proof { secret: entered.welcome.secret, opening: entered.opening };
+        self.session.store(entered.welcome.session, Ordering::SeqCst);
+    }
+
+    /// Asks for the list of servers from time to time, beside other work.
+    fn list_servers(self: &Arc<Self>) {
+        {
+            let mut listed = lock(&self.listed);
+            if listed.is_some_and(|when| when.elapsed() < LIST_EVERY) {
+                return;
+            }
+            *listed = Some(Instant::now());
+        }
+        let state = self.clone();
+        crate::runtime().spawn(async move { state.servers.refresh().await });
     }
 
     /// Returns the number of a new request, which stays open until `end`.
@@ -124,13 +174,16 @@ pub(super) struct Wish<'a> {
     begun: Instant,
     /// The server may have executed it already.
     again: bool,
-    /// If set, the request is valid only in this session.
+    /// If set, the request is valid only in this session, or only for this opening.
     session: Option<u64>,
+    only_for: Option<u64>,
+    /// The opening whose server was asked last.
+    opening: u64,
 }
 
 impl<'a> Wish<'a> {
     pub(super) fn new(operation: u16, request: u64, arguments: &'a [u8]) -> Self {
-        Self { operation, request, arguments, begun: Instant::now(), again: false, session: None }
+        Self { operation, request, arguments, begun: Instant::now(), again: false, session: None, only_for: None, opening: 0 }
     }
 }
 
@@ -155,9 +208,14 @@ impl Link {
     }
 
     /// Sends the request once.
-    async fn ask(&self, operation: u16, ticket: Ticket, arguments: &[u8]) -> Result<wire::Response, wire::Error> {
+    async fn ask(
+        &self,
+        client: &Client,
+        operation: u16,
+        ticket: Ticket,
+        arguments: &[u8],
+    ) -> Result<wire::Response, wire::Error> {
         let mut body = postcard::to_stdvec(&ticket).expect("numbers can be written down");
-        let client = &self.state.client;
         let deadline = if self.hurries { RENEWAL_PATIENCE } else { DEADLINE };
         let deadline = match self.state.ending.silent_since() {
             // A client that is ending limits each attempt, so that its end does not wait for one
@@ -170,10 +228,10 @@ impl Link {
         if parts.is_empty() {
             body.extend_from_slice(arguments);
         }
-        // The server sends its recalls over the connection that last carried BEGIN or HEARTBEAT.
+        // The server sends its recalls over the connection that last carried ENTER or HEARTBEAT.
         // These two therefore use the connection that receives pushed messages.
         match operation {
-            BEGIN | HEARTBEAT => client.call(operation, &body, parts, deadline).await,
+            ENTER | HEARTBEAT => client.call(operation, &body, parts, deadline).await,
             _ => client.call_in_place(operation, &body, parts, deadline).await,
         }
     }
@@ -195,6 +253,11 @@ impl Link {
             Some(silent) => own.min(patience.saturating_sub(silent.elapsed())),
             None => own,
         }
+    }
+
+    /// Whether there is no other server to ask.
+    fn is_only(&self) -> bool {
+        !self.state.servers.are_several()
     }
 
     /// Whether an ending client has waited for the server long enough. It then sends no more
@@ -219,18 +282,32 @@ impl Link {
                 let requests = lock(&self.state.requests);
                 requests.open.first().copied().unwrap_or(requests.next)
             };
-            let secret = *lock(&self.state.secret);
-            let ticket = Ticket { session, secret, request, answered, again: wish.again };
-            match self.ask(operation, ticket, arguments).await {
+            let proof = *lock(&self.state.proof);
+            wish.opening = proof.opening.number;
+            if wish.only_for.is_some_and(|opening| opening != wish.opening) {
+                return failed("another one has the volume now");
+            }
+            let ticket = Ticket { session, secret: proof.shown(operation), request, answered, again: wish.again };
+            let (client, turn) = self.state.servers.current();
+            match self.ask(&client, operation, ticket, arguments).await {
                 Ok(answer) => {
                     self.state.ending.hear();
+                    self.state.servers.succeeded();
                     let reads = matches!(operation, EXTENTS | CONTENT);
                     self.state.capabilities.put(&answer.body, reads.then_some(arguments));
                     return Ok(answer.payload.to_vec());
                 }
+                Err(wire::Error::Remote { status: NOT_HOLDER, body }) if !self.left(begun).is_zero() => {
+                    let told = postcard::from_bytes::<Whereabouts>(&body).unwrap_or_default();
+                    self.state.servers.is_not_holder(turn, &told);
+                    self.state.servers.look(turn, proof.opening.number).await;
+                }
+                Err(wire::Error::Remote { status: NOT_HOLDER, .. }) => return failed("no server has the volume open"),
                 Err(wire::Error::Remote { .. }) if session == 0 => {
-                    let address = self.state.client.address().as_str();
-                    let why = format!("what listens on {address} is no metadata server");
+                    let address = self.state.servers.address();
+                    let why = format!(
+                        "what listens on {address} is no metadata server, or one of an older version: update servers before clients"
+                    );
                     return Err(Unanswered::Failed(Error::Unavailable(why)));
                 }
                 Err(wire::Error::Remote { status: NO_SESSION, .. }) if self.takes_up || self.hurries => {
@@ -244,11 +321,11 @@ impl Link {
                     return failed(&format!("it does not understand a request (error {status})"));
                 }
                 // A server that never understood this client will not do so later.
-                Err(wire::Error::Protocol(why)) if session == 0 => return failed(&why),
-                Err(wire::Error::Refused(why)) => return failed(&why),
+                Err(wire::Error::Protocol(why)) if session == 0 && self.is_only() => return failed(&why),
+                Err(wire::Error::Refused(why)) if session != 0 || self.is_only() => return failed(&why),
                 Err(error) if !self.left(begun).is_zero() => {
                     wish.again |= !matches!(error, wire::Error::Unavailable { sent: false, .. });
-                    sleep(PAUSE).await;
+                    self.state.servers.look(turn, proof.opening.number).await;
                 }
                 Err(error) => return failed(&error.to_string()),
             }
@@ -261,9 +338,18 @@ impl Link {
         // A reclaiming link works for all requests that wait for the session, in whichever session
         // the server has then.
         wish.session = session_of_work().filter(|_| !self.takes_up);
+        wish.only_for = opening_of_work().filter(|_| !self.takes_up);
         loop {
             match crate::runtime().block_on(self.ask_until_answered(&mut wish)) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    if !self.takes_up {
+                        answered_by(wish.opening);
+                    }
+                    if matches!(operation, ENTER | HEARTBEAT) {
+                        self.state.list_servers();
+                    }
+                    return Ok(answer);
+                }
                 Err(Unanswered::Failed(error)) => return Err(error),
                 Err(Unanswered::NoSession) => match self.reclaim() {
                     // The server may have restarted again meanwhile.
@@ -282,7 +368,7 @@ impl Link {
     fn reclaim(&self) -> meta::Result<()> {
         let volume = lock(&self.state.volume).upgrade();
         let volume = volume.ok_or_else(|| Error::Unavailable("the session with the metadata server ended".into()))?;
-        volume.reclaim(&Remote(Self::taking_up(&self.state)), &|welcome| self.state.have(welcome))
+        volume.reclaim(&Remote(Self::taking_up(&self.state)), &|entered| self.state.have(entered))
     }
 }
 
@@ -324,9 +410,13 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
                 });
             }
         };
-        let tls = crate::identity::client_tls();
-        let options = ClientOptions { tls, on_push: Some(Arc::new(on_push) as OnPush), ..way() };
-        State::new(Client::new(crate::runtime().handle().clone(), &address.server, options))
+        let (tls, on_push) = (crate::identity::client_tls(), Arc::new(on_push) as OnPush);
+        let make = move |address: &str, several: bool| {
+            let way = if several { way_to_one_of_several() } else { way() };
+            let options = ClientOptions { tls: tls.clone(), on_push: Some(on_push.clone()), ..way };
+            Client::new(crate::runtime().handle().clone(), address, options)
+        };
+        State::new(&address.servers, Box::new(make))
     });
     let weak = Arc::downgrade(&state);
     state
@@ -335,43 +425,53 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
     let link = || Remote(Link::new(&state));
     let session: Arc<dyn Session> = Arc::new(link());
     let port: Arc<dyn Port> = Arc::new(link());
-    let welcome = session.begin(None, name.into(), Vec::new())?;
-    state.have(&welcome);
-    let found = fs::label::Label::from_json(&welcome.label)?.name;
+    let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() })?;
+    state.have(&entered);
+    let found = fs::label::Label::from_json(&entered.welcome.label)?.name;
     if !address.volume.is_empty() && address.volume != found {
         let _ = session.end();
         return Err(fs::Error::NotFound(format!(
             "{} has the volume {found:?}, not {:?}",
-            address.server, address.volume
+            address.server_list(),
+            address.volume
         )));
     }
     let places = ClusterPlaces::of_client(state.capabilities.clone());
     let find = Box::new(move |member: &fs::label::Member| places.open(&member.path));
     let volume =
-        FileSystem::connect(Server { port, session, welcome, find, ending: state.ending.clone() }, name, options)?;
+        FileSystem::connect(Server { port, session, entered, find, ending: state.ending.clone() }, name, options)?;
     *lock(&state.volume) = Arc::downgrade(&volume);
     Ok(volume)
 }
 
-/// Makes a metadata server execute an operator's command. The call returns when the command ends.
+/// Makes the metadata server that has the volume open execute an operator's command. The call
+/// returns when the command ends.
 ///
 /// # Errors
-/// When the server does not answer.
+/// When no server answers.
 pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
-    let options =
-        ClientOptions { tls: crate::identity::client_tls(), direct: 0, fail_fast: true, ..ClientOptions::default() };
-    let client = Client::new(crate::runtime().handle().clone(), &address.server, options);
+    let make = |address: &str, _: bool| {
+        let options =
+            ClientOptions { tls: crate::identity::client_tls(), direct: 0, fail_fast: true, ..ClientOptions::default() };
+        Client::new(crate::runtime().handle().clone(), address, options)
+    };
+    let servers = Servers::new(&address.servers, Box::new(make));
     let begun = Instant::now();
     let answer = loop {
+        let (client, turn) = servers.current();
         match client.call_blocking(COMMAND, command, &[], COMMAND_DEADLINE) {
+            Err(wire::Error::Remote { status: NOT_HOLDER, body }) if begun.elapsed() < COMMAND_PATIENCE => {
+                servers.is_not_holder(turn, &postcard::from_bytes(&body).unwrap_or_default());
+                crate::runtime().block_on(servers.look(turn, 0));
+            }
             // The server may be about to start. Repeat only a command that was not sent: one that
             // was may have begun.
             Err(wire::Error::Unavailable { sent: false, .. }) if begun.elapsed() < COMMAND_PATIENCE => {
-                std::thread::sleep(PAUSE);
+                crate::runtime().block_on(servers.look(turn, 0));
             }
             answer => break answer,
         }
     };
-    let failed = |error: wire::Error| fs::Error::NotFound(format!("{}: {error}", address.server));
+    let failed = |error: wire::Error| fs::Error::NotFound(format!("{}: {error}", servers.address()));
     Ok(answer.map_err(failed)?.payload.to_vec())
 }

@@ -6,13 +6,18 @@ mod grants;
 mod link;
 mod maintenance;
 mod replay;
+mod servers;
 mod service;
 #[cfg(test)]
 mod simulated;
+mod standby;
+#[cfg(test)]
+mod switching;
 
 pub use link::{command, connect, set_patience};
 pub use maintenance::keep;
 pub use service::{Commands, MetaServer};
+pub use standby::{Standby, Whereabouts};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +44,13 @@ const UNKNOWN: u16 = 2;
 /// Status of an answer: the request came too late, and the server no longer has its answer.
 const TOO_LATE: u16 = 3;
 
+/// Status of an answer: the server does not have the volume open. The body says who may have it.
+const NOT_HOLDER: u16 = 4;
+
 /// The operation that executes a command.
 const COMMAND: u16 = 1000;
+/// The operation that asks who has the volume open; it has no ticket.
+const WHO: u16 = 1001;
 
 /// The server's push message: numbers of files that other clients want to read.
 const RECALL: u16 = 1;

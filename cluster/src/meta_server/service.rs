@@ -2,7 +2,8 @@
 
 use super::grants::Signer;
 use super::replay::{Replay, Seen};
-use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN};
+use super::standby::{Whereabouts, holds, not_holder};
+use super::{COMMAND, NO_SESSION, RECALL, TOO_LATE, Ticket, UNKNOWN, WHO};
 use crate::capability::{ClusterKey, now_ms};
 use crate::shares::Shares;
 use bytes::Bytes;
@@ -32,6 +33,10 @@ pub struct MetaServer {
     signer: Option<Signer>,
     counts: Counts,
     complaints: Complaints,
+    /// The servers of the volume, which clients are told.
+    servers: Mutex<Vec<String>>,
+    /// Set when this server does not have the volume any more.
+    retired: Mutex<Option<Whereabouts>>,
     /// Limits requests that may wait for clients. They take only a part of the threads: what these
     /// clients send needs threads, too.
     pub(super) waiting: Shares,
@@ -69,6 +74,8 @@ impl MetaServer {
             signer: None,
             counts: Counts::default(),
             complaints: Complaints::default(),
+            servers: Mutex::default(),
+            retired: Mutex::default(),
             waiting: Shares::new(crate::WAITING / 2),
             working: Shares::new(crate::WAITING / 8 * 3),
             running: Shares::new(COMMANDS),
@@ -91,9 +98,26 @@ impl MetaServer {
         Some(self.signer.as_ref()?.fence(next, live, now_ms()))
     }
 
+    /// Sets the addresses of all servers of the volume, `host:port`: clients remember them.
+    pub fn set_servers(&self, servers: Vec<String>) {
+        *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
+    }
+
+    /// Another server has the volume, or is about to: from now on this one answers no request, and
+    /// tells clients whom to ask. It ends no sessions.
+    pub fn retire(&self, known: Whereabouts) {
+        self.stop();
+        *self.retired.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    }
+
     /// The volume of this server.
     pub fn volume(&self) -> &Arc<FileSystem> {
         self.sessions.volume()
+    }
+
+    /// The server begins to end: it answers the requests that it has, and ends no sessions.
+    pub fn stop(&self) {
+        self.sessions.stop();
     }
 
     /// Closes the volume after the last request; clients continue with the next server. Returns how
@@ -142,6 +166,11 @@ impl MetaServer {
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
         // Check the caller first: the answers kept for a session belong to its client, too.
         let Some(caller) = self.sessions.caller(ticket.session, &ticket.secret, peer.name.as_deref()) else {
+            // A client that has not come back since the start shows the secret for the server
+            // before.
+            if self.sessions.awaits(ticket.session) {
+                return Reply::error(NO_SESSION, Vec::new());
+            }
             let who = peer.name.as_deref().unwrap_or("a client");
             self.complaints
                 .complain(&peer.address, &format_args!("{who} names session {}, not its own", ticket.session));
@@ -228,6 +257,13 @@ impl Service for Shared {
 
 impl Shared {
     async fn answer(&self, request: Request) -> Reply {
+        if let Some(known) = &*self.0.retired.lock().unwrap_or_else(PoisonError::into_inner) {
+            return not_holder(known);
+        }
+        if request.method == WHO {
+            let servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            return holds(self.0.sessions.opening().number, servers);
+        }
         if request.method == COMMAND {
             let cancel = Cancel(Arc::default());
             let (commands, control) = (self.0.commands, cancel.0.clone());

@@ -43,7 +43,7 @@ mod tests {
         let volume = fs::FileSystem::open_volume(&place.join("volume"), fs::OpenOptions::default()).unwrap();
         let store = place.join("store");
         std::fs::create_dir(&store).unwrap();
-        let sessions = fs::Sessions::new(volume.clone(), Duration::from_secs(30), 1);
+        let sessions = fs::Sessions::new(volume.clone(), Duration::from_secs(30));
         let meta = MetaMetrics {
             meta: Arc::new(MetaServer::new(sessions, |_, _, _| Vec::new())),
             server: Box::new(wire::ServerLoad::default),

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::mutex::lock;
 use crate::session::locks::{Lock, Locks};
 use crate::{Error, FileSystem, Result};
-use meta::port::{FileLock, Session};
+use meta::port::FileLock;
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +89,7 @@ impl OwnLocks {
     }
 
     /// The locks to reclaim.
-    fn tell(&self) -> Vec<(u64, FileLock)> {
+    pub fn tell(&self) -> Vec<(u64, FileLock)> {
         let mut own = lock(&self.own);
         own.told += 1;
         let told = |Lock { owner, range, exclusive, process }: Lock| FileLock {
@@ -102,22 +102,10 @@ impl OwnLocks {
         own.locks.all().into_iter().map(|(ino, held)| (ino, told(held))).collect()
     }
 
-    /// Reclaims all locks from a restarted server. A lock that it refuses is lost. Returns the
-    /// number of lost ones.
-    fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
-        let mut lost = 0;
-        for (ino, held) in self.tell() {
-            match session.lock(ino, held.clone(), false) {
-                Ok(true) => {}
-                // A later try may succeed, or none is needed because the session ended.
-                Err(error @ meta::Error::Unavailable(_)) => return Err(error),
-                Ok(false) | Err(_) => {
-                    self.lose(ino, &held);
-                    lost += 1;
-                }
-            }
-        }
-        Ok(lost)
+    /// Marks locks as lost that a server refused. Returns how many.
+    pub fn lose_some(&self, refused: &[(u64, FileLock)]) -> usize {
+        refused.iter().for_each(|(ino, held)| self.lose(*ino, held));
+        refused.len()
     }
 }
 
@@ -195,36 +183,20 @@ impl FileSystem {
     }
 }
 
-impl Client {
-    /// Reclaims all locks from a restarted server. Returns how many are lost.
-    pub fn lock_again(&self, session: &dyn Session) -> meta::Result<usize> {
-        self.locks.lock_again(session)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use meta::port::{Call, Remote};
-
-    /// A server that answers every request with an error.
-    struct Refuses(meta::Error);
-
-    impl Call for Refuses {
-        fn call(&self, _: u16, _: &[u8]) -> meta::Result<Vec<u8>> {
-            Err(self.0.clone())
-        }
-    }
 
     #[test]
-    fn a_lock_that_a_restarted_server_refuses_is_lost_and_one_that_it_does_not_answer_for_is_not() {
+    fn a_lock_that_another_server_refuses_is_lost_and_no_other() {
         let own = OwnLocks::default();
-        let held = FileLock { owner: 3, first: 0, last: 9, exclusive: true, process: 1 };
-        assert!(own.got(own.asking(), 7, &held));
-        assert!(own.lock_again(&Remote(Refuses(meta::Error::Unavailable("it is away".into())))).is_err());
-        assert!(own.has(7, 3, &(0..=9)) && !own.any_is_lost());
-        assert_eq!(own.lock_again(&Remote(Refuses(meta::Error::TooManyLocks))), Ok(1));
-        assert!(!own.has(7, 3, &(0..=9)));
+        let held = |first| FileLock { owner: 3, first, last: first + 9, exclusive: true, process: 1 };
+        assert!(own.got(own.asking(), 7, &held(0)) && own.got(own.asking(), 7, &held(20)));
+        let before = own.asking();
+        assert_eq!(own.tell().len(), 2);
+        assert!(!own.got(before, 7, &held(40)), "the server before granted it");
+        assert_eq!(own.lose_some(&[(7, held(0))]), 1);
+        assert!(!own.has(7, 3, &(0..=9)) && own.has(7, 3, &(20..=29)));
         assert_eq!(own.take_lost(), [(7, 3)]);
     }
 }

@@ -5,6 +5,7 @@ pub mod cache;
 pub mod ending;
 pub mod fence;
 pub mod locks;
+mod reclaim;
 pub mod removals;
 pub mod sharing;
 
@@ -14,14 +15,13 @@ use crate::client::locks::OwnLocks;
 use crate::client::removals::Removals;
 use crate::data::file::State;
 use crate::data::sets::Leased;
-use crate::data::sharing::Sharing;
 use crate::data::store::{Options, Store};
 use crate::mutex::lock;
 use crate::session::Question;
 use crate::volume::history::History;
 use crate::volume::label::{Label, Member, Role as TargetRole};
 use crate::{Error, FileSystem, Result};
-use meta::port::{Port, Session, Welcome};
+use meta::port::{Entered, Port, Session};
 use plan::coding::Coding;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ pub struct Server {
     /// Sets, openers and everything else that belongs to this client.
     pub session: Arc<dyn Session>,
     /// The server's answer to the begin of the session.
-    pub welcome: Welcome,
+    pub entered: Entered,
     /// Opens targets.
     pub find: Find,
     /// Tells the connection to the server that this client is ending.
@@ -67,8 +67,6 @@ pub(crate) struct Client {
     /// How often the client was fenced.
     fences: AtomicU64,
     name: String,
-    /// The last known boot of the server's machine.
-    start: AtomicU64,
     pub sets: Arc<Leased>,
     pub(crate) removals: Removals,
     pub(crate) find: Find,
@@ -129,7 +127,7 @@ fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
 /// # Errors
 /// When this version does not understand the label that the server sent.
 pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Result<(Client, Store, Label)> {
-    let Server { port, session, welcome, find, ending } = server;
+    let Server { port, session, entered: Entered { welcome, opening, .. }, find, ending } = server;
     let label = Label::from_json(&welcome.label)?;
     let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
     let options = Options {
@@ -141,7 +139,7 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
     };
     let sets = Arc::new(Leased::new(session.clone()));
     let exclusive = Arc::new(ExclusiveLease::default());
-    let cache = Arc::new(Cache::new(port.clone(), exclusive.clone()));
+    let cache = Arc::new(Cache::new(port.clone(), exclusive.clone(), opening));
     let (targets, history) = (Arc::new(Targets::new()), History::default());
     let store = Store::new(targets, port, sets.clone(), options, history, welcome.first_stripe);
     let client = Client {
@@ -149,7 +147,6 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
         locks: OwnLocks::default(),
         number: AtomicU64::new(welcome.session),
         fences: AtomicU64::new(0),
-        start: AtomicU64::new(welcome.start),
         name: name.into(),
         sets,
         removals: Removals::default(),
@@ -217,9 +214,9 @@ impl FileSystem {
             if *ended {
                 return Ok(());
             }
-            let asked = Instant::now();
+            let (before, asked) = (client.exclusive.asking(), Instant::now());
             let beat = client.session.heartbeat()?;
-            client.exclusive.hear(asked, beat.others, Instant::now());
+            client.exclusive.hear(before, asked, beat.others, Instant::now());
             beat
         };
         *lock(&client.heard) = Instant::now();
@@ -368,62 +365,6 @@ impl FileSystem {
         }
     }
 
-    /// Reclaims the session from a restarted server: reports the sets that this client writes to,
-    /// and what it has open and locked. First calls `have` with the session that this client has
-    /// from now on: another one if the old one ended.
-    ///
-    /// # Errors
-    /// When the server does not answer.
-    pub fn reclaim(&self, session: &dyn Session, have: &dyn Fn(&Welcome)) -> meta::Result<()> {
-        let Some(client) = self.client() else { return Ok(()) };
-        let _one_at_a_time = lock(&client.cache.taking_up);
-        // Take only the client's own locks: a thread that waits for the server may hold any other
-        // lock.
-        let told = client.sets.tell();
-        let welcome = session.begin(Some(client.number()), client.name.clone(), told.clone())?;
-        have(&welcome);
-        let any_lost = client.sets.keep(&told, &welcome.kept) > 0;
-        if welcome.lapsed {
-            self.fence(client, welcome.session);
-        } else if any_lost {
-            self.volume.warn("this client was silent for too long: what it wrote and did not sync may be lost");
-        }
-        if !welcome.fresh {
-            return Ok(());
-        }
-        if client.start.swap(welcome.start, Ordering::SeqCst) != welcome.start && client.cache.lose_unsynced() {
-            client.note_loss();
-            self.volume.warn(
-                "the metadata server's machine was started again: what this client did and did not sync may be lost",
-            );
-        }
-        let open: Vec<(u64, (u32, u32))> = lock(&client.open).iter().map(|(&ino, &count)| (ino, count)).collect();
-        for (ino, (all, writers)) in open {
-            for opener in 0..all {
-                session.reclaim_open(ino, if opener < writers { client.number_of_write(ino) } else { 0 })?;
-            }
-        }
-        let kept = client.removals.kept();
-        if !kept.is_empty() {
-            session.removed(0, &kept, &[])?;
-        }
-        if client.lock_again(session)? > 0 {
-            self.volume.warn("another client took a lock while the metadata server was away: its holder is told at its next operation");
-        }
-        // The append reservations, which no other client may get. Do not read them from the files:
-        // threads that wait for the server hold their locks.
-        let ends: Vec<(u64, u64)> = lock(&client.ends).iter().map(|(&ino, of)| (ino, of.end)).collect();
-        for (ino, end) in ends {
-            session.reclaim_append(ino, end)?;
-        }
-        let dirty: Vec<u64> = lock(&client.dirty).keys().copied().collect();
-        for ino in dirty {
-            session.reclaim_open(ino, client.number_of_write(ino))?;
-            session.close(ino, 0)?;
-        }
-        session.reclaim_complete()
-    }
-
     /// Ends the session after everything was committed.
     pub(crate) fn end_session(&self, client: &Client) -> Result<()> {
         client.sets.release_ahead()?;
@@ -441,6 +382,11 @@ impl Client {
     /// Sets the number of the session.
     pub fn set_number(&self, session: u64) {
         self.number.store(session, Ordering::SeqCst);
+    }
+
+    /// The opening whose server this client uses.
+    pub fn opening(&self) -> u64 {
+        self.cache.opening().number
     }
 
     /// Drops the append reservations: they belonged to the old session.

@@ -7,9 +7,19 @@ use crate::data::sharing::{Reservation, Sharing};
 use crate::mutex::lock;
 use crate::session::KERNEL_VALID_FOR;
 use meta::Attributes;
+use meta::port::{opening_of_answer, within_opening};
 use plan::TargetId;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+impl Client {
+    /// Whether the last answer to this thread came from the server that this client uses now. What
+    /// another one counted, the one that took over does not know.
+    fn is_of_this_opening(&self) -> bool {
+        let opening = opening_of_answer();
+        opening == 0 || opening == self.opening()
+    }
+}
 
 impl Sharing for Client {
     fn is_shared(&self) -> bool {
@@ -30,15 +40,19 @@ impl Sharing for Client {
 
     fn open(&self, ino: u64, write: bool) -> meta::Result<Option<Attributes>> {
         let number = if write { self.number_of_write(ino) } else { 0 };
-        let attributes = self.session.open(ino, number)?;
-        let mut open = lock(&self.open);
-        let (all, writers) = open.entry(ino).or_default();
-        (*all, *writers) = (*all + 1, *writers + u32::from(write));
-        Ok(Some(attributes))
+        loop {
+            let attributes = self.session.open(ino, number)?;
+            let mut open = lock(&self.open);
+            if self.is_of_this_opening() {
+                let (all, writers) = open.entry(ino).or_default();
+                (*all, *writers) = (*all + 1, *writers + u32::from(write));
+                return Ok(Some(attributes));
+            }
+        }
     }
 
     fn close(&self, ino: u64) -> meta::Result<()> {
-        let writes = {
+        let (writes, opening) = {
             let mut open = lock(&self.open);
             let Some((all, writers)) = open.get_mut(&ino) else { return Ok(()) };
             let writes = *writers > 0;
@@ -46,20 +60,28 @@ impl Sharing for Client {
             if *all == 0 {
                 open.remove(&ino);
             }
-            writes
+            (writes, self.opening())
         };
         let number = if writes { self.number_of_write(ino) } else { 0 };
-        self.session.close(ino, number)
+        match within_opening(opening, || self.session.close(ino, number)) {
+            // The server that took over was told without this opener.
+            Err(_) if self.opening() != opening => Ok(()),
+            closed => closed,
+        }
     }
 
     fn reserve(&self, ino: u64, length: u64) -> Result<Option<Reservation>> {
-        let begin = self.session.reserve_append(ino, length)?;
-        let end = begin.saturating_add(length);
-        let mut ends = lock(&self.ends);
-        let reserved = ends.entry(ino).or_default();
-        reserved.end = end.max(reserved.end);
-        reserved.waiting += 1;
-        Ok(Some(Reservation { begin, is_last: reserved.end == end }))
+        loop {
+            let begin = self.session.reserve_append(ino, length)?;
+            let end = begin.saturating_add(length);
+            let mut ends = lock(&self.ends);
+            if self.is_of_this_opening() {
+                let reserved = ends.entry(ino).or_default();
+                reserved.end = end.max(reserved.end);
+                reserved.waiting += 1;
+                return Ok(Some(Reservation { begin, is_last: reserved.end == end }));
+            }
+        }
     }
 
     fn appended(&self, ino: u64) {
@@ -102,8 +124,8 @@ impl Sharing for Client {
         self.cache.take_certain_loss(ino)
     }
 
-    fn server_start(&self) -> Option<u64> {
-        Some(self.start.load(Ordering::SeqCst))
+    fn losses_of_server(&self) -> u64 {
+        self.cache.losses()
     }
 
     fn metadata_needs(&self) -> Option<(u64, Vec<TargetId>)> {

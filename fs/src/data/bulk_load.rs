@@ -305,8 +305,8 @@ impl BulkLoad<'_> {
                 LoadState::Open | LoadState::Dropped => {}
             }
         }
-        let machine = || self.fs.sharing().server_start();
-        let before = machine();
+        let losses = || self.fs.sharing().losses_of_server();
+        let before = losses();
         for group in whole.chunks(FILES_PER_TRANSACTION) {
             let put = self.fs.meta.put_files(group)?;
             seq = put.seq.max(seq);
@@ -321,8 +321,8 @@ impl BulkLoad<'_> {
         if seq > 0 {
             self.fs.meta.sync(seq)?;
         }
-        // The server's machine rebooted between the write and the sync: the data may be lost.
-        if machine() == before { Ok(done) } else { Err(lost()) }
+        // Another server took over between the write and the sync: the data may be lost.
+        if losses() == before { Ok(done) } else { Err(lost()) }
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) trait Sharing: Send + Sync {
     /// Records that written data was lost.
     fn note_loss(&self);
 
-    /// Whether data of a file may have been lost with the server's machine. Returns true once for
+    /// Whether data of a file may have been lost with a server. Returns true once for
     /// closing and once for syncing the file.
     fn take_loss_of(&self, ino: u64, at_close: bool) -> bool;
 
@@ -80,8 +80,8 @@ pub(crate) trait Sharing: Send + Sync {
     /// Whether written data was lost since the last call.
     fn take_loss(&self) -> bool;
 
-    /// The last known boot of the server's machine; None where there is no server.
-    fn server_start(&self) -> Option<u64>;
+    /// How often changes turned out to be lost with a server.
+    fn losses_of_server(&self) -> u64;
 
     /// The bytes that the metadata may need on each of its mirrors, and the list of mirrors; None
     /// where the server accounts for that.

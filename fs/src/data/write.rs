@@ -367,7 +367,7 @@ impl FileSystem {
             }
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         };
-        let sync = || sync().and_then(|()| self.told_of_power_loss(ino, false));
+        let sync = || sync().and_then(|()| self.told_of_loss_with_server(ino, false));
         self.counts.syncs.counted(|()| 0, sync)
     }
 
@@ -380,7 +380,7 @@ impl FileSystem {
             self.forget_lost(&mut file.state());
             told(&file)
         })?;
-        self.told_of_power_loss(ino, true)
+        self.told_of_loss_with_server(ino, true)
     }
 
     /// Records that data of a file was lost.
@@ -420,9 +420,9 @@ impl FileSystem {
         self.table.find(ino).map_or(0, |file| file.state().losses)
     }
 
-    /// Fails once at close and once at sync when data of a file or directory may be lost with the
-    /// machine of the metadata server.
-    fn told_of_power_loss(&self, ino: u64, at_close: bool) -> Result<()> {
+    /// Fails once at close and once at sync when data of a file or directory may be lost with a
+    /// metadata server.
+    fn told_of_loss_with_server(&self, ino: u64, at_close: bool) -> Result<()> {
         if self.sharing().take_loss_of(ino, at_close) { Err(lost()) } else { Ok(()) }
     }
 

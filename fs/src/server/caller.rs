@@ -3,6 +3,7 @@
 //! certificate. The server stores no secrets: a restarted server has the same key, and so can check
 //! which numbers were given out, and to which clients.
 
+use meta::port::Opening;
 use std::io;
 
 /// Proves that a session belongs to a client.
@@ -18,9 +19,21 @@ pub(crate) const SETS: &str = "sets of sessions";
 /// # Errors
 /// When the system has no random bytes.
 pub(crate) fn new_key() -> io::Result<[u8; 32]> {
-    let mut key = [0; 32];
-    match rustix::rand::getrandom(&mut key[..], rustix::rand::GetRandomFlags::empty()) {
-        Ok(length) if length == key.len() => Ok(key),
+    random()
+}
+
+/// Creates the id of an opening.
+///
+/// # Errors
+/// When the system has no random bytes.
+pub(crate) fn new_id() -> io::Result<[u8; 16]> {
+    random()
+}
+
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
+        Ok(length) if length == N => Ok(bytes),
         Ok(_) => Err(io::Error::other("the system has too few random bytes")),
         Err(why) => Err(why.into()),
     }
@@ -33,6 +46,17 @@ pub(super) fn secret(key: &[u8; 32], session: u64, peer: &str) -> Secret {
     let mut secret = Secret::default();
     secret.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     secret
+}
+
+/// The secret that a client shows with a request for the server of one opening. The server of
+/// another opening does not accept it: the client reclaims its session there first, and so knows
+/// which opening each answer is from.
+pub fn bound_secret(secret: &Secret, opening: &Opening) -> Secret {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(secret).update(&opening.number.to_le_bytes()).update(&opening.id);
+    let mut bound = Secret::default();
+    bound.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    bound
 }
 
 /// Compares two secrets in constant time.
@@ -55,8 +79,15 @@ impl Caller {
     }
 
     /// A client on the network; None when the session is not its own.
-    pub(super) fn verified(key: &[u8; 32], session: u64, shown: &Secret, peer: &str) -> Option<Self> {
-        let own = session == 0 || same(&secret(key, session, peer), shown);
+    pub(super) fn verified(
+        key: &[u8; 32],
+        session: u64,
+        shown: &Secret,
+        peer: &str,
+        opening: &Opening,
+    ) -> Option<Self> {
+        let secret = secret(key, session, peer);
+        let own = session == 0 || same(&secret, shown) || same(&bound_secret(&secret, opening), shown);
         own.then(|| Self { session: (session != 0).then_some(session), peer: peer.into() })
     }
 }
@@ -69,13 +100,17 @@ mod tests {
     fn a_session_is_its_clients_alone() {
         let key = new_key().unwrap();
         let shown = secret(&key, 7, "laptop");
-        let of = |session, shown: &Secret, peer| Caller::verified(&key, session, shown, peer).is_some();
+        let opening = Opening { number: 3, id: [4; 16] };
+        let of = |session, shown: &Secret, peer| Caller::verified(&key, session, shown, peer, &opening).is_some();
         assert!(of(7, &shown, "laptop"));
         assert!(!of(8, &shown, "laptop"), "another number");
         assert!(!of(7, &shown, "store1") && !of(7, &shown, ""), "another member");
         assert!(!of(7, &Secret::default(), "laptop"), "no secret");
         assert!(of(0, &Secret::default(), "anybody"), "who has none yet needs none");
-        assert_eq!(Caller::verified(&key, 0, &shown, "x").unwrap().session, None);
-        assert!(Caller::verified(&new_key().unwrap(), 7, &shown, "laptop").is_none(), "another volume");
+        assert_eq!(Caller::verified(&key, 0, &shown, "x", &opening).unwrap().session, None);
+        assert!(Caller::verified(&new_key().unwrap(), 7, &shown, "laptop", &opening).is_none(), "another volume");
+        assert!(of(7, &bound_secret(&shown, &opening), "laptop"));
+        let others = [Opening { number: 4, ..opening }, Opening { id: [5; 16], ..opening }];
+        assert!(!others.iter().any(|other| of(7, &bound_secret(&shown, other), "laptop")), "another opening");
     }
 }

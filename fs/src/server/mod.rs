@@ -7,6 +7,7 @@
 
 mod caller;
 mod handle;
+mod openings;
 mod removed;
 mod table;
 
@@ -16,9 +17,11 @@ use crate::session::locks;
 use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR};
 use crate::{Error, FileSystem, Result};
 pub use caller::{Caller, Secret};
-pub(crate) use caller::{KEY, SETS, new_key};
+pub(crate) use caller::{KEY, SETS, new_id, new_key};
+pub use caller::bound_secret;
 use handle::Handle;
-use meta::port;
+use meta::port::{self, Opening};
+pub(crate) use openings::{CLOSED, OPENINGS, Openings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -68,6 +71,8 @@ pub(crate) struct Leases {
     naming: RwLock<()>,
     /// Held while the list of sessions is written.
     noting: Mutex<()>,
+    /// This opening of the volume, and those before.
+    openings: Mutex<Openings>,
 }
 
 impl Default for Leases {
@@ -83,14 +88,22 @@ impl Default for Leases {
             key: Mutex::default(),
             naming: RwLock::default(),
             noting: Mutex::default(),
+            openings: Mutex::default(),
         }
     }
 }
 
 impl Leases {
-    /// Begins with the number of this opening of the volume. The sessions in `before` may be
-    /// reclaimed, with the sets that they had.
-    pub fn begin(&self, opening: u64, before: BTreeSet<u64>, mut owned: BTreeMap<u64, BTreeSet<u64>>) {
+    /// Begins with this opening of the volume, the last one of these, whose sessions have numbers
+    /// of their own. The sessions in `before` may be reclaimed, with the sets that they had.
+    pub fn begin(
+        &self,
+        opening: u64,
+        openings: Openings,
+        before: BTreeSet<u64>,
+        mut owned: BTreeMap<u64, BTreeSet<u64>>,
+    ) {
+        *lock(&self.openings) = openings;
         owned.retain(|session, _| before.contains(session));
         *lock(&self.owned) = owned;
         *self.table() = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
@@ -101,6 +114,11 @@ impl Leases {
     /// Sets the key that signs session numbers.
     pub fn sign_with(&self, key: [u8; 32]) {
         *lock(&self.key) = key;
+    }
+
+    /// This opening of the volume.
+    pub fn opening(&self) -> Opening {
+        lock(&self.openings).current()
     }
 
     /// Ends the grace period.
@@ -136,13 +154,11 @@ impl Leases {
 pub struct Sessions {
     fs: Arc<FileSystem>,
     lease: Duration,
-    /// The boot of this machine.
-    start: u64,
     recalls: Mutex<HashMap<u64, Recall>>,
     ticks: Mutex<Ticks>,
     began: Instant,
-    /// Requests are no longer answered.
-    closed: AtomicBool,
+    /// The server ends: it hears no clients any more, and so it ends no sessions.
+    stopped: AtomicBool,
 }
 
 /// When this process last checked its clients, and when the grace period ends.
@@ -186,26 +202,31 @@ pub struct Request {
 impl Sessions {
     /// Serves a volume that was opened with [`OpenOptions::serve`](crate::OpenOptions::serve). The
     /// grace period lasts for one lease, or until all earlier sessions are reclaimed; only then is
-    /// freed what no session holds. `start` changes with every boot of the machine that holds what
-    /// is not durable yet: clients then learn that it may be lost.
-    pub fn new(fs: Arc<FileSystem>, lease: Duration, start: u64) -> Arc<Self> {
+    /// freed what no session holds.
+    pub fn new(fs: Arc<FileSystem>, lease: Duration) -> Arc<Self> {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
         let ticks = Mutex::new(Ticks { last: now, settled: now + lease });
         Arc::new(Self {
             fs,
             lease,
-            start,
             recalls: Mutex::default(),
             ticks,
             began: now,
-            closed: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         })
     }
 
     /// The volume.
     pub fn volume(&self) -> &Arc<FileSystem> {
         &self.fs
+    }
+
+    /// The server begins to end. It may take long to answer its last requests and to commit, and
+    /// meanwhile it hears no heartbeats: from now on no session ends because it is silent, and the
+    /// grace period does not end. The next server decides.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
     }
 
     /// Closes the volume after requests are no longer answered. The sessions stay, and the next
@@ -216,11 +237,28 @@ impl Sessions {
     /// # Errors
     /// When something could not be committed.
     pub fn close(&self) -> Result<usize> {
-        self.closed.store(true, Ordering::SeqCst);
+        self.stop();
+        if let Ok(engine) = self.fs.engine() {
+            // Nothing more is answered, and closing makes everything durable. Without this setting,
+            // clients of version 1 hear of a loss that may not have been one.
+            let _ = engine.meta.put_setting(CLOSED, &self.opening().number);
+        }
         match self.fs.shut(false) {
             Ok(()) => Ok(0),
             Err(why) => self.fs.left_behind().ok_or(why),
         }
+    }
+
+    /// This opening of the volume.
+    pub fn opening(&self) -> Opening {
+        self.fs.leases.opening()
+    }
+
+    /// Whether a session from before the start may still be reclaimed and was not so far.
+    pub fn awaits(&self, session: u64) -> bool {
+        let table = self.fs.leases.table();
+        let is_of_before = lock(&self.fs.leases.before).contains(&session);
+        is_of_before && !table.has(session)
     }
 
     /// How long a session lives without a heartbeat.
@@ -243,6 +281,11 @@ impl Sessions {
         self.fs.leases.table().names()
     }
 
+    /// Whether a client has a file open.
+    pub fn has_open(&self, ino: u64) -> bool {
+        self.fs.leases.is_open(ino)
+    }
+
     /// The number of the next session, and the sessions that live or may still be reclaimed.
     pub fn living(&self) -> (u64, Vec<u64>) {
         // A thread that reclaims a session holds the table.
@@ -255,7 +298,8 @@ impl Sessions {
     /// Authenticates a caller on the network, in a session or, with 0, one that wants to begin a
     /// session. `peer` is the name in its certificate. None when the session is not its own.
     pub fn caller(&self, session: u64, shown: &Secret, peer: Option<&str>) -> Option<Caller> {
-        Caller::verified(&lock(&self.fs.leases.key), session, shown, peer.unwrap_or_default())
+        let opening = self.opening();
+        Caller::verified(&lock(&self.fs.leases.key), session, shown, peer.unwrap_or_default(), &opening)
     }
 
     /// Carries out a request of a client in this process, in its session. Its first request begins
@@ -283,8 +327,12 @@ impl Sessions {
             request,
             granted: Mutex::default(),
         };
-        let begins = operation == port::BEGIN;
-        if !begins && !session.is_some_and(|session| self.fs.leases.table().hear(session, Instant::now())) {
+        let is_heard = |session| {
+            let (mut table, now) = (self.fs.leases.table(), Instant::now());
+            table.hear(session, now)
+                || matches!(operation, port::RECLAIM | port::END) && table.hear_reclaiming(session, now)
+        };
+        if !matches!(operation, port::BEGIN | port::ENTER) && !session.is_some_and(is_heard) {
             return (Answer::NoSession, Vec::new());
         }
         let answer = port::answer(&handle, operation, arguments)
@@ -293,11 +341,15 @@ impl Sessions {
         (answer, handle.granted())
     }
 
-    /// Calls `tick` on a thread of its own until these sessions are dropped or closed.
+    fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Calls `tick` on a thread of its own until these sessions are dropped or stopped.
     pub fn keep_ticking(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
         std::thread::spawn(move || {
-            while let Some(sessions) = weak.upgrade().filter(|sessions| !sessions.closed.load(Ordering::SeqCst)) {
+            while let Some(sessions) = weak.upgrade().filter(|sessions| !sessions.has_stopped()) {
                 sessions.tick();
                 drop(sessions);
                 std::thread::sleep(TICK);
@@ -311,6 +363,9 @@ impl Sessions {
     }
 
     fn look_after(&self) {
+        if self.has_stopped() {
+            return;
+        }
         let now = Instant::now();
         let settled = {
             let mut ticks = lock(&self.ticks);
@@ -324,6 +379,8 @@ impl Sessions {
             }
             now > ticks.settled || lock(&self.fs.leases.before).is_empty()
         };
+        // A session that is telling what it has is not cut short. It ends if it falls silent.
+        let settled = settled && !self.fs.leases.table().any_is_reclaiming(now);
         if self.fs.leases.is_in_grace() && settled {
             self.fs.leases.settle();
             if let Err(error) = self.note_sessions(true).and_then(|()| self.fs.clean_up()) {
@@ -334,7 +391,8 @@ impl Sessions {
         self.fs.rejoin_targets();
         let overdue = self.fs.leases.table().overdue(now);
         for session in overdue {
-            if let Some(left) = self.leave(session, |table| table.end_overdue(session, now)) {
+            let end = |table: &mut Table| if self.has_stopped() { None } else { table.end_overdue(session, now) };
+            if let Some(left) = self.leave(session, end) {
                 self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
             }
         }
@@ -379,18 +437,14 @@ impl Sessions {
     }
 
     /// A client joins. Notifies a client that has the exclusive lease, and waits until its lease
-    /// and its caches have expired or it has confirmed.
-    fn join(&self, session: u64) {
+    /// and its caches have expired or it has confirmed. Then admits the client, or, with `reclaims`,
+    /// lets it tell what it has first.
+    fn join(&self, session: u64, reclaims: bool) {
         // This is durable no later than the first sets that the session gets.
         if let Err(error) = self.note_sessions(false) {
             self.fs.volume.warn(&format!("cannot note who the clients are: {error}"));
         }
-        // Clients that have not reconnected yet may have an exclusive lease from the earlier
-        // server.
-        if lock(&self.fs.leases.before).iter().any(|other| *other != session) {
-            let believed = self.began + EXCLUSIVE_FOR + KERNEL_VALID_FOR + LOOK;
-            std::thread::sleep(believed.saturating_duration_since(Instant::now()));
-        }
+        self.wait_for_exclusive_leases_of_before();
         let mut told = Vec::new();
         loop {
             let unaware = self.fs.leases.table().unaware_of(session, Instant::now());
@@ -405,7 +459,28 @@ impl Sessions {
             std::thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
         }
         std::thread::sleep(LOOK);
-        self.fs.leases.table().let_in(session, Instant::now());
+        let mut table = self.fs.leases.table();
+        match reclaims {
+            true => table.let_reclaim(session, Instant::now()),
+            false => table.let_in(session, Instant::now()),
+        }
+    }
+
+    /// A client that has not reconnected yet may have an exclusive lease from the earlier server:
+    /// waits until all are back, and have said whether they have one, or until it would be over.
+    fn wait_for_exclusive_leases_of_before(&self) {
+        let leases = &self.fs.leases;
+        let believed = self.began + EXCLUSIVE_FOR + KERNEL_VALID_FOR + LOOK;
+        let mut table = leases.table();
+        loop {
+            // A session that ends meanwhile is not in the list any more.
+            let away = lock(&leases.before).iter().any(|other| !table.has(*other));
+            let left = believed.saturating_duration_since(Instant::now());
+            if !away || left.is_zero() {
+                return;
+            }
+            (table, _) = leases.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Ends a session, if `end` does, and cleans up after it.

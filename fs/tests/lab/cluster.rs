@@ -4,7 +4,9 @@
 use super::Lab;
 use fs::label::Label;
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
-use meta::port::{Call, Port, Remote, Session, Welcome, session_of_work};
+use meta::port::{
+    Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,7 +19,6 @@ pub const LEASE: Duration = Duration::from_secs(5);
 pub struct Cluster {
     pub lab: Mutex<Lab>,
     pub server: Mutex<Option<Arc<Sessions>>>,
-    machine: AtomicU64,
 }
 
 /// A client's connection to the server.
@@ -27,6 +28,8 @@ pub struct Wire {
     pub cut: AtomicBool,
     /// This operation fails; 0 for none.
     pub refused: AtomicU16,
+    /// The server refuses this operation as one that no correct client sends; 0 for none.
+    pub invalid: AtomicU16,
     /// This operation, 0 for none, gets no answer as long as it is named here; `waiting` counts the
     /// calls that wait.
     pub held: AtomicU16,
@@ -42,10 +45,21 @@ impl Wire {
     pub fn asked(&self, operation: u16) -> u32 {
         lock(&self.asked).get(&operation).copied().unwrap_or(0)
     }
+}
 
-    /// How often an operation was answered.
-    pub fn answered(&self, operation: u16) -> u32 {
-        lock(&self.answered).get(&operation).copied().unwrap_or(0)
+/// Sends requests in a session, without a client.
+pub struct Raw {
+    pub server: Arc<Sessions>,
+    pub session: Option<u64>,
+}
+
+impl Call for Raw {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let recall: Recall = Arc::new(|_: &[Question]| ());
+        match self.server.answer(self.session, &recall, operation, arguments) {
+            Answer::Done(answer) => Ok(answer),
+            other => Err(meta::Error::Unavailable(format!("{other:?}"))),
+        }
     }
 }
 
@@ -72,6 +86,9 @@ impl Call for Link {
         if self.wire.refused.load(Ordering::SeqCst) == operation {
             return Err(meta::Error::Unavailable("refused".into()));
         }
+        if self.wire.invalid.load(Ordering::SeqCst) == operation {
+            return Err(meta::Error::Invalid("refused".into()));
+        }
         if self.wire.held.load(Ordering::SeqCst) == operation {
             self.wire.waiting.fetch_add(1, Ordering::SeqCst);
             while self.wire.held.load(Ordering::SeqCst) == operation {
@@ -97,9 +114,12 @@ impl Call for Link {
             if !self.takes_up && session_of_work().is_some_and(|other| Some(other) != session) {
                 return Err(meta::Error::Unavailable("the session ended before this was done".into()));
             }
+            if opening_of_work().is_some_and(|opening| opening != server.opening().number) {
+                return Err(meta::Error::Unavailable("another server has the volume".into()));
+            }
             match server.answer(session, &recall, operation, arguments) {
                 Answer::Done(answer) => {
-                    *lock(&self.wire.answered).entry(operation).or_default() += 1;
+                    answered_by(server.opening().number);
                     return Ok(answer);
                 }
                 Answer::Unknown => panic!("operation {operation} is not known"),
@@ -108,7 +128,8 @@ impl Call for Link {
                         return Err(meta::Error::Unavailable("the session is not known any more".into()));
                     }
                     let client = lock(&self.wire.client).upgrade().expect("only an open client has a session");
-                    let have = |welcome: &Welcome| self.wire.session.store(welcome.session, Ordering::SeqCst);
+                    let have =
+                        |entered: &Entered| self.wire.session.store(entered.welcome.session, Ordering::SeqCst);
                     let _ = client.reclaim(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }), &have);
                 }
             }
@@ -122,7 +143,6 @@ impl Cluster {
         let cluster = Arc::new(Self {
             lab: Mutex::new(Lab::new(code, targets)),
             server: Mutex::default(),
-            machine: AtomicU64::new(1),
         });
         cluster.start();
         cluster
@@ -131,7 +151,7 @@ impl Cluster {
     /// Starts the server's process.
     pub fn start(&self) {
         let fs = lock(&self.lab).open_to_serve();
-        let sessions = Sessions::new(fs, LEASE, self.machine.load(Ordering::SeqCst));
+        let sessions = Sessions::new(fs, LEASE);
         let weak = Arc::downgrade(&sessions);
         std::thread::spawn(move || {
             while let Some(sessions) = weak.upgrade() {
@@ -141,11 +161,6 @@ impl Cluster {
             }
         });
         *lock(&self.server) = Some(sessions);
-    }
-
-    /// The next process of the server runs after a reboot of its machine.
-    pub fn restart_machine(&self) {
-        self.machine.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The server's process dies. What it knows of its clients is lost.
@@ -159,6 +174,16 @@ impl Cluster {
         lock(&self.server).as_ref().expect("it runs").volume().clone()
     }
 
+    /// A way to send requests to the server that runs now.
+    pub fn raw(&self, session: Option<u64>) -> Raw {
+        Raw { server: lock(&self.server).clone().expect("it runs"), session }
+    }
+
+    /// Whether the server knows that a client has a file open.
+    pub fn has_open(&self, ino: u64) -> bool {
+        lock(&self.server).as_ref().expect("it runs").has_open(ino)
+    }
+
     /// A client.
     pub fn client(self: &Arc<Self>, name: &str) -> Arc<FileSystem> {
         self.wired_client(name).0
@@ -170,6 +195,7 @@ impl Cluster {
             cluster: self.clone(),
             cut: AtomicBool::new(false),
             refused: AtomicU16::new(0),
+            invalid: AtomicU16::new(0),
             held: AtomicU16::new(0),
             waiting: AtomicU64::new(0),
             session: AtomicU64::new(0),
@@ -179,15 +205,15 @@ impl Cluster {
         });
         let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&wire)));
         let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&wire)));
-        let welcome = session.begin(None, name.into(), Vec::new()).unwrap();
-        wire.session.store(welcome.session, Ordering::SeqCst);
+        let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() }).unwrap();
+        wire.session.store(entered.welcome.session, Ordering::SeqCst);
         let disks = lock(&self.lab).disks.clone();
         let find = Box::new(move |member: &fs::label::Member| {
             Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn volume::target::Target>)
         });
-        assert!(Label::from_json(&welcome.label).is_ok());
+        assert!(Label::from_json(&entered.welcome.label).is_ok());
         let fs = FileSystem::connect(
-            Server { port, session, welcome, find, ending: Arc::default() },
+            Server { port, session, entered, find, ending: Arc::default() },
             name,
             OpenOptions::default(),
         )

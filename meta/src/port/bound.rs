@@ -1,11 +1,13 @@
-//! Work that belongs to one session: its requests are carried out in that session or not at all. A
-//! client may begin work and then lose its lease. The work must not continue in the client's next
-//! session. All requests of a piece of work leave from its own thread.
+//! Work that belongs to one session, or to one opening of the volume: its requests are carried out
+//! there or not at all. A client may begin work and then lose its lease. The work must not continue
+//! in the client's next session. All requests of a piece of work leave from its own thread.
 
 use std::cell::Cell;
 
 thread_local! {
     static SESSION: Cell<Option<u64>> = const { Cell::new(None) };
+    static OPENING: Cell<Option<u64>> = const { Cell::new(None) };
+    static ANSWERED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Restores the previous session when dropped, also after a panic.
@@ -30,9 +32,49 @@ pub fn session_of_work() -> Option<u64> {
     SESSION.get()
 }
 
+/// Restores the previous opening when dropped, also after a panic.
+struct OpeningBefore(Option<u64>);
+
+impl Drop for OpeningBefore {
+    fn drop(&mut self) {
+        OPENING.set(self.0);
+    }
+}
+
+/// Runs `work`, whose requests are only for this opening of the volume: they tell its server what
+/// another one learns in another way.
+pub fn within_opening<T>(opening: u64, work: impl FnOnce() -> T) -> T {
+    let _before = OpeningBefore(OPENING.get());
+    OPENING.set(Some(opening));
+    work()
+}
+
+/// The opening that the requests of this thread are for. `None` means the current one.
+pub fn opening_of_work() -> Option<u64> {
+    OPENING.get()
+}
+
+/// A [`Call`](super::Call) that returns an answer notes whose it is: the number of the opening.
+pub fn answered_by(opening: u64) {
+    ANSWERED.set(opening);
+}
+
+/// The opening whose server gave the last answer to this thread; 0 when that is not known.
+pub fn opening_of_answer() -> u64 {
+    ANSWERED.get()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_for_an_opening_ends_with_it() {
+        assert_eq!(within_opening(3, || within_opening(4, opening_of_work)), Some(4));
+        assert_eq!(opening_of_work(), None);
+        answered_by(7);
+        assert_eq!(opening_of_answer(), 7);
+    }
 
     #[test]
     fn the_outer_work_says_whose_the_inner_is() {

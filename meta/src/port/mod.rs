@@ -10,8 +10,10 @@ mod bound;
 mod sound;
 #[macro_use]
 mod table;
+mod takeover;
 
-pub use bound::{session_of_work, within_session};
+pub use bound::{answered_by, opening_of_answer, opening_of_work, session_of_work, within_opening, within_session};
+pub use takeover::{Entered, Entry, Held, Opening, VERSION};
 
 use crate::record::{decode, encode};
 use crate::{
@@ -100,7 +102,8 @@ pub struct Welcome {
     pub label: String,
     /// The first number that the session gives to its stripes.
     pub first_stripe: u64,
-    /// Changes when the server's machine restarts. Data that was not synced may then be lost.
+    /// Changes when data that was not synced may be lost with the earlier server; for clients of
+    /// version 1, which do not compare openings.
     pub start: u64,
     /// How long the session lives without a heartbeat, in milliseconds.
     pub lease_ms: u32,
@@ -125,8 +128,14 @@ pub struct Heartbeat {
     pub removed: u64,
 }
 
-/// Begins a session.
+/// Begins a session of version 1.
 pub const BEGIN: u16 = 64;
+/// Begins a session.
+pub const ENTER: u16 = 82;
+/// Tells what a session has that the server does not know.
+pub const RECLAIM: u16 = 83;
+/// Ends a session.
+pub const END: u16 = 66;
 /// Keeps a session alive.
 pub const HEARTBEAT: u16 = 65;
 /// Like the next three, this operation may wait for other clients, if there are any.
@@ -153,7 +162,7 @@ pub fn only_reads(operation: u16) -> bool {
 /// Whether an operation may wait for other clients, or after a restart until earlier clients have
 /// reconnected.
 pub fn waits_for_clients(operation: u16) -> bool {
-    matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | BEGIN | 69 | 72 | 74)
+    matches!(operation, ATTRIBUTES | LOOKUP | LIST | LOOKUPS | BEGIN | ENTER | 69 | 72 | 74)
 }
 
 /// A lock on a byte range of a file, as in `fcntl`.
@@ -174,11 +183,14 @@ pub struct FileLock {
 operations! {
     /// What the metadata server does for a client's session, in addition to [`Port`].
     ///
-    /// - `begin` opens a session, possibly in place of one that ended, or reclaims the caller's
-    ///   own. The caller names the chunk sets it writes to. `reclaim_complete` then says that a
-    ///   restarted server knows the session's whole state. Until all sessions have said so, or a
-    ///   lease's time has passed, the server grants nothing to other clients and releases nothing.
-    ///   `heartbeat` keeps the session alive; `end` closes it.
+    /// - `enter` opens a session, possibly in place of one that ended, or reclaims the caller's
+    ///   own, in this version of the messages. `reclaim` then tells a server all that the session
+    ///   has, in parts that are numbered from 0; they count as a whole with the last one. It
+    ///   returns the locks that others hold by now. Until all sessions have done so, or a lease's
+    ///   time has passed, the server grants nothing to other clients and releases nothing, and it
+    ///   accepts nothing else from a session. `heartbeat` keeps the session alive; `end` closes it.
+    /// - `begin`, `reclaim_open`, `reclaim_append` and `reclaim_complete` are the same for clients
+    ///   of version 1, which reclaim by one message for each opener, reservation and lock.
     /// - `new_sets` places chunk sets for this session only, and not on the targets to `avoid`. An
     ///   answer may have been lost: the server releases the session's sets that are not in `known`.
     ///   `release_sets` returns sets to which nothing uncommitted refers.
@@ -217,4 +229,6 @@ operations! {
     79 recalled(ino: u64, number: u64, question: u64) -> ();
     80 reclaim_open(ino: u64, writes: u64) -> ();
     81 removed(after: u64, kept: Vec<u64> as &[u64], forgotten: Vec<u64> as &[u64]) -> (u64, Vec<u64>);
+    82 enter(version: u16, entry: Entry as &Entry) -> Entered;
+    83 reclaim(part: u32, last: bool, held: Held as &Held) -> Vec<(u64, FileLock)>;
 }

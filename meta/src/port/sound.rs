@@ -3,7 +3,7 @@
 //! no side effects.
 
 use crate::namespace::MAX_SIZE;
-use crate::port::FileLock;
+use crate::port::{Entry, FileLock, Held};
 use crate::{Change, ContentEdit, Error, New, Rename, Resize, Result, SetTime, Time, Whole};
 use plan::{Extent, Place, TargetId};
 use std::ops::Range;
@@ -24,7 +24,7 @@ macro_rules! any {
     ($($type:ty),*) => { $(impl Sound for $type {})* };
 }
 
-any!(bool, u8, u16, u32, u64, usize, String, TargetId, New, Rename);
+any!(bool, u8, u16, u32, u64, usize, String, TargetId, New, Rename, Entry);
 
 fn invalid(what: &'static str) -> Result<()> {
     Err(Error::Invalid(what.into()))
@@ -90,6 +90,15 @@ impl Sound for Change {
 impl Sound for FileLock {
     fn check(&self) -> Result<()> {
         (self.first..self.last).check()
+    }
+}
+
+impl Sound for Held {
+    fn check(&self) -> Result<()> {
+        match self.reserved.iter().any(|(_, end)| *end > MAX_SIZE) {
+            true => Err(Error::TooLarge),
+            false => self.locks.check(),
+        }
     }
 }
 

@@ -51,10 +51,12 @@ impl Faulty {
 
     /// Waits for the delay, and fails if the target is dead.
     fn pass(&self) -> io::Result<Faults> {
-        let faults = self.faults().clone();
-        if !faults.delay.is_zero() {
-            std::thread::sleep(faults.delay);
+        let delay = self.faults().delay;
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
         }
+        // The target may have died meanwhile.
+        let faults = self.faults().clone();
         if faults.dead { Err(Errno::IO.into()) } else { Ok(faults) }
     }
 

@@ -5,7 +5,7 @@ use crate::simulation::{Network, Record, Slow, serve};
 use fs::label::{Label, Member};
 use fs::{FileSystem, OpenOptions, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port::BEGIN;
+use meta::port::ENTER;
 use plan::TargetId;
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -89,9 +89,9 @@ impl Lab {
         // Opening the volume is durable, and with it the key that verifies the sessions.
         let durable = copy(&self.disks.lock().unwrap());
         *self.durable.lock().unwrap() = durable;
-        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE, 0), |_, _, _| Vec::new()));
+        let server = Arc::new(MetaServer::new(Sessions::new(volume, LEASE), |_, _, _| Vec::new()));
         let kept = Arc::new(Keeps { inner: server.service(), lab: self.clone(), numbers: AtomicBool::new(false) });
-        let slow = Slow { inner: kept, network: self.network.clone(), spared: Some(BEGIN) };
+        let slow = Slow { inner: kept, network: self.network.clone(), spared: Some(ENTER) };
         serve(self.network.clone(), Arc::new(slow), ServerOptions::default()).await
     }
 
@@ -150,7 +150,7 @@ impl<S: Service> Keeps<S> {
 impl<S: Service> Service for Keeps<S> {
     async fn call(&self, request: Request) -> Reply {
         let method = request.method;
-        if method != BEGIN {
+        if method != ENTER {
             self.repeat(&request);
         }
         let reply = self.inner.call(request).await;

@@ -4,7 +4,7 @@ use super::lab::Lab;
 use crate::meta_server::link::{Link, State, Unanswered, Wish, way};
 use crate::simulation::PORT;
 use meta::Error;
-use meta::port::{Call, Remote, Session};
+use meta::port::{Call, Entry, Held, Remote, Session, VERSION};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,11 +38,15 @@ pub(super) struct Mount {
 
 impl Mount {
     pub async fn begin(lab: Arc<Lab>) -> Arc<Self> {
-        let options = ClientOptions { connect: lab.network.connect("client"), ..way() };
-        let client = Client::new(Handle::current(), format!("meta:{PORT}"), options);
-        let mount = Self { lab, state: Arc::new(State::new(client)), taking_up: tokio::sync::Mutex::default() };
-        let welcome = mount.ask(|port| port.begin(None, "client".into(), Vec::new())).await.expect("a session");
-        mount.state.have(&welcome);
+        let (connect, runtime) = (lab.network.connect("client"), Handle::current());
+        let make = move |address: &str, _: bool| {
+            Client::new(runtime.clone(), address, ClientOptions { connect: connect.clone(), ..way() })
+        };
+        let state = State::new(&[format!("meta:{PORT}")], Box::new(make));
+        let mount = Self { lab, state: Arc::new(state), taking_up: tokio::sync::Mutex::default() };
+        let entry = Entry { name: "client".into(), ..Entry::default() };
+        let entered = mount.ask(|port| port.enter(VERSION, &entry)).await.expect("a session");
+        mount.state.have(&entered);
         Arc::new(mount)
     }
 
@@ -72,12 +76,13 @@ impl Mount {
     /// Reclaims the session at a server that restarted.
     async fn reclaim(&self) -> meta::Result<()> {
         let _one_at_a_time = self.taking_up.lock().await;
-        let session = self.state.session.load(Ordering::SeqCst);
-        let welcome = self.ask_once(|port| port.begin(Some(session), "client".into(), Vec::new())).await?;
-        self.state.have(&welcome);
-        if welcome.fresh {
+        let session = Some(self.state.session.load(Ordering::SeqCst));
+        let entry = Entry { session, name: "client".into(), ..Entry::default() };
+        let entered = self.ask_once(|port| port.enter(VERSION, &entry)).await?;
+        self.state.have(&entered);
+        if entered.welcome.fresh {
             self.lab.record.note("the client takes its session up");
-            self.ask_once(Session::reclaim_complete).await?;
+            self.ask_once(|port| port.reclaim(0, true, &Held::default())).await?;
         }
         Ok(())
     }

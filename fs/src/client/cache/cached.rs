@@ -204,6 +204,13 @@ impl CachedState {
         *self = Self { period, changes, changing, ..Self::default() };
     }
 
+    /// Another server took over, which may have lost some of what was cached: drops everything, and
+    /// what answers of the one before say.
+    pub fn take_over(&mut self) {
+        self.changes += 1;
+        self.forget_all();
+    }
+
     /// Drops the cached extents of a file.
     pub fn forget_extents(&mut self, ino: u64) {
         let gone = self.contents.remove(&ino);

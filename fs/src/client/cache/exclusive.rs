@@ -14,13 +14,36 @@ pub(crate) struct ExclusiveLease(Mutex<State>);
 struct State {
     until: Option<Instant>,
     period: u64,
+    /// How often the session was reclaimed from another server.
+    reclaims: u64,
 }
 
+/// How often the session had been reclaimed when a request was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reclaims(u64);
+
 impl ExclusiveLease {
-    /// Records the server's answer, received at `now`, to a request sent at `asked`. Call it in the
-    /// order in which the server gave the answers.
-    pub fn hear(&self, asked: Instant, others: u32, now: Instant) {
+    /// A request is about to be sent.
+    pub fn asking(&self) -> Reclaims {
+        Reclaims(lock(&self.0).reclaims)
+    }
+
+    /// The session is about to be reclaimed. Returns whether the lease goes on: the next server
+    /// must know.
+    pub fn reclaim(&self, now: Instant) -> bool {
         let mut state = lock(&self.0);
+        state.reclaims += 1;
+        state.until.is_some_and(|until| now <= until)
+    }
+
+    /// Records the server's answer, received at `now`, to a request sent at `asked`. Call it in the
+    /// order in which the server gave the answers. An answer of a server before the last reclaim
+    /// counts for nothing.
+    pub fn hear(&self, before: Reclaims, asked: Instant, others: u32, now: Instant) {
+        let mut state = lock(&self.0);
+        if state.reclaims != before.0 {
+            return;
+        }
         // Other clients may have come and gone between two periods.
         if others > 0 || state.until.is_none_or(|until| now > until) {
             state.period += 1;
@@ -46,20 +69,31 @@ mod tests {
         let (exclusive, start) = (ExclusiveLease::default(), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
         assert_eq!(exclusive.period(at(0)), None);
-        exclusive.hear(at(0), 0, at(10));
+        exclusive.hear(exclusive.asking(), at(0), 0, at(10));
         let first = exclusive.period(at(20));
         assert!(first.is_some());
-        exclusive.hear(at(1000), 0, at(1400));
+        exclusive.hear(exclusive.asking(), at(1000), 0, at(1400));
         assert_eq!(exclusive.period(at(2500)), first);
         assert_eq!(exclusive.period(at(2501)), None, "counted from the question");
         // The answer came after the end of the lease: other clients may have come and gone.
-        exclusive.hear(at(2400), 0, at(2501));
+        exclusive.hear(exclusive.asking(), at(2400), 0, at(2501));
         let second = exclusive.period(at(2502));
         assert!(second.is_some() && second != first);
-        exclusive.hear(at(2600), 1, at(2610));
+        exclusive.hear(exclusive.asking(), at(2600), 1, at(2610));
         assert_eq!(exclusive.period(at(2611)), None);
-        exclusive.hear(at(2700), 0, at(2710));
+        exclusive.hear(exclusive.asking(), at(2700), 0, at(2710));
         let third = exclusive.period(at(2711));
         assert!(third.is_some() && third != second);
+    }
+
+    #[test]
+    fn an_answer_of_the_server_before_does_not_extend_the_lease() {
+        let (exclusive, start) = (ExclusiveLease::default(), Instant::now());
+        let before = exclusive.asking();
+        assert!(!exclusive.reclaim(start));
+        exclusive.hear(before, start, 0, start);
+        assert_eq!(exclusive.period(start), None);
+        exclusive.hear(exclusive.asking(), start, 0, start);
+        assert!(exclusive.reclaim(start) && exclusive.period(start).is_some(), "it goes on");
     }
 }

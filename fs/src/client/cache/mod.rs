@@ -13,16 +13,17 @@ pub(crate) use exclusive::ExclusiveLease;
 
 use crate::mutex::lock;
 use cached::{Asked, CachedState, Concerned, Now};
-use meta::port::Port;
+use meta::port::{Opening, Port, opening_of_answer};
 use meta::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Kind, Listed, MOST_EXTENTS, New, Put, Removed, Rename, Result,
     Seq, SetRecord, Time, Totals, Whole,
 };
 use plan::Extent;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use unsynced::Unsynced;
+use unsynced::{Answered, Unsynced};
 
 /// The number of directory entries that are read together when names of a directory are looked up
 /// one by one.
@@ -34,20 +35,48 @@ pub(crate) struct Cache {
     exclusive: Arc<ExclusiveLease>,
     known: Mutex<CachedState>,
     unsynced: Mutex<Unsynced>,
+    /// How often changes turned out to be lost with a server.
+    losses: AtomicU64,
     /// Held while the session is reclaimed: an answer that arrives meanwhile may come from another
     /// server, and which one is not known yet.
     pub taking_up: Mutex<()>,
 }
 
 impl Cache {
-    /// Creates a cache that forwards misses to this port.
-    pub fn new(port: Arc<dyn Port>, exclusive: Arc<ExclusiveLease>) -> Self {
-        Self { port, exclusive, known: Mutex::default(), unsynced: Mutex::default(), taking_up: Mutex::default() }
+    /// Creates a cache that forwards misses to this port, to the server of an opening.
+    pub fn new(port: Arc<dyn Port>, exclusive: Arc<ExclusiveLease>, opening: Opening) -> Self {
+        Self {
+            port,
+            exclusive,
+            known: Mutex::default(),
+            unsynced: Mutex::new(Unsynced::new(opening)),
+            losses: AtomicU64::new(0),
+            taking_up: Mutex::default(),
+        }
     }
 
-    /// Changes that were not synced may be lost. Returns whether there are any.
-    pub fn lose_unsynced(&self) -> bool {
-        lock(&self.unsynced).lose()
+    /// The opening whose server this client uses.
+    pub fn opening(&self) -> Opening {
+        lock(&self.unsynced).opening()
+    }
+
+    /// The server of another opening took over; it has the transactions of the one before up to
+    /// `recovered`. Returns whether changes are lost that were not synced.
+    pub fn take_over(&self, opening: Opening, recovered: Seq) -> bool {
+        let lost = {
+            let mut unsynced = lock(&self.unsynced);
+            if opening != unsynced.opening() {
+                lock(&self.known).take_over();
+            }
+            unsynced.take_over(opening, recovered)
+        };
+        self.losses.fetch_add(lost.into(), Ordering::SeqCst);
+        lost
+    }
+
+    /// How often changes turned out to be lost with a server.
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::SeqCst)
     }
 
     /// Whether changes of a file or directory may be lost and this was not reported so far: to a
@@ -90,7 +119,7 @@ impl Cache {
     }
 
     /// Sends a change to the server. `now` extracts the new state of a file from its result.
-    fn change<'a, T>(
+    fn change<'a, T: Numbered>(
         &self,
         concerned: &Concerned<'a>,
         change: impl FnOnce(&dyn Port) -> Result<T>,
@@ -103,20 +132,29 @@ impl Cache {
             (unsynced.now(), unsynced.change(inos()))
         };
         let done = change(&*self.port);
+        let answer = done.as_ref().map(|done| Answered { opening: opening_of_answer(), seq: done.seq() });
         let now = done.as_ref().ok().and_then(now);
         if concerned.durably {
             self.wait_for_reclaim();
         }
-        {
+        let lost = {
             let mut unsynced = lock(&self.unsynced);
-            if done.is_ok() && concerned.durably {
-                unsynced.synced(before);
-                unsynced.durable(inos(), marked);
-            } else {
-                // A sync that began meanwhile may not include it.
-                unsynced.change(inos().chain(now.as_ref().map(Now::ino)));
+            // A sync that began meanwhile may not include it.
+            let changed = inos().chain(now.as_ref().map(Now::ino));
+            match answer {
+                Ok(_) if concerned.durably => {
+                    unsynced.synced(before);
+                    unsynced.durable(inos(), marked);
+                    false
+                }
+                Ok(answer) => unsynced.changed(changed, answer),
+                Err(_) => {
+                    unsynced.change(changed);
+                    false
+                }
             }
-        }
+        };
+        self.losses.fetch_add(lost.into(), Ordering::SeqCst);
         let mut known = lock(&self.known);
         known.end(concerned, begun, now);
         if matches!(done, Err(Error::Unavailable(_))) {
@@ -127,7 +165,7 @@ impl Cache {
     }
 
     /// Sends a change whose result says nothing about the new state.
-    fn just_change<T>(&self, concerned: &Concerned<'_>, change: impl FnOnce(&dyn Port) -> Result<T>) -> Result<T> {
+    fn just_change<T: Numbered>(&self, concerned: &Concerned<'_>, change: impl FnOnce(&dyn Port) -> Result<T>) -> Result<T> {
         self.change(concerned, change, |_| None)
     }
 
@@ -137,6 +175,41 @@ impl Cache {
         if let Ok(listed) = self.port.list(parent, cookie, PAGE) {
             lock(&self.known).learn_entries(asked, parent, cookie, &listed);
         }
+    }
+}
+
+/// The result of a change, which has the number of its transaction.
+trait Numbered {
+    fn seq(&self) -> Seq;
+}
+
+impl Numbered for Seq {
+    fn seq(&self) -> Seq {
+        *self
+    }
+}
+
+impl<T> Numbered for (T, Seq) {
+    fn seq(&self) -> Seq {
+        self.1
+    }
+}
+
+impl<T, U> Numbered for (T, U, Seq) {
+    fn seq(&self) -> Seq {
+        self.2
+    }
+}
+
+impl Numbered for Removed {
+    fn seq(&self) -> Seq {
+        self.seq
+    }
+}
+
+impl Numbered for Put {
+    fn seq(&self) -> Seq {
+        self.seq
     }
 }
 

@@ -1,26 +1,52 @@
-//! Unsynced changes of a client, by file and directory. They may be lost with the machine of the
-//! server, although the client continues.
+//! Unsynced changes of a client, by file and directory. They may be lost with their server although
+//! the client continues with another one: client and server compare openings and transactions.
 
+use meta::Seq;
+use meta::port::Opening;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// The most files that are tracked one by one; with more, any file may be affected.
 const MOST: usize = 1 << 16;
+/// The most takeovers for which an answer from before can still be judged. No request takes longer.
+const TAKEOVERS: usize = 16;
 
 /// A moment: changes before it have lower numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(u64);
 
+/// The answer to a change: the number of the opening whose server gave it, 0 if that is not known,
+/// and the number of the transaction in that opening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Answered {
+    pub opening: u64,
+    pub seq: Seq,
+}
+
+/// The changes of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    /// The number of the last one.
+    last: u64,
+    /// The number of the last one that was answered, and the answer. One without an answer is sent
+    /// to the next server, too.
+    answered: Option<(u64, Answered)>,
+}
+
 /// Changes that are not durable yet, and those that may be lost.
 #[derive(Debug, Default)]
 pub(super) struct Unsynced {
     changes: u64,
-    /// The last change of each file.
-    changed: HashMap<u64, u64>,
-    /// The last change of files that are not tracked one by one.
-    others: Option<u64>,
+    /// The changes of each file.
+    changed: HashMap<u64, Changes>,
+    /// The changes of files that are not tracked one by one.
+    others: Option<Changes>,
     /// Since when there are, or may be, unsynced changes.
     since: Option<Instant>,
+    /// The current opening, and for each earlier one the last transaction of it that the next one
+    /// had.
+    opening: Opening,
+    takeovers: Vec<(u64, Seq)>,
     /// Files whose changes may be lost, until a sync reports it. The value says whether a close has
     /// reported it; the program that closed need not be the one that wrote.
     lost: HashMap<u64, bool>,
@@ -28,17 +54,71 @@ pub(super) struct Unsynced {
     any_lost: Option<HashSet<u64>>,
 }
 
+impl Changes {
+    fn note(&mut self, number: u64, answered: Option<Answered>) {
+        self.last = number;
+        if let Some(answer) = answered {
+            let before = self.answered.map_or(Answered::default(), |(_, before)| before);
+            self.answered = Some((number, before.max(answer)));
+        }
+    }
+
+    /// Removes what is lost by a takeover. Returns whether anything is.
+    fn lose(&mut self, is_lost: impl Fn(Answered) -> bool) -> bool {
+        self.answered.take_if(|(_, answer)| is_lost(*answer)).is_some()
+    }
+
+    /// Whether there is nothing but changes that were lost.
+    fn is_over(&self, lost_until: u64) -> bool {
+        self.answered.is_none() && self.last <= lost_until
+    }
+}
+
 impl Unsynced {
-    /// Records that these files are about to be changed, or were changed just now.
+    /// Begins with the opening of the first server.
+    pub fn new(opening: Opening) -> Self {
+        Self { opening, ..Self::default() }
+    }
+
+    /// The current opening.
+    pub fn opening(&self) -> Opening {
+        self.opening
+    }
+
+    /// Records that these files are about to be changed.
     pub fn change(&mut self, inos: impl IntoIterator<Item = u64>) -> Moment {
+        self.note(inos, None)
+    }
+
+    /// Records that these files were changed. Returns whether that is lost already, because another
+    /// server took over meanwhile.
+    pub fn changed(&mut self, inos: impl IntoIterator<Item = u64>, mut answer: Answered) -> bool {
+        if answer.opening == 0 {
+            // The way to the server does not say which one answers, and has only one.
+            answer.opening = self.opening.number;
+        }
+        if !self.is_lost(answer) {
+            self.note(inos, Some(answer));
+            return false;
+        }
+        for ino in inos {
+            self.lose_file(ino);
+        }
+        true
+    }
+
+    fn note(&mut self, inos: impl IntoIterator<Item = u64>, answered: Option<Answered>) -> Moment {
         self.changes += 1;
         self.since.get_or_insert_with(Instant::now);
         for ino in inos {
             if self.changed.len() >= MOST && !self.changed.contains_key(&ino) {
-                self.changed = HashMap::new();
-                self.others = Some(self.changes);
+                let mut others = self.others.unwrap_or_default();
+                for all in std::mem::take(&mut self.changed).into_values() {
+                    others.note(self.changes, all.answered.map(|(_, answer)| answer));
+                }
+                self.others = Some(others);
             }
-            self.changed.insert(ino, self.changes);
+            self.changed.entry(ino).or_default().note(self.changes, answered);
         }
         Moment(self.changes)
     }
@@ -47,7 +127,7 @@ impl Unsynced {
     /// were changed again since.
     pub fn durable(&mut self, inos: impl IntoIterator<Item = u64>, begun: Moment) {
         for ino in inos {
-            if self.changed.get(&ino) == Some(&begun.0) {
+            if self.changed.get(&ino).is_some_and(|changes| changes.last == begun.0) {
                 self.changed.remove(&ino);
             }
         }
@@ -60,8 +140,9 @@ impl Unsynced {
 
     /// Everything that was changed before is durable.
     pub fn synced(&mut self, before: Moment) {
-        self.changed.retain(|_, number| *number > before.0);
-        self.others = self.others.filter(|&number| number > before.0);
+        let is_newer = |changes: &Changes| changes.last > before.0;
+        self.changed.retain(|_, changes| is_newer(changes));
+        self.others = self.others.filter(is_newer);
         // The remaining changes are newer than that.
         let is_left = self.others.is_some() || !self.changed.is_empty();
         self.since = is_left.then(Instant::now);
@@ -72,19 +153,53 @@ impl Unsynced {
         self.since.is_some_and(|since| since.elapsed() >= age)
     }
 
-    /// Unsynced changes may be lost. Returns whether there are any.
-    pub fn lose(&mut self) -> bool {
-        let fits = self.lost.len() + self.changed.len() <= MOST;
-        let lost = std::mem::take(&mut self.changed);
-        let any = self.others.take().is_some() || !fits;
-        let has_lost = any || !lost.is_empty();
-        if any {
+    /// Whether the answer is from an opening whose transactions up to that number were not all
+    /// there at a later one.
+    fn is_lost(&self, answer: Answered) -> bool {
+        if answer.opening == self.opening.number {
+            return false;
+        }
+        let since = self.takeovers.iter().filter(|(opening, _)| *opening >= answer.opening);
+        let recovered = since.map(|(_, recovered)| *recovered).min().unwrap_or(0);
+        let is_known = self.takeovers.first().is_some_and(|(first, _)| *first <= answer.opening);
+        !is_known || answer.seq > recovered
+    }
+
+    fn lose_file(&mut self, ino: u64) {
+        if self.lost.len() < MOST || self.lost.contains_key(&ino) {
+            self.lost.insert(ino, false);
+        } else {
             self.any_lost = Some(HashSet::new());
         }
-        if fits {
-            self.lost.extend(lost.into_keys().map(|ino| (ino, false)));
+    }
+
+    /// Another server took over, in this opening. Of the transactions of the opening so far it has
+    /// those up to `recovered`. Returns whether changes are lost.
+    pub fn take_over(&mut self, opening: Opening, recovered: Seq) -> bool {
+        if opening == self.opening {
+            return false;
         }
-        self.since = None;
+        self.takeovers.push((self.opening.number, recovered));
+        let old = self.takeovers.len().saturating_sub(TAKEOVERS);
+        self.takeovers.drain(..old);
+        self.opening = opening;
+        let mut lost = Vec::new();
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.retain(|&ino, changes| {
+            let until = changes.answered.map_or(0, |(number, _)| number);
+            if changes.lose(|answer| self.is_lost(answer)) {
+                lost.push(ino);
+            }
+            !changes.is_over(until)
+        });
+        self.changed = changed;
+        let any = self.others.is_some_and(|mut others| others.lose(|answer| self.is_lost(answer)));
+        if any {
+            self.others = None;
+            self.any_lost = Some(HashSet::new());
+        }
+        let has_lost = any || !lost.is_empty();
+        lost.into_iter().for_each(|ino| self.lose_file(ino));
         has_lost
     }
 
@@ -113,43 +228,86 @@ impl Unsynced {
 mod tests {
     use super::*;
 
+    fn opening(number: u64) -> Opening {
+        Opening { number, id: [0; 16] }
+    }
+
+    /// A change that was answered.
+    fn change(unsynced: &mut Unsynced, inos: &[u64], seq: Seq) -> Moment {
+        let begun = unsynced.change(inos.iter().copied());
+        unsynced.changed(inos.iter().copied(), Answered { opening: unsynced.opening.number, seq });
+        begun
+    }
+
     #[test]
     fn what_was_changed_since_the_last_sync_is_lost_and_told_once() {
-        let mut unsynced = Unsynced::default();
-        assert!(!unsynced.lose() && !unsynced.tell(1, false) && !unsynced.is_older_than(Duration::ZERO));
-        unsynced.change([1, 2]);
+        let mut unsynced = Unsynced::new(opening(1));
+        assert!(!unsynced.take_over(opening(2), 0) && !unsynced.tell(1, false));
+        assert!(!unsynced.is_older_than(Duration::ZERO));
+        change(&mut unsynced, &[1, 2], 10);
         let sync = unsynced.now();
         // While the sync runs.
-        unsynced.change([2, 3]);
+        change(&mut unsynced, &[2, 3], 11);
         unsynced.synced(sync);
         assert!(unsynced.is_older_than(Duration::ZERO) && !unsynced.is_older_than(Duration::from_secs(60)));
-        assert!(unsynced.lose());
+        assert!(!unsynced.take_over(opening(2), 0), "it is the same");
+        assert!(unsynced.take_over(opening(3), 10));
         // A close reports it and does not take the report from a later sync.
         assert_eq!([1, 2, 2].map(|ino| unsynced.tell(ino, true)), [false, true, false]);
         assert_eq!([1, 2, 3, 2].map(|ino| unsynced.tell(ino, false)), [false, true, true, false]);
-        assert!(!unsynced.lose() && !unsynced.tell(3, true) && !unsynced.is_older_than(Duration::ZERO));
-        unsynced.change([5]);
+        assert!(!unsynced.take_over(opening(4), 0) && !unsynced.tell(3, true));
+        change(&mut unsynced, &[5], 12);
         unsynced.synced(unsynced.now());
-        assert!(!unsynced.lose());
+        assert!(!unsynced.take_over(opening(5), 0));
+    }
+
+    #[test]
+    fn a_takeover_loses_what_the_next_server_has_not_and_nothing_else() {
+        let mut unsynced = Unsynced::new(opening(1));
+        change(&mut unsynced, &[1], 10);
+        change(&mut unsynced, &[2], 11);
+        // It has no answer yet, and goes to the next server.
+        unsynced.change([3]);
+        change(&mut unsynced, &[4], 12);
+        unsynced.change([4]);
+        assert!(unsynced.take_over(opening(2), 10));
+        assert_eq!([1, 2, 3, 4].map(|ino| unsynced.tell(ino, false)), [false, true, false, true]);
+        // The answers come late: one from the next server, and two from the one before.
+        assert!(!unsynced.changed([3], Answered { opening: 2, seq: 11 }));
+        assert!(!unsynced.changed([5], Answered { opening: 1, seq: 9 }));
+        assert!(unsynced.changed([6], Answered { opening: 1, seq: 11 }));
+        assert_eq!([3, 4, 5, 6].map(|ino| unsynced.tell(ino, false)), [false, false, false, true]);
+        // What the second server had, and the third has not, is lost, too.
+        assert!(unsynced.take_over(opening(3), 8));
+        assert_eq!([1, 3, 4, 5].map(|ino| unsynced.tell(ino, false)), [true, true, false, true]);
+        assert!(unsynced.changed([7], Answered { opening: 1, seq: 9 }));
+        assert!(!unsynced.changed([8], Answered { opening: 1, seq: 8 }));
+        assert!(!unsynced.changed([9], Answered { opening: 0, seq: 99 }), "from the only server");
+    }
+
+    #[test]
+    fn what_is_durable_itself_is_not_lost() {
+        let mut unsynced = Unsynced::new(opening(1));
         let durable = unsynced.change([6, 7]);
-        unsynced.change([7]);
+        change(&mut unsynced, &[7], 5);
         unsynced.durable([6, 7], durable);
-        assert!(unsynced.lose() && !unsynced.tell(6, false) && unsynced.tell(7, false));
+        assert!(unsynced.take_over(opening(2), 1) && !unsynced.tell(6, false) && unsynced.tell(7, false));
     }
 
     #[test]
     fn of_very_many_it_may_be_any() {
-        let mut unsynced = Unsynced::default();
+        let mut unsynced = Unsynced::new(opening(1));
         for ino in 0..2 * MOST as u64 {
-            unsynced.change([ino]);
+            change(&mut unsynced, &[ino], ino);
             assert!(unsynced.changed.len() <= MOST);
         }
-        assert!(unsynced.lose());
+        assert!(unsynced.take_over(opening(2), 0));
         // The first sync of each file reports it, and only that.
         assert!([7, 8, u64::MAX].iter().all(|&ino| unsynced.tell(ino, false) && !unsynced.tell(ino, false)));
         for round in 0..3 {
-            unsynced.change(round * 30_000..(round + 1) * 30_000);
-            assert!(unsynced.lose() && unsynced.lost.len() <= MOST);
+            let files: Vec<u64> = (round * 30_000..(round + 1) * 30_000).collect();
+            change(&mut unsynced, &files, 10);
+            assert!(unsynced.take_over(opening(3 + round), 0) && unsynced.lost.len() <= MOST);
         }
         for ino in 0..2 * MOST as u64 {
             unsynced.tell(ino, false);

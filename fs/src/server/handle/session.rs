@@ -4,7 +4,7 @@ use super::{Handle, told};
 use crate::data::sets::Placed;
 use crate::mutex::lock;
 use crate::server::caller;
-use meta::port::{FileLock, Heartbeat, Session, Welcome};
+use meta::port::{Entered, Entry, FileLock, Held, Heartbeat, Session, VERSION, Welcome};
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
 use std::sync::PoisonError;
@@ -22,17 +22,20 @@ const LONGEST_NAME: usize = 255;
 /// The longest append, in bytes.
 const LONGEST_APPEND: u64 = 4 << 30;
 
-impl Session for Handle {
-    fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
+impl Handle {
+    /// Begins a session or reclaims one; see [`Session`]. With `tells`, the client is admitted when
+    /// it has told what it has.
+    fn let_enter(&self, entry: &Entry, tells: bool) -> Result<Welcome> {
         let fs = &self.sessions.fs;
-        if name.len() > LONGEST_NAME {
+        let session = entry.session;
+        if entry.name.len() > LONGEST_NAME {
             return Err(Error::NameTooLong);
         }
         if session.is_some_and(|session| session != self.session) {
             return Err(Error::Unavailable("the session belongs to another client".into()));
         }
         // The sets of other sessions were given up.
-        let own = session.map_or_else(Vec::new, |session| self.sessions.owned(session, sets));
+        let own = session.map_or_else(Vec::new, |session| self.sessions.owned(session, entry.sets.clone()));
         let (session, fresh, kept, lapsed) = {
             let mut table = fs.leases.table();
             // An ended session stays ended: work that its client began in it is not accepted in
@@ -46,7 +49,7 @@ impl Session for Handle {
                     self.peer
                 )));
             }
-            let begun = table.begin(session.filter(|_| !lapsed), &name, Instant::now());
+            let begun = table.begin(session.filter(|_| !lapsed), &entry.name, entry.alone, Instant::now());
             let (session, fresh) =
                 begun.ok_or_else(|| Error::Unavailable("a session of that number was never given out".into()))?;
             table.belongs(session, &self.peer);
@@ -58,10 +61,11 @@ impl Session for Handle {
             }
             (session, fresh, table.sets(session), lapsed)
         };
+        fs.leases.changed.notify_all();
         self.grant_held(session);
         lock(&self.sessions.recalls).insert(session, self.recall.clone());
         if fresh {
-            self.sessions.join(session);
+            self.sessions.join(session, tells);
         }
         Ok(Welcome {
             session,
@@ -70,10 +74,56 @@ impl Session for Handle {
             lapsed,
             label: fs.volume.label().to_json(),
             first_stripe: crate::volume::opened::first_stripe_of(session),
-            start: self.sessions.start,
+            start: lock(&fs.leases.openings).lossy(),
             lease_ms: u32::try_from(self.sessions.lease.as_millis()).unwrap_or(u32::MAX),
             kept,
         })
+    }
+
+    /// The session holds exactly these locks. Returns those that others are in the way of.
+    fn lock_exactly(&self, wanted: Vec<(u64, FileLock)>) -> Vec<(u64, FileLock)> {
+        let mut locks = lock(&self.sessions.fs.leases.locks);
+        locks.end(self.session);
+        let mut refused = Vec::new();
+        for (ino, wanted) in wanted {
+            if locks.held(self.session) >= MAX_LOCKS || !locks.lock(ino, self.own_lock(&wanted)) {
+                refused.push((ino, wanted));
+            }
+        }
+        refused
+    }
+}
+
+impl Session for Handle {
+    fn begin(&self, session: Option<u64>, name: String, sets: Vec<u64>) -> Result<Welcome> {
+        let entry = Entry { session, name, sets, alone: true, ..Entry::default() };
+        self.let_enter(&entry, false)
+    }
+
+    fn enter(&self, version: u16, entry: &Entry) -> Result<Entered> {
+        if version != VERSION {
+            let ours = VERSION - 1;
+            let why = format!(
+                "the client speaks version {version} of the messages of a session, this metadata server {ours} and {VERSION}: update the older one"
+            );
+            return Err(Error::Invalid(why.into()));
+        }
+        let welcome = self.let_enter(entry, entry.session.is_some())?;
+        let openings = lock(&self.sessions.fs.leases.openings);
+        Ok(Entered { welcome, opening: openings.current(), recovered: openings.recovered(&entry.opening) })
+    }
+
+    fn reclaim(&self, part: u32, last: bool, held: &Held) -> Result<Vec<(u64, FileLock)>> {
+        let leases = &self.sessions.fs.leases;
+        let Some(held) = leases.table().collect(self.session, part, last, held)? else { return Ok(Vec::new()) };
+        leases.table().reclaim(self.session, &held);
+        let refused = self.lock_exactly(held.locks);
+        leases.table().has_told(self.session);
+        lock(&leases.before).remove(&self.session);
+        leases.table().let_in(self.session, Instant::now());
+        leases.changed.notify_all();
+        leases.unlocked.notify_all();
+        Ok(refused)
     }
 
     fn heartbeat(&self) -> Result<Heartbeat> {

@@ -3,11 +3,13 @@
 
 mod appends;
 mod files;
+mod reclaim;
 mod removals;
 #[cfg(test)]
 mod tests;
 
 use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR};
+use meta::port::Held;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,10 @@ struct Client {
     heard: Instant,
     /// It has not been admitted yet.
     joins: bool,
+    /// It may tell what it has, and is admitted when it has told all.
+    reclaims: bool,
+    /// What it has told so far, and the number of parts.
+    parts: (Held, u32),
     /// It has completed its reclaim, or needs none.
     told: bool,
     /// The end of its exclusive lease, including caches in its kernel.
@@ -66,7 +72,7 @@ struct Asked {
 impl Client {
     /// The number of files that are recorded for it.
     fn files(&self) -> usize {
-        self.open.len() + self.dirty.len() + self.kept.len()
+        self.open.len() + self.dirty.len() + self.kept.len() + self.parts.0.count()
     }
 
     /// Records that it writes to a file, or did until now. Without space for one more file, nothing
@@ -124,8 +130,9 @@ impl Table {
 
     /// Begins a session, or reclaims one whose number this server may have lost. Returns whether it
     /// is new or has not completed its reclaim; its requests are then not accepted until it is
-    /// admitted. None for a number that was never given out.
-    pub fn begin(&mut self, reclaimed: Option<u64>, name: &str, now: Instant) -> Option<(u64, bool)> {
+    /// admitted. `alone` says whether a reclaimed session may have an exclusive lease from the
+    /// earlier server. None for a number that was never given out.
+    pub fn begin(&mut self, reclaimed: Option<u64>, name: &str, alone: bool, now: Instant) -> Option<(u64, bool)> {
         let session = reclaimed.unwrap_or(self.next);
         match reclaimed {
             Some(session) => self.was_given_out(session).then_some(())?,
@@ -137,9 +144,10 @@ impl Table {
             allowed: FEW_FILES,
             heard: now,
             joins: true,
+            reclaims: false,
+            parts: (Held::default(), 0),
             told: reclaimed.is_none(),
-            // A reclaimed session may have an exclusive lease from the earlier server.
-            exclusive_until: if reclaimed.is_some() { now + EXCLUSIVE_FOR + KERNEL_VALID_FOR } else { now },
+            exclusive_until: if reclaimed.is_some() && alone { now + EXCLUSIVE_FOR + KERNEL_VALID_FOR } else { now },
             told_of_others: false,
             sets: BTreeSet::new(),
             open: HashMap::new(),
@@ -211,7 +219,7 @@ impl Table {
     /// Admits a session: its requests are accepted from now on.
     pub fn let_in(&mut self, session: u64, now: Instant) {
         if let Some(client) = self.clients.get_mut(&session) {
-            (client.joins, client.heard) = (false, now);
+            (client.joins, client.reclaims, client.heard) = (false, false, now);
         }
     }
 
@@ -258,7 +266,8 @@ impl Table {
 
     /// Sessions whose lease has expired.
     pub fn overdue(&self, now: Instant) -> Vec<u64> {
-        let late = |client: &Client| !client.joins && now.saturating_duration_since(client.heard) > self.lease;
+        let speaks = |client: &Client| !client.joins || client.reclaims;
+        let late = |client: &Client| speaks(client) && now.saturating_duration_since(client.heard) > self.lease;
         self.clients.iter().filter(|(_, client)| late(client)).map(|(&session, _)| session).collect()
     }
 

@@ -5,7 +5,7 @@ use crate::session::REMOVED_AT_A_TIME;
 const LEASE: Duration = Duration::from_secs(30);
 
 fn begin(table: &mut Table, reclaimed: Option<u64>, name: &str, now: Instant) -> (u64, bool) {
-    table.begin(reclaimed, name, now).expect("a number that was given out")
+    table.begin(reclaimed, name, true, now).expect("a number that was given out")
 }
 
 #[test]
@@ -13,12 +13,12 @@ fn only_numbers_that_were_given_out_are_taken_up() {
     let now = Instant::now();
     let mut table = Table::new(LEASE, 7);
     for never in [0, 7, 8, u64::MAX - 1, u64::MAX] {
-        assert_eq!(table.begin(Some(never), "x", now), None, "{never}");
+        assert_eq!(table.begin(Some(never), "x", true, now), None, "{never}");
     }
-    assert_eq!(table.begin(None, "a", now), Some((7, true)), "the counter is as it was");
-    assert_eq!(table.begin(Some(7), "a", now), Some((7, true)));
+    assert_eq!(table.begin(None, "a", true, now), Some((7, true)), "the counter is as it was");
+    assert_eq!(table.begin(Some(7), "a", true, now), Some((7, true)));
     let mut last = Table::new(LEASE, u64::MAX);
-    assert_eq!(last.begin(None, "a", now), None);
+    assert_eq!(last.begin(None, "a", true, now), None);
 }
 
 #[test]

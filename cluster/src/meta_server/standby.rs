@@ -1,0 +1,70 @@
+//! Which metadata servers a volume has, and which one has it open: what a server tells clients that
+//! ask, or that ask the wrong one.
+
+use super::{NOT_HOLDER, WHO};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::{Reply, Request, Service};
+
+/// The metadata servers of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// `host:port` of the server that has the volume open, as far as it is known.
+    pub holder: Option<String>,
+    /// `host:port` of all servers.
+    pub servers: Vec<String>,
+}
+
+/// The answer of the server that has the volume open to the question who has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Holds {
+    /// The number of its opening.
+    pub opening: u64,
+    /// `host:port` of all servers, as far as it knows them.
+    pub servers: Vec<String>,
+}
+
+fn bytes<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("texts can be written down")
+}
+
+/// The answer of a server that does not have the volume open: the client asks another one.
+pub(super) fn not_holder(known: &Whereabouts) -> Reply {
+    Reply::error(NOT_HOLDER, bytes(known))
+}
+
+/// The answer of the server that has the volume open, to [`WHO`].
+pub(super) fn holds(opening: u64, servers: Vec<String>) -> Reply {
+    Reply::ok(bytes(&Holds { opening, servers }))
+}
+
+/// Answers clients of a volume that this server does not have open.
+#[derive(Debug, Default)]
+pub struct Standby(Mutex<Whereabouts>);
+
+impl Standby {
+    /// A standby that knows this.
+    pub fn new(known: Whereabouts) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(known)))
+    }
+
+    /// Sets what it tells clients.
+    pub fn set(&self, known: Whereabouts) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// The service that answers requests.
+    pub fn service(self: &Arc<Self>) -> Arc<impl Service + use<>> {
+        Arc::new(Shared(self.clone()))
+    }
+}
+
+struct Shared(Arc<Standby>);
+
+impl Service for Shared {
+    async fn call(&self, _: Request) -> Reply {
+        not_holder(&self.0.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+const _: () = assert!(WHO != super::COMMAND);

@@ -1,0 +1,138 @@
+//! Clients of several metadata servers, of which one has the volume open, over real connections.
+
+use super::{MetaServer, Standby, Whereabouts};
+use crate::{VolumeAddress, connect};
+use fs::label::{Label, Member};
+use fs::{FileSystem, Kind, New, OpenOptions, ROOT, Sessions};
+use meta::kv::MemoryIndex;
+use plan::TargetId;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use volume::target::{Memory, Target};
+use wire::{Role, Server, ServerOptions, Service};
+
+struct Lab {
+    label: Label,
+    disks: Vec<Arc<Memory>>,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let member = |number: u16| Member::new(TargetId(number), PathBuf::new());
+        let label = Label::new([7; 16], "films", "rs:2+1", 6 << 20, 2, (0..3).map(member).collect());
+        let lab = Self { label, disks: (0..3).map(|_| Arc::default()).collect() };
+        FileSystem::create_on(&lab.label, lab.places()).unwrap();
+        lab
+    }
+
+    fn places(&self) -> Vec<(TargetId, Arc<dyn Target>)> {
+        let place = |(number, disk): (usize, &Arc<Memory>)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>);
+        self.disks.iter().enumerate().map(place).collect()
+    }
+
+    fn open(&self) -> Arc<MetaServer> {
+        let options = OpenOptions { serve: true, ..OpenOptions::default() };
+        let index = Box::new(MemoryIndex::default());
+        let volume = FileSystem::open_on(self.label.clone(), self.places(), index, options).unwrap();
+        Arc::new(MetaServer::new(Sessions::new(volume, Duration::from_secs(600)), |_, _, _| b"done".to_vec()))
+    }
+}
+
+/// Serves at a port of its own; returns the address.
+fn serve<S: Service>(service: Arc<S>) -> String {
+    let listener = crate::runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = Server::new(service, ServerOptions { role: Role::META, ..ServerOptions::default() });
+    crate::runtime().spawn(async move { server.serve(listener, std::future::pending()).await });
+    address
+}
+
+/// An address where nothing listens.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+fn make(fs: &FileSystem, name: &str) -> fs::Result<u64> {
+    let new = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
+    Ok(fs.make(ROOT, name.as_bytes(), &new)?.ino)
+}
+
+/// The client knows a server that is down and a standby. It finds the one that has the volume, and
+/// goes on with the next one, while it makes files. Each is there once.
+#[test]
+fn a_client_finds_the_server_that_has_the_volume_and_follows_it() {
+    let lab = Lab::new();
+    let standby = Standby::new(Whereabouts::default());
+    let second = serve(standby.service());
+    let holder = lab.open();
+    let first = serve(holder.service());
+    let servers = vec![first.clone(), second.clone()];
+    holder.set_servers(servers.clone());
+    standby.set(Whereabouts { holder: Some(first), servers: servers.clone() });
+    let address = VolumeAddress { servers: vec![nowhere(), second.clone()], volume: "films".into() };
+    let client = connect(&address, "client", OpenOptions::default()).unwrap();
+    assert_eq!(crate::command(&address, b"do").unwrap(), b"done");
+    let (stop, made) = (AtomicBool::new(false), AtomicU32::new(0));
+    let until = |count: u32| {
+        while made.load(Ordering::SeqCst) < count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let next = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                let number = made.load(Ordering::SeqCst);
+                make(&client, &format!("file{number}")).unwrap();
+                made.store(number + 1, Ordering::SeqCst);
+            }
+        });
+        until(20);
+        // It hands the volume over. For a while, nobody knows who has it.
+        let unknown = Whereabouts { holder: None, servers };
+        holder.retire(unknown.clone());
+        standby.set(unknown.clone());
+        holder.close().unwrap();
+        let next = lab.open();
+        let third = serve(next.service());
+        standby.set(Whereabouts { holder: Some(third), ..unknown });
+        until(made.load(Ordering::SeqCst) + 20);
+        stop.store(true, Ordering::SeqCst);
+        next
+    });
+    let listed = next.volume().list(ROOT, 0, 10_000).unwrap();
+    let made = made.load(Ordering::SeqCst) as usize;
+    assert_eq!(listed.iter().filter(|entry| entry.name.starts_with(b"file")).count(), made);
+    client.sync_all().unwrap();
+    client.close_volume().unwrap();
+}
+
+/// Two servers that each believe the other one to have the volume, and none that has it.
+#[test]
+fn a_client_that_is_sent_round_in_circles_says_so() {
+    let standbys = [Standby::new(Whereabouts::default()), Standby::new(Whereabouts::default())];
+    let servers: Vec<String> = standbys.iter().map(|standby| serve(standby.service())).collect();
+    for (standby, other) in standbys.iter().zip(servers.iter().rev()) {
+        standby.set(Whereabouts { holder: Some(other.clone()), servers: servers.clone() });
+    }
+    let address = VolumeAddress { servers, volume: "films".into() };
+    let error = connect(&address, "client", OpenOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("no server has the volume open"), "{error}");
+}
+
+/// What a server tells is not believed without bounds.
+#[test]
+fn addresses_that_a_server_tells_are_bounded_and_valid() {
+    let make = |address: &str, _: bool| {
+        wire::Client::new(crate::runtime().handle().clone(), address, wire::ClientOptions::default())
+    };
+    let servers = super::servers::Servers::new(&["a:1".into()], Box::new(make));
+    servers.learn(&["a:1".into(), "no address at all".into(), String::new(), "b".into(), "b:7600".into()]);
+    assert_eq!(servers.count(), 2);
+    servers.learn(&(0..1000).map(|port| format!("c:{port}")).collect::<Vec<_>>());
+    servers.learn(&(1000..2000).map(|port| format!("c:{port}")).collect::<Vec<_>>());
+    assert!(servers.count() <= crate::address::MOST_SERVERS);
+}

@@ -1,0 +1,85 @@
+//! The openings of a volume: how far each one recovered the one before. A client that knows an
+//! earlier opening learns from it which of its transactions are lost. What the machine of a server
+//! is does not matter.
+
+use meta::Seq;
+use meta::port::Opening;
+use serde::{Deserialize, Serialize};
+
+/// The setting with the openings.
+pub(crate) const OPENINGS: &str = "history of openings";
+/// The setting with the number of the last opening that ended with everything durable.
+pub(crate) const CLOSED: &str = "closed opening";
+/// The most openings that are remembered. A client that knows an older one may have lost all that
+/// it did not sync.
+const MOST: usize = 256;
+
+/// The last openings, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Openings {
+    /// Each with the last transaction that was there when it began.
+    last: Vec<(Opening, Seq)>,
+    /// The last opening that may have lost something.
+    lossy: u64,
+}
+
+impl Openings {
+    /// A new opening found the transactions up to `found`. `closed` is the last opening that ended
+    /// with everything durable.
+    pub fn begin(&mut self, opening: Opening, found: Seq, closed: u64) {
+        if self.last.last().is_none_or(|(before, _)| before.number != closed) {
+            self.lossy = opening.number;
+        }
+        let from = (self.last.len() + 1).saturating_sub(MOST);
+        self.last.drain(..from);
+        self.last.push((opening, found));
+    }
+
+    /// The current opening.
+    pub fn current(&self) -> Opening {
+        self.last.last().map_or_else(Opening::default, |(opening, _)| *opening)
+    }
+
+    /// The last opening that may have lost something, for clients that do not compare more.
+    pub fn lossy(&self) -> u64 {
+        self.lossy
+    }
+
+    /// The last transaction of an opening that all later ones found; `Seq::MAX` if there is no
+    /// later one, 0 if it is not known.
+    pub fn recovered(&self, known: &Opening) -> Seq {
+        match self.last.iter().position(|(opening, _)| opening == known) {
+            Some(at) => self.last[at + 1..].iter().map(|(_, found)| *found).min().unwrap_or(Seq::MAX),
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opening(number: u64) -> Opening {
+        Opening { number, id: [number as u8; 16] }
+    }
+
+    #[test]
+    fn what_any_later_opening_did_not_find_is_lost() {
+        let mut openings = Openings::default();
+        for (number, found) in [(1, 0), (2, 70), (3, 55), (4, 90)] {
+            openings.begin(opening(number), found, 0);
+        }
+        let recovered = |number| openings.recovered(&opening(number));
+        assert_eq!([1, 2, 3, 4, 5].map(recovered), [55, 55, 90, Seq::MAX, 0]);
+        assert_eq!(openings.recovered(&Opening { id: [9; 16], ..opening(3) }), 0, "another history");
+        assert_eq!(openings.recovered(&Opening::default()), 0);
+        assert_eq!((openings.current(), openings.lossy()), (opening(4), 4));
+        openings.begin(opening(5), 99, 4);
+        assert_eq!(openings.lossy(), 4, "the one before ended with everything durable");
+        for number in 6..1000 {
+            openings.begin(opening(number), number, 0);
+        }
+        assert_eq!((openings.last.len(), openings.recovered(&opening(5))), (MOST, 0));
+        assert_eq!(openings.recovered(&opening(998)), 999);
+    }
+}

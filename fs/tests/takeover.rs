@@ -1,0 +1,300 @@
+//! What clients of a metadata server have when another one takes over, without a network.
+
+mod lab;
+
+use fs::{FileLock, FileSystem, ROOT, RenameMode, Sessions, SetAttributes};
+use lab::cluster::{Cluster, Raw, lock};
+use lab::{Lab, content, make, pattern};
+use meta::port::{Entry, Held, Remote, Session, VERSION};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use volume::target::Faults;
+
+/// See the table of operations.
+const END: u16 = 66;
+const RECLAIM_OPEN: u16 = 80;
+const RECLAIM: u16 = 83;
+
+/// Nothing gets to the targets for a while, so that the server loses it when it dies.
+fn hold_up(cluster: &Cluster) {
+    lock(&cluster.lab).fault_all(|| Faults { delay: Duration::from_secs(5), ..Faults::default() });
+}
+
+fn take_over(cluster: &Cluster) {
+    cluster.kill();
+    cluster.start();
+}
+
+fn set_mode(client: &FileSystem, ino: u64, mode: u32) {
+    client.set_attributes(ino, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).unwrap();
+}
+
+/// What was not synced may be lost with a server. A later sync of each file concerned reports it,
+/// once; files of which nothing is lost are not concerned.
+#[test]
+fn what_is_lost_with_a_server_is_told_and_nothing_else() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let client = cluster.client("a");
+    let [synced, changed, written] = ["synced", "changed", "written"].map(|name| make(&client, name));
+    for ino in [synced, changed, written] {
+        client.open(ino, true).unwrap();
+        client.write(ino, 0, &pattern(3, 200_000)).unwrap();
+        client.sync(ino).unwrap();
+    }
+    let mut losses = 0;
+    for round in 0..4 {
+        // The server has file numbers to give.
+        make(&client, &format!("ahead{round}"));
+        client.sync_all().unwrap();
+        let loses = round % 2 == 1;
+        if loses {
+            hold_up(&cluster);
+        }
+        let mode = 0o600 + round;
+        set_mode(&client, changed, mode);
+        let new = make(&client, &format!("new{round}"));
+        // This data is still in this client and is not lost.
+        client.write(written, 0, b"dirty").unwrap();
+        if !loses {
+            // The next server has it, and the client does not know that.
+            cluster.volume().sync_all().unwrap();
+        }
+        take_over(&cluster);
+        assert!(client.sync(synced).is_ok() && client.sync(written).is_ok());
+        let volume = cluster.volume();
+        let is_lost = volume.attributes(changed).unwrap().mode & 0o777 != mode;
+        let new_is_lost = volume.attributes(new).is_err();
+        assert!(loses || !is_lost && !new_is_lost);
+        losses += u32::from(is_lost);
+        for (ino, is_lost) in [(changed, is_lost), (new, new_is_lost), (ROOT, new_is_lost)] {
+            // A close reports it, too, and a later sync reports it again.
+            assert_eq!(client.told_at_close(ino).is_err(), is_lost, "{ino}");
+            client.told_at_close(ino).unwrap();
+            assert_eq!(client.sync(ino).is_err(), is_lost, "{ino}");
+            if ino != new {
+                client.sync(ino).unwrap();
+            }
+            client.told_at_close(ino).unwrap();
+        }
+        assert_eq!(client.sync_all().is_err(), is_lost || new_is_lost);
+        client.sync_all().unwrap();
+        assert_eq!(&content(&client, written).unwrap()[..5], b"dirty");
+    }
+    assert!(losses > 0, "nothing was lost");
+    [synced, changed, written].iter().for_each(|&ino| client.close(ino));
+    client.close_volume().unwrap();
+    lab::assert_sound(&cluster.volume());
+}
+
+/// A file of which a change was lost does not replace another one unnoticed.
+#[test]
+fn a_file_that_lost_something_with_its_server_replaces_none_unnoticed() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let client = cluster.client("a");
+    let [good, lacking] = ["good", "lacking"].map(|name| make(&client, name));
+    client.sync_all().unwrap();
+    hold_up(&cluster);
+    set_mode(&client, lacking, 0o600);
+    take_over(&cluster);
+    let is_lost = cluster.volume().attributes(lacking).unwrap().mode & 0o777 != 0o600;
+    client.sync(good).unwrap();
+    let replace = || client.rename((ROOT, b"lacking"), (ROOT, b"good"), RenameMode::Replace);
+    if is_lost {
+        assert_eq!(replace().unwrap_err().errno(), 5);
+    }
+    replace().unwrap();
+    assert_eq!(client.lookup(ROOT, b"good").unwrap().ino, lacking);
+    client.close_volume().unwrap();
+}
+
+/// The client made a file and wrote to it, and then the server that made it is lost with it.
+#[test]
+fn a_file_that_is_lost_with_its_server_is_an_error_and_no_hang() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let client = cluster.client("a");
+    make(&client, "ahead");
+    client.sync_all().unwrap();
+    hold_up(&cluster);
+    let (opened, closed) = (make(&client, "opened"), make(&client, "closed"));
+    client.open(opened, true).unwrap();
+    client.write(opened, 0, &pattern(1, 100_000)).unwrap();
+    take_over(&cluster);
+    let there = |ino| cluster.volume().attributes(ino).is_ok();
+    let ended = lab::within(120, {
+        let client = client.clone();
+        move || {
+            let opens = client.open(closed, true).is_ok();
+            let syncs = client.sync(opened).is_ok();
+            let _ = client.write(opened, 0, b"more");
+            client.close(opened);
+            let again = make(&client, "again");
+            client.open(again, true).unwrap();
+            client.write(again, 0, b"it goes on").unwrap();
+            client.sync(again).unwrap();
+            client.close(again);
+            let _ = client.close_volume();
+            (opens, syncs)
+        }
+    });
+    assert_eq!(ended, (there(closed), there(opened)));
+}
+
+/// Two write, and one of them closes: writers are counted until the last opener closes.
+#[test]
+fn a_file_with_more_writers_than_openers_is_reclaimed() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (client, other) = (cluster.client("a"), cluster.client("b"));
+    let ino = make(&client, "file");
+    (0..3).for_each(|_| client.open(ino, true).unwrap());
+    (0..2).for_each(|_| client.close(ino));
+    client.write(ino, 0, b"first").unwrap();
+    client.sync(ino).unwrap();
+    client.write(ino, 0, b"uncommitted").unwrap();
+    take_over(&cluster);
+    lab::within(120, move || {
+        other.open(ino, false).unwrap();
+        assert_eq!(content(&other, ino).unwrap(), b"uncommitted");
+        client.close(ino);
+        client.close_volume().unwrap();
+        other.close(ino);
+        other.close_volume().unwrap();
+    });
+    assert!(!cluster.has_open(ino));
+}
+
+/// A server may refuse what a client tells it, or the whole client. That ends the session, not the
+/// mount.
+#[test]
+fn a_client_whose_reclaim_is_refused_goes_on_in_another_session() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (client, wire) = cluster.wired_client("a");
+    let ino = make(&client, "file");
+    client.sync_all().unwrap();
+    client.open(ino, true).unwrap();
+    client.write(ino, 0, b"lost").unwrap();
+    let session = wire.session.load(Ordering::SeqCst);
+    wire.invalid.store(RECLAIM, Ordering::SeqCst);
+    cluster.kill();
+    cluster.start();
+    while wire.asked(END) < 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    wire.invalid.store(0, Ordering::SeqCst);
+    lab::within(120, move || {
+        client.sync(ino).unwrap_err();
+        client.write(ino, 0, b"written").unwrap();
+        client.sync(ino).unwrap();
+        assert_ne!(wire.session.load(Ordering::SeqCst), session);
+        client.close(ino);
+        let _ = client.close_volume();
+    });
+}
+
+/// Everything goes in one message, whatever it is, and the locks are exactly those that are held.
+#[test]
+fn a_session_is_reclaimed_in_one_message() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let ((client, wire), other) = (cluster.wired_client("a"), cluster.client("b"));
+    let files: Vec<u64> = (0..50).map(|number| make(&client, &format!("file{number}"))).collect();
+    for &ino in &files {
+        client.open(ino, true).unwrap();
+        client.append(ino, b"reserved").unwrap();
+    }
+    client.sync_all().unwrap();
+    let range = |first, last| FileLock { owner: 1, first, last, exclusive: true, process: 1 };
+    assert!(client.lock(files[0], &range(0, 99), None).unwrap());
+    client.unlock(files[0], 1, 20, 39).unwrap();
+    take_over(&cluster);
+    cluster.until_clients(2);
+    let held = |first, last| !other.lock(files[0], &FileLock { owner: 2, ..range(first, last) }, None).unwrap();
+    assert!(held(0, 0) && held(19, 20) && held(39, 40) && held(99, 99) && !held(20, 39) && !held(100, u64::MAX));
+    assert_eq!((wire.asked(RECLAIM), wire.asked(RECLAIM_OPEN)), (1, 0));
+    for &ino in &files {
+        other.open(ino, true).unwrap();
+        other.append(ino, b"behind").unwrap();
+        other.sync(ino).unwrap();
+        assert_eq!(content(&other, ino).unwrap(), b"reservedbehind");
+    }
+}
+
+/// 64 clients with 10,000 open files each are back in one message each, while another one that is
+/// slow has begun to come back, and has not told what it has.
+#[test]
+fn many_clients_with_many_files_come_back_while_one_is_slow() {
+    const CLIENTS: u64 = 64;
+    const FILES: u64 = 10_000;
+    let mut lab = Lab::new("rs:2+1", 4);
+    let mut serve = || Sessions::new(lab.open_to_serve(), Duration::from_secs(3600));
+    let enter = |session| Entry { session, name: "many".into(), ..Entry::default() };
+    let server = serve();
+    let begin = |_| Remote(Raw { server: server.clone(), session: None }).enter(VERSION, &enter(None)).unwrap();
+    let sessions: Vec<u64> = (0..=CLIENTS).map(begin).map(|entered| entered.welcome.session).collect();
+    server.close().unwrap();
+    let server = serve();
+    let at = |session| Remote(Raw { server: server.clone(), session: Some(session) });
+    let begun = Instant::now();
+    let (&slow, others) = sessions.split_first().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| at(slow).enter(VERSION, &enter(Some(slow))).unwrap());
+        for &session in others {
+            let (at, entry) = (at(session), enter(Some(session)));
+            scope.spawn(move || {
+                assert!(at.enter(VERSION, &entry).unwrap().welcome.fresh);
+                let held = Held {
+                    open: (0..FILES).map(|file| (session * FILES + file, 1, 1)).collect(),
+                    dirty: (0..FILES).map(|file| (session * FILES + file, 1)).collect(),
+                    ..Held::default()
+                };
+                assert_eq!(at.reclaim(0, true, &held).unwrap(), []);
+                at.heartbeat().unwrap();
+            });
+        }
+    });
+    eprintln!("{CLIENTS} clients with {FILES} open files each are back after {:?}", begun.elapsed());
+    assert!(others.iter().all(|session| server.has_open(session * FILES + FILES - 1)));
+    // The slow one tells its part at last.
+    assert!(at(slow).heartbeat().is_err());
+    assert_eq!(at(slow).reclaim(0, true, &Held::default()).unwrap(), []);
+    at(slow).heartbeat().unwrap();
+}
+
+/// A client of version 1 reclaims its session by many messages, and one of a later version than the
+/// server's is told so in one line.
+#[test]
+fn the_version_before_is_spoken_and_later_ones_are_refused() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let old = Remote(cluster.raw(None)).begin(None, "old".into(), Vec::new()).unwrap();
+    cluster.volume().sync_all().unwrap();
+    take_over(&cluster);
+    let at = Remote(cluster.raw(Some(old.session)));
+    let welcome = at.begin(Some(old.session), "old".into(), Vec::new()).unwrap();
+    assert!(welcome.fresh && !welcome.lapsed && welcome.start != old.start);
+    at.reclaim_open(9, 1).unwrap();
+    at.reclaim_append(9, 100).unwrap();
+    at.reclaim_complete().unwrap();
+    at.heartbeat().unwrap();
+    assert!(cluster.has_open(9));
+    let refused = Remote(cluster.raw(None)).enter(VERSION + 1, &Entry::default()).unwrap_err().to_string();
+    assert!(refused.contains("update the older one"), "{refused}");
+}
+
+/// A file is open when its server is lost, and another client removes it before the one that has it
+/// open is back.
+#[test]
+fn an_open_file_is_kept_for_a_client_that_comes_back_later() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let ((client, wire), other) = (cluster.wired_client("a"), cluster.client("b"));
+    let ino = make(&client, "file");
+    client.open(ino, true).unwrap();
+    client.write(ino, 0, &pattern(4, 10_000)).unwrap();
+    client.sync(ino).unwrap();
+    wire.cut.store(true, Ordering::SeqCst);
+    take_over(&cluster);
+    other.unlink(ROOT, b"file").unwrap();
+    wire.cut.store(false, Ordering::SeqCst);
+    cluster.until_clients(2);
+    assert!(content(&client, ino).unwrap() == pattern(4, 10_000));
+    client.write(ino, 0, b"still").unwrap();
+    client.sync(ino).unwrap();
+    client.close(ino);
+}
