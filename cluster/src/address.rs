@@ -136,7 +136,9 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_written() {
-        for text in ["weft://localhost:7600/films", "weft://[::1]:7600/a b", "weft://10.0.0.1:1/", "weft://a:1,[::2]:3/v"] {
+        for text in
+            ["weft://localhost:7600/films", "weft://[::1]:7600/a b", "weft://10.0.0.1:1/", "weft://a:1,[::2]:3/v"]
+        {
             assert_eq!(text.parse::<VolumeAddress>().unwrap().to_string(), text);
         }
         let several: VolumeAddress = "weft://a,b:1,[fe80::1]/films".parse().unwrap();

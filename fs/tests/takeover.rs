@@ -12,6 +12,7 @@ use volume::target::Faults;
 
 /// See the table of operations.
 const END: u16 = 66;
+const CLOSE: u16 = 70;
 const RECLAIM_OPEN: u16 = 80;
 const RECLAIM: u16 = 83;
 
@@ -160,6 +161,34 @@ fn a_file_with_more_writers_than_openers_is_reclaimed() {
         other.close_volume().unwrap();
     });
     assert!(!cluster.has_open(ino));
+}
+
+/// Of two openers one closes while the server is replaced. The next one is told of the other
+/// opener, and the close, which comes late, is not counted again.
+#[test]
+fn a_close_that_is_under_way_at_a_takeover_counts_once() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (client, wire) = cluster.wired_client("a");
+    let ino = make(&client, "file");
+    client.sync_all().unwrap();
+    (0..2).for_each(|_| client.open(ino, true).unwrap());
+    wire.held.store(CLOSE, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| client.close(ino));
+        while wire.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        take_over(&cluster);
+        while wire.asked(RECLAIM) == 0 || !cluster.has_open(ino) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        wire.held.store(0, Ordering::SeqCst);
+        closing.join().unwrap();
+    });
+    assert!(cluster.has_open(ino));
+    client.close(ino);
+    assert!(!cluster.has_open(ino));
+    client.close_volume().unwrap();
 }
 
 /// A server may refuse what a client tells it, or the whole client. That ends the session, not the

@@ -229,8 +229,9 @@ mod tests {
             let floor = meta.floors.of(7);
             if let (true, Some((by, next))) = (forgets(request), floor.next) {
                 assert_eq!((by, next), (request, request));
-                let kept =
-                    (1..request).filter(|&request| meta.answer_of::<()>(&Once { session: 7, request, answered: 0 }).unwrap().is_some());
+                let kept = (1..request).filter(|&request| {
+                    meta.answer_of::<()>(&Once { session: 7, request, answered: 0 }).unwrap().is_some()
+                });
                 assert!(fails || kept.count() == 0);
                 // The start of its search: the floor that the last successful one left.
                 let last = forgetting.iter().enumerate().rev();

@@ -1,6 +1,6 @@
 //! The metadata server killed and started again, clients killed, and several clients at the same files.
 
-use crate::lab::{Cluster, possible};
+use crate::lab::{Cluster, free_port, possible};
 use crate::scratch::{noise, run, weft};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -261,5 +261,21 @@ fn appends_of_two_mounts_do_not_meet() {
     assert!(!b.at("copied").exists());
     a.unmount();
     b.unmount();
+    cluster.is_healthy();
+}
+
+/// A volume may be given with several addresses, of which one answers: to commands, and to a mount.
+#[test]
+fn of_several_addresses_one_that_answers_is_enough() {
+    let cluster = Cluster::with("rs:2+1", 3, &[]);
+    let servers = format!("weft://127.0.0.1:{},[::1]:{},", free_port(), free_port());
+    let several = cluster.url().replace("weft://", &servers);
+    fs::write(cluster.scratch.path.join("file"), "one is enough").unwrap();
+    run(weft().arg("cp").arg(cluster.scratch.path.join("file")).arg(format!("{several}:/"))).good();
+    assert_eq!(run(weft().arg("cat").arg(format!("{several}:/file"))).good(), b"one is enough");
+    run(weft().arg("status").arg(&several)).good();
+    cluster.meta.kill();
+    cluster.meta.start();
+    assert_eq!(run(weft().arg("cat").arg(format!("{several}:/file"))).good(), b"one is enough");
     cluster.is_healthy();
 }

@@ -183,7 +183,16 @@ pub(super) struct Wish<'a> {
 
 impl<'a> Wish<'a> {
     pub(super) fn new(operation: u16, request: u64, arguments: &'a [u8]) -> Self {
-        Self { operation, request, arguments, begun: Instant::now(), again: false, session: None, only_for: None, opening: 0 }
+        Self {
+            operation,
+            request,
+            arguments,
+            begun: Instant::now(),
+            again: false,
+            session: None,
+            only_for: None,
+            opening: 0,
+        }
     }
 }
 
@@ -306,7 +315,8 @@ impl Link {
                 Err(wire::Error::Remote { .. }) if session == 0 => {
                     let address = self.state.servers.address();
                     let why = format!(
-                        "what listens on {address} is no metadata server, or one of an older version: update servers before clients"
+                        "what listens on {address} is no metadata server, or one of an older version: update \
+                         servers before clients"
                     );
                     return Err(Unanswered::Failed(Error::Unavailable(why)));
                 }
@@ -353,10 +363,20 @@ impl Link {
                 Err(Unanswered::Failed(error)) => return Err(error),
                 Err(Unanswered::NoSession) => match self.reclaim() {
                     // The server may have restarted again meanwhile.
-                    Err(_) if !self.left(wish.begun).is_zero() && self.has_volume() => std::thread::sleep(PAUSE),
+                    Err(_) if !self.left(wish.begun).is_zero() && self.has_volume() => self.pause(),
                     reclaimed => reclaimed?,
                 },
             }
+        }
+    }
+
+    /// The session could not be reclaimed. It may be the wrong server.
+    fn pause(&self) {
+        std::thread::sleep(PAUSE);
+        let (_, turn) = self.state.servers.current();
+        let least = lock(&self.state.proof).opening.number;
+        if !self.is_only() {
+            crate::runtime().block_on(self.state.servers.look(turn, least));
         }
     }
 
@@ -451,8 +471,12 @@ pub fn connect(address: &VolumeAddress, name: &str, options: OpenOptions) -> fs:
 /// When no server answers.
 pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
     let make = |address: &str, _: bool| {
-        let options =
-            ClientOptions { tls: crate::identity::client_tls(), direct: 0, fail_fast: true, ..ClientOptions::default() };
+        let options = ClientOptions {
+            tls: crate::identity::client_tls(),
+            direct: 0,
+            fail_fast: true,
+            ..ClientOptions::default()
+        };
         Client::new(crate::runtime().handle().clone(), address, options)
     };
     let servers = Servers::new(&address.servers, Box::new(make));

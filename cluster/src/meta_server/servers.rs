@@ -190,9 +190,7 @@ impl Servers {
 async fn ask(client: &Client) -> Says {
     match client.call(WHO, &[], &[], ANSWERS_WITHIN).await {
         Ok(answer) => postcard::from_bytes(&answer.body).map_or(Says::Nothing, Says::Holds),
-        Err(Error::Remote { status: NOT_HOLDER, body }) => {
-            postcard::from_bytes(&body).map_or(Says::Nothing, Says::Not)
-        }
+        Err(Error::Remote { status: NOT_HOLDER, body }) => postcard::from_bytes(&body).map_or(Says::Nothing, Says::Not),
         // A server of the version before has no standbys.
         Err(Error::Remote { status: UNKNOWN, .. }) => Says::Holds(Holds::default()),
         Err(_) => Says::Nothing,

@@ -162,6 +162,17 @@ impl MetaServer {
         port::only_reads(operation) && !(recalls && self.sessions.has_several())
     }
 
+    /// The reply to a request that could not be carried out because this server gave the volume up
+    /// meanwhile: the client repeats it at the next one. None for any other answer.
+    fn failed_with_the_volume(&self, answer: &Answer) -> Option<Reply> {
+        let Answer::Done(answer) = answer else { return None };
+        let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = retired.as_ref()?;
+        // Only the error is of interest, whatever the operation returns.
+        let result: Result<(), meta::Error> = postcard::from_bytes(answer).ok()?;
+        matches!(result, Err(meta::Error::Unavailable(_))).then(|| not_holder(known))
+    }
+
     /// Executes a request, on a thread that may block.
     fn carry_out(&self, peer: &Arc<Peer>, operation: u16, ticket: Ticket, arguments: &[u8]) -> Reply {
         // Check the caller first: the answers kept for a session belong to its client, too.
@@ -185,7 +196,9 @@ impl MetaServer {
         };
         if ticket.session == 0 || port::only_reads(operation) {
             let (answer, grants) = answer();
-            return reply(answer, signed(ticket.session, &grants));
+            return self
+                .failed_with_the_volume(&answer)
+                .unwrap_or_else(|| reply(answer, signed(ticket.session, &grants)));
         }
         let replay = self.replay(ticket.session);
         match replay.come(ticket.request, operation, ticket.answered, PATIENCE) {
@@ -195,14 +208,19 @@ impl MetaServer {
             Seen::Forgotten | Seen::Busy => return Reply::error(TOO_LATE, Vec::new()),
         }
         let running = replay.running(ticket.request);
-        match answer() {
-            (Answer::Done(answer), grants) => {
+        let (answer, grants) = answer();
+        if let Some(reply) = self.failed_with_the_volume(&answer) {
+            running.done(None);
+            return reply;
+        }
+        match answer {
+            Answer::Done(answer) => {
                 let answer = Bytes::from(answer);
                 running.done(Some(answer.clone()));
                 // A client whose answer got lost gets its capabilities with the next heartbeat.
                 Reply::ok(signed(ticket.session, &grants)).with_payload(answer)
             }
-            (other, _) => {
+            other => {
                 running.done(None);
                 reply(other, Vec::new())
             }

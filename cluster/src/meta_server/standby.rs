@@ -1,9 +1,9 @@
 //! Which metadata servers a volume has, and which one has it open: what a server tells clients that
 //! ask, or that ask the wrong one.
 
-use super::{NOT_HOLDER, WHO};
+use super::{MetaServer, NOT_HOLDER};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::{Reply, Request, Service};
 
 /// The metadata servers of a volume.
@@ -33,24 +33,37 @@ pub(super) fn not_holder(known: &Whereabouts) -> Reply {
     Reply::error(NOT_HOLDER, bytes(known))
 }
 
-/// The answer of the server that has the volume open, to [`WHO`].
+/// The answer of the server that has the volume open, to [`WHO`](super::WHO).
 pub(super) fn holds(opening: u64, servers: Vec<String>) -> Reply {
     Reply::ok(bytes(&Holds { opening, servers }))
 }
 
-/// Answers clients of a volume that this server does not have open.
-#[derive(Debug, Default)]
-pub struct Standby(Mutex<Whereabouts>);
+/// What a metadata server answers its clients while it does not have the volume open, and, when it
+/// has, the one service for both.
+#[derive(Default)]
+pub struct Standby {
+    known: Mutex<Whereabouts>,
+    holds: Mutex<Option<Arc<MetaServer>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Standby {
     /// A standby that knows this.
     pub fn new(known: Whereabouts) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(known)))
+        Arc::new(Self { known: Mutex::new(known), holds: Mutex::default() })
     }
 
     /// Sets what it tells clients.
     pub fn set(&self, known: Whereabouts) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        *lock(&self.known) = known;
+    }
+
+    /// This process has the volume open from now on, or, with None, does not any more.
+    pub fn hold(&self, server: Option<Arc<MetaServer>>) {
+        *lock(&self.holds) = server;
     }
 
     /// The service that answers requests.
@@ -62,9 +75,11 @@ impl Standby {
 struct Shared(Arc<Standby>);
 
 impl Service for Shared {
-    async fn call(&self, _: Request) -> Reply {
-        not_holder(&self.0.0.lock().unwrap_or_else(PoisonError::into_inner))
+    async fn call(&self, request: Request) -> Reply {
+        let server = lock(&self.0.holds).clone();
+        match server {
+            Some(server) => server.service().call(request).await,
+            None => not_holder(&lock(&self.0.known)),
+        }
     }
 }
-
-const _: () = assert!(WHO != super::COMMAND);

@@ -66,13 +66,13 @@ fn make(fs: &FileSystem, name: &str) -> fs::Result<u64> {
 #[test]
 fn a_client_finds_the_server_that_has_the_volume_and_follows_it() {
     let lab = Lab::new();
-    let standby = Standby::new(Whereabouts::default());
-    let second = serve(standby.service());
+    let second_standby = Standby::new(Whereabouts::default());
+    let second = serve(second_standby.service());
     let holder = lab.open();
     let first = serve(holder.service());
     let servers = vec![first.clone(), second.clone()];
     holder.set_servers(servers.clone());
-    standby.set(Whereabouts { holder: Some(first), servers: servers.clone() });
+    second_standby.set(Whereabouts { holder: Some(first), servers: servers.clone() });
     let address = VolumeAddress { servers: vec![nowhere(), second.clone()], volume: "films".into() };
     let client = connect(&address, "client", OpenOptions::default()).unwrap();
     assert_eq!(crate::command(&address, b"do").unwrap(), b"done");
@@ -94,11 +94,13 @@ fn a_client_finds_the_server_that_has_the_volume_and_follows_it() {
         // It hands the volume over. For a while, nobody knows who has it.
         let unknown = Whereabouts { holder: None, servers };
         holder.retire(unknown.clone());
-        standby.set(unknown.clone());
+        second_standby.set(unknown.clone());
         holder.close().unwrap();
         let next = lab.open();
-        let third = serve(next.service());
-        standby.set(Whereabouts { holder: Some(third), ..unknown });
+        let standby = Standby::new(unknown.clone());
+        let third = serve(standby.service());
+        standby.hold(Some(next.clone()));
+        second_standby.set(Whereabouts { holder: Some(third), ..unknown });
         until(made.load(Ordering::SeqCst) + 20);
         stop.store(true, Ordering::SeqCst);
         next

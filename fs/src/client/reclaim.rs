@@ -29,13 +29,16 @@ impl FileSystem {
         // Take only the client's own locks: a thread that waits for the server may hold any other
         // lock.
         let told = client.sets.tell();
-        let entered = session.enter(VERSION, &Entry {
-            session: Some(client.number()),
-            name: client.name.clone(),
-            sets: told.clone(),
-            opening: client.cache.opening(),
-            alone: client.exclusive.reclaim(Instant::now()),
-        })?;
+        let entered = session.enter(
+            VERSION,
+            &Entry {
+                session: Some(client.number()),
+                name: client.name.clone(),
+                sets: told.clone(),
+                opening: client.cache.opening(),
+                alone: client.exclusive.reclaim(Instant::now()),
+            },
+        )?;
         if entered.opening.number < client.opening() {
             // It does not know yet that another one took over from it.
             return Err(Error::Unavailable("that server does not have the volume any more".into()));

@@ -466,7 +466,7 @@ fn told(file: &File) -> Result<()> {
 
 pub(crate) fn lost() -> Error {
     Error::Meta(meta::Error::Unavailable(
-        "what was written and not synced is lost, or may be: the session with the metadata server ended, or its machine was started again".into(),
+        "what was written and not synced is lost, or may be: the session with the metadata server ended, or another server took over".into(),
     ))
 }
 

@@ -16,9 +16,9 @@ pub use crate::session::Question;
 use crate::session::locks;
 use crate::session::{EXCLUSIVE_FOR, KERNEL_VALID_FOR};
 use crate::{Error, FileSystem, Result};
+pub use caller::bound_secret;
 pub use caller::{Caller, Secret};
 pub(crate) use caller::{KEY, SETS, new_id, new_key};
-pub use caller::bound_secret;
 use handle::Handle;
 use meta::port::{self, Opening};
 pub(crate) use openings::{CLOSED, OPENINGS, Openings};
@@ -207,14 +207,7 @@ impl Sessions {
         fs.leases.table().set_lease(lease);
         let now = Instant::now();
         let ticks = Mutex::new(Ticks { last: now, settled: now + lease });
-        Arc::new(Self {
-            fs,
-            lease,
-            recalls: Mutex::default(),
-            ticks,
-            began: now,
-            stopped: AtomicBool::new(false),
-        })
+        Arc::new(Self { fs, lease, recalls: Mutex::default(), ticks, began: now, stopped: AtomicBool::new(false) })
     }
 
     /// The volume.
@@ -437,8 +430,8 @@ impl Sessions {
     }
 
     /// A client joins. Notifies a client that has the exclusive lease, and waits until its lease
-    /// and its caches have expired or it has confirmed. Then admits the client, or, with `reclaims`,
-    /// lets it tell what it has first.
+    /// and its caches have expired or it has confirmed. Then admits the client, or, with
+    /// `reclaims`, lets it tell what it has first.
     fn join(&self, session: u64, reclaims: bool) {
         // This is durable no later than the first sets that the session gets.
         if let Err(error) = self.note_sessions(false) {

@@ -4,9 +4,7 @@
 use super::Lab;
 use fs::label::Label;
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
-use meta::port::{
-    Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work,
-};
+use meta::port::{Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -39,7 +37,6 @@ pub struct Wire {
     asked: Mutex<BTreeMap<u16, u32>>,
     answered: Mutex<BTreeMap<u16, u32>>,
 }
-
 impl Wire {
     /// How often an operation was requested.
     pub fn asked(&self, operation: u16) -> u32 {
@@ -128,8 +125,7 @@ impl Call for Link {
                         return Err(meta::Error::Unavailable("the session is not known any more".into()));
                     }
                     let client = lock(&self.wire.client).upgrade().expect("only an open client has a session");
-                    let have =
-                        |entered: &Entered| self.wire.session.store(entered.welcome.session, Ordering::SeqCst);
+                    let have = |entered: &Entered| self.wire.session.store(entered.welcome.session, Ordering::SeqCst);
                     let _ = client.reclaim(&Remote(Self { takes_up: true, ..Self::new(&self.wire) }), &have);
                 }
             }
@@ -140,10 +136,7 @@ impl Call for Link {
 impl Cluster {
     /// A server on new disks.
     pub fn new(code: &str, targets: usize) -> Arc<Self> {
-        let cluster = Arc::new(Self {
-            lab: Mutex::new(Lab::new(code, targets)),
-            server: Mutex::default(),
-        });
+        let cluster = Arc::new(Self { lab: Mutex::new(Lab::new(code, targets)), server: Mutex::default() });
         cluster.start();
         cluster
     }
@@ -207,7 +200,6 @@ impl Cluster {
         let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&wire)));
         let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() }).unwrap();
         wire.session.store(entered.welcome.session, Ordering::SeqCst);
-        let disks = lock(&self.lab).disks.clone();
         let find = Box::new(move |member: &fs::label::Member| {
             Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn volume::target::Target>)
         });

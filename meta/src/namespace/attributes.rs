@@ -245,7 +245,8 @@ impl Meta {
             }
             // Others may add entries meanwhile, which the answer may have or not.
             let state = if is_directory { Some(self.directory_state(ino)?) } else { None };
-            let state = state.map(|state| DirectoryState { modified: modified.unwrap_or(state.modified), changed, ..state });
+            let state =
+                state.map(|state| DirectoryState { modified: modified.unwrap_or(state.modified), changed, ..state });
             let shown = Attributes::new(&found.dinode, state);
             put(t, found);
             self.note(t, once, &shown)?;

@@ -73,8 +73,8 @@ impl Meta {
         self.unlink_once(parent, name, ino, keep, now, None)
     }
 
-    /// As `unlink`, for a request whose answer `answer_of` returns from then on: whether this was the
-    /// last name, and whether the file is an orphan.
+    /// As `unlink`, for a request whose answer `answer_of` returns from then on: whether this was
+    /// the last name, and whether the file is an orphan.
     ///
     /// # Errors
     /// As `unlink`.
@@ -110,8 +110,8 @@ impl Meta {
         self.remove_directory_once(parent, name, ino, keep, now, None)
     }
 
-    /// As `remove_directory`, for a request whose answer `answer_of` returns from then on: whether this was the
-    /// last name, and whether the file is an orphan.
+    /// As `remove_directory`, for a request whose answer `answer_of` returns from then on: whether
+    /// this was the last name, and whether the directory is an orphan.
     ///
     /// # Errors
     /// As `remove_directory`.

@@ -65,8 +65,8 @@ impl Meta {
     }
 }
 
-/// Renames a file within a transaction. Returns the file that lost the new name, whether that was its
-/// last name, and whether it is an orphan.
+/// Renames a file within a transaction. Returns the file that lost the new name, whether that was
+/// its last name, and whether it is an orphan.
 fn rename_in(t: &mut Transaction, rename: &Rename, now: Time) -> Result<Option<(u64, bool, bool)>> {
     let &Rename { mode, replaced, keep, .. } = rename;
     let (from, to) = ((rename.from.0, &*rename.from.1), (rename.to.0, &*rename.to.1));

@@ -165,7 +165,11 @@ impl Cache {
     }
 
     /// Sends a change whose result says nothing about the new state.
-    fn just_change<T: Numbered>(&self, concerned: &Concerned<'_>, change: impl FnOnce(&dyn Port) -> Result<T>) -> Result<T> {
+    fn just_change<T: Numbered>(
+        &self,
+        concerned: &Concerned<'_>,
+        change: impl FnOnce(&dyn Port) -> Result<T>,
+    ) -> Result<T> {
         self.change(concerned, change, |_| None)
     }
 

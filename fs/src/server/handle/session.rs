@@ -4,7 +4,7 @@ use super::{Handle, told};
 use crate::data::sets::Placed;
 use crate::mutex::lock;
 use crate::server::caller;
-use meta::port::{Entered, Entry, FileLock, Held, Heartbeat, Session, VERSION, Welcome};
+use meta::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
 use std::sync::PoisonError;
@@ -104,7 +104,8 @@ impl Session for Handle {
         if version != VERSION {
             let ours = VERSION - 1;
             let why = format!(
-                "the client speaks version {version} of the messages of a session, this metadata server {ours} and {VERSION}: update the older one"
+                "the client speaks version {version} of the messages of a session, this metadata server {ours} and \
+                 {VERSION}: update the older one"
             );
             return Err(Error::Invalid(why.into()));
         }
