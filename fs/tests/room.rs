@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use volume::target::{Memory, Space, Target, TargetFile};
+use volume::target::{ClaimRequest, ClaimState, Memory, Space, Target, TargetFile};
 
 /// A target in memory that reports its space only when it is allowed to.
 #[derive(Debug, Default)]
@@ -51,6 +51,10 @@ impl Target for Slow {
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         self.inner.list()
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.inner.claim(ask)
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -13,7 +13,7 @@ use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use volume::target::{Space, Target, TargetFile};
+use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 
 const SOUND: u8 = 0;
 /// Writes panic.
@@ -70,6 +70,10 @@ impl Target for Odd {
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         self.0.list()
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.0.claim(ask)
     }
 
     fn space(&self) -> io::Result<Space> {

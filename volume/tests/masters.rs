@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, Timestamp, VolumeId};
-use volume::target::{Faults, Faulty, Memory, Space, Target, TargetFile};
+use volume::target::{ClaimRequest, ClaimState, Faults, Faulty, Memory, Space, Target, TargetFile};
 use volume::{
     Appended, BufferPool, Control, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport, SetLayout,
     SetWriter, Targets, read, rebuild, scan,
@@ -93,6 +93,10 @@ impl Target for Served {
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         self.disk.list()
     }
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.disk.claim(ask)
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.disk.space()
     }

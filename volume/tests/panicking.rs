@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::Targets;
-use volume::target::{Space, Target, TargetFile};
+use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 
 const ID: TargetId = TargetId(0);
 /// The deadline of the targets. No test waits for it.
@@ -47,6 +47,10 @@ impl Target for Panicking {
     }
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        panic!("a defect")
+    }
+
+    fn claim(&self, _: &ClaimRequest) -> io::Result<ClaimState> {
         panic!("a defect")
     }
 

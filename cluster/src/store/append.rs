@@ -13,7 +13,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use volume::target::{Space, Target, TargetFile, read_to_vec};
+use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile, read_to_vec};
 
 /// Maximum number of ranges remembered for all chunks of a target. Beyond that, the chunks that
 /// were written to longest ago are forgotten.
@@ -366,6 +366,10 @@ impl Target for Appending {
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         self.target.list()
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.change(&[], || self.target.claim(ask))
     }
 
     fn space(&self) -> io::Result<Space> {

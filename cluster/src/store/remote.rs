@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::Master;
-use volume::target::{Presence, Space, Target, TargetFile, read_to_vec};
+use volume::target::{ClaimRequest, ClaimState, Presence, Space, Target, TargetFile, read_to_vec};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives up an operation.
@@ -394,6 +394,10 @@ impl Target for RemoteTarget {
         let (total, free, system) =
             postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
         Ok(Space { total, free, system })
+    }
+
+    fn claim(&self, _ask: &ClaimRequest) -> io::Result<ClaimState> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn address(&self) -> Option<String> {

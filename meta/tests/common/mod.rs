@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use volume::target::{Disk, Space, Target, TargetFile};
+use volume::target::{ClaimRequest, ClaimState, Disk, Memory, Space, Target, TargetFile};
 
 pub const VOLUME: [u8; 16] = *b"the test volume!";
 
@@ -33,6 +33,8 @@ pub struct Flaky {
     pub syncs: AtomicU64,
     /// So many bytes fit on it, when not zero.
     pub room: AtomicU64,
+    /// Has the claim.
+    pub claims: Memory,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -172,6 +174,10 @@ impl Target for Flaky {
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         self.alive()?;
         Ok(self.files.lock().unwrap().iter().map(|(&name, file)| (name, file.now.len() as u64)).collect())
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.claims.claim(ask)
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -1,7 +1,9 @@
 //! The contract of every target as one function. Tests of a target call it.
 
-use super::{Presence, Target, TargetFile};
+use super::claim_conformance::claims;
+use super::{Claim, ClaimRequest, Epoch, Presence, Target, TargetFile};
 use std::io::{ErrorKind, IoSlice};
+use std::time::Duration;
 
 /// The whole content of a file.
 fn content(target: &dyn Target, file: TargetFile) -> Vec<u8> {
@@ -11,11 +13,19 @@ fn content(target: &dyn Target, file: TargetFile) -> Vec<u8> {
     bytes
 }
 
-/// Runs every operation on an empty target and checks it against its description.
+/// Runs every operation on an empty target and checks it against its description. The target has a
+/// claim afterwards, which is released.
 ///
 /// # Panics
 /// If the target behaves differently.
 pub fn conformance(target: &dyn Target) {
+    // A target that was claimed before needs a claim for every change.
+    let claimed = target.claim(&ClaimRequest::Read).expect("read the claim").claim;
+    let own = claimed.map(|last| Claim { epoch: Epoch { number: last.epoch.number + 1, id: 1 }, ..last });
+    if let Some(claim) = &own {
+        let ask = ClaimRequest::Take { claim: claim.clone(), lease: Duration::from_secs(30) };
+        target.claim(&ask).expect("claim");
+    }
     let file = TargetFile::Chunk { set: 0x1234_5678_9abc_def0, position: 255 };
     missing_files(target, file);
     // The parts follow each other; gaps between writes read as zeroes.
@@ -43,6 +53,11 @@ pub fn conformance(target: &dyn Target) {
     names(target, file);
     let all: Vec<_> = target.list().expect("list").into_iter().map(|(file, _)| file).collect();
     all.into_iter().for_each(|file| target.remove(file).expect("remove"));
+    assert_eq!(target.list().expect("list"), []);
+    if let Some(claim) = own {
+        target.claim(&ClaimRequest::Release(claim.epoch)).expect("release");
+    }
+    claims(target);
     assert_eq!(target.list().expect("list"), []);
 }
 

@@ -1,6 +1,6 @@
 //! A target that loses unsynced data in a crash, for tests.
 
-use super::{Space, Target, TargetFile};
+use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -205,6 +205,10 @@ impl Target for Crash {
 
     fn space(&self) -> io::Result<Space> {
         self.inner.space()
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.inner.claim(ask)
     }
 }
 

@@ -4,6 +4,8 @@
 //! is detected and never filled by mistake.
 
 use super::directory::{LOST_AND_FOUND, make_private};
+use super::claim::{Change, ClaimRequest, ClaimState, Clock};
+use super::claim_file::{self, ClaimFile};
 use super::{Presence, Space, Target, TargetFile};
 use crate::{Error, Result, Shown};
 use rustix::fd::{AsFd, OwnedFd};
@@ -34,6 +36,7 @@ pub struct Disk {
     identity: (u64, u64),
     open: Mutex<HashMap<TargetFile, Arc<Open>>>,
     clock: AtomicU64,
+    claim: Mutex<ClaimFile>,
 }
 
 /// An open file.
@@ -126,6 +129,8 @@ impl Disk {
             let below = path.join(CHUNKS).join(format!("{number:02x}"));
             private.create(&below).map_err(Error::io("make the directory", &below))?;
         }
+        // It is made now, so that a disk that is full can be claimed later.
+        File::open(path).and_then(|directory| claim_file::create(&directory)).map_err(Error::io("write to", path))?;
         for directory in [&path.join(CHUNKS), path] {
             let sync = File::open(directory).and_then(|directory| directory.sync_all());
             sync.map_err(Error::io("sync the directory", directory))?;
@@ -153,7 +158,31 @@ impl Disk {
             identity: (found.dev(), found.ino()),
             open: Mutex::default(),
             clock: AtomicU64::new(0),
+            claim: Mutex::default(),
         })
+    }
+
+    /// Serves the directory to others. No other process can claim it from now on, and its leases
+    /// survive this process. The server checks the epochs of changes.
+    ///
+    /// # Errors
+    /// [`super::Refusal::Held`] inside, if another process holds the claim.
+    pub fn serve(&self) -> io::Result<()> {
+        self.claims().serve(&self.directory)
+    }
+
+    /// Replaces the clock of leases.
+    pub fn set_clock(&self, clock: Clock) {
+        self.claims().set_clock(clock);
+    }
+
+    fn claims(&self) -> MutexGuard<'_, ClaimFile> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails if another opening of the volume has the target and the change needs the claim.
+    fn allow(&self, change: Change, file: TargetFile) -> io::Result<()> {
+        if change.needs_claim(file) { self.claims().check(&self.directory) } else { Ok(()) }
     }
 
     /// Locks out other processes for as long as this value exists.
@@ -254,6 +283,7 @@ impl Disk {
 
 impl Target for Disk {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.allow(Change::Write, file)?;
         let open = self.file(file, true)?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
         if let (0, TargetFile::Chunk { .. } | TargetFile::NewChunk { .. }, Some(first)) = (offset, file, parts.first())
@@ -295,6 +325,7 @@ impl Target for Disk {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.allow(Change::Write, file)?;
         let open = self.file(file, false)?;
         if open.poisoned.load(Ordering::Relaxed) {
             return Err(io::Error::other("an earlier sync of this file failed"));
@@ -321,6 +352,7 @@ impl Target for Disk {
     }
 
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        self.allow(Change::Write, file)?;
         let open = self.file(file, true)?;
         match rustix::fs::fallocate(&open.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
@@ -329,12 +361,14 @@ impl Target for Disk {
     }
 
     fn trim(&self, file: TargetFile) -> io::Result<()> {
+        self.allow(Change::Write, file)?;
         let open = self.file(file, false)?;
         // Setting the length to the current end releases the space beyond it.
         open.file.set_len(open.file.metadata()?.len())
     }
 
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.allow(Change::Remove, file)?;
         let open = self.file(file, false)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&open.file, flags, range.start, range.end - range.start) {
@@ -344,6 +378,7 @@ impl Target for Disk {
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.allow(Change::Remove, to)?;
         let mut files = self.files();
         rustix::fs::renameat(&self.directory, name_of(from), &self.directory, name_of(to))?;
         files.remove(&from);
@@ -353,6 +388,7 @@ impl Target for Disk {
     }
 
     fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.allow(Change::Remove, file)?;
         let mut files = self.files();
         files.remove(&file);
         match rustix::fs::unlinkat(&self.directory, name_of(file), AtFlags::empty()) {
@@ -390,6 +426,10 @@ impl Target for Disk {
             }
         }
         Ok(found)
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.claims().claim(&self.directory, ask)
     }
 
     fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {

@@ -1,6 +1,6 @@
 //! A target with injected faults, for tests.
 
-use super::{Space, Target, TargetFile};
+use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -134,5 +134,13 @@ impl Target for Faulty {
     fn space(&self) -> io::Result<Space> {
         let full = self.pass()?.full;
         self.inner.space().map(|space| if full { Space { free: 0, ..space } } else { space })
+    }
+
+    /// A full target takes claims: their room is there from the beginning.
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        if self.pass()?.unsynced && *ask != ClaimRequest::Read {
+            return Err(Errno::IO.into());
+        }
+        self.inner.claim(ask)
     }
 }

@@ -1,10 +1,11 @@
 //! A target in memory, for tests.
 
-use super::{Space, Target, TargetFile};
+use super::claim::{Change, ClaimRequest, ClaimState, Clock, Seat};
+use super::{Epoch, Space, Target, TargetFile};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The size of a target without a limit, in bytes.
 const MUCH: u64 = 1 << 40;
@@ -12,9 +13,18 @@ const MUCH: u64 = 1 << 40;
 /// Files in memory. Everything is durable at once.
 #[derive(Debug, Default)]
 pub struct Memory {
-    files: Mutex<BTreeMap<TargetFile, Vec<u8>>>,
+    content: Arc<Mutex<Content>>,
     /// The capacity in bytes, if limited.
     room: Option<u64>,
+    /// The epoch under which this value changes the volume.
+    own: Mutex<Option<Epoch>>,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    files: BTreeMap<TargetFile, Vec<u8>>,
+    seat: Seat,
 }
 
 impl Memory {
@@ -23,8 +33,34 @@ impl Memory {
         Self { room: Some(bytes), ..Self::default() }
     }
 
-    fn files(&self) -> MutexGuard<'_, BTreeMap<TargetFile, Vec<u8>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A target whose leases run by this clock.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
+    /// The same files, opened once more: a claim that is taken through one of the two fences the
+    /// other one.
+    pub fn open_again(&self) -> Self {
+        let Self { content, room, clock, .. } = self;
+        Self { content: content.clone(), room: *room, own: Mutex::default(), clock: clock.clone() }
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn own(&self) -> MutexGuard<'_, Option<Epoch>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The content, for a change that the claim allows.
+    fn changing(&self, change: Change, file: TargetFile) -> io::Result<MutexGuard<'_, Content>> {
+        let own = *self.own();
+        let content = self.content();
+        if change.needs_claim(file) {
+            content.seat.check(own)?;
+        }
+        Ok(content)
     }
 }
 
@@ -38,11 +74,11 @@ fn missing() -> io::Error {
 
 impl Target for Memory {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let mut files = self.files();
+        let files = &mut self.changing(Change::Write, file)?.files;
         // As on a disk, the file is created even if the write fails.
         let length = files.entry(file).or_default().len() as u64;
         let end = offset + parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        if self.room.is_some_and(|room| used(&files) + end.saturating_sub(length) > room) {
+        if self.room.is_some_and(|room| used(files) + end.saturating_sub(length) > room) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let bytes = files.entry(file).or_default();
@@ -59,8 +95,8 @@ impl Target for Memory {
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let files = self.files();
-        let bytes = files.get(&file).ok_or_else(missing)?;
+        let content = self.content();
+        let bytes = content.files.get(&file).ok_or_else(missing)?;
         let from = bytes.len().min(offset as usize);
         let length = into.len().min(bytes.len() - from);
         into[..length].copy_from_slice(&bytes[from..from + length]);
@@ -72,16 +108,16 @@ impl Target for Memory {
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.files().get(&file).map(|_| ()).ok_or_else(missing)
+        self.changing(Change::Write, file)?.files.get(&file).map(|_| ()).ok_or_else(missing)
     }
 
     fn reserve(&self, file: TargetFile, _bytes: u64) -> io::Result<()> {
-        self.files().entry(file).or_default();
+        self.changing(Change::Write, file)?.files.entry(file).or_default();
         Ok(())
     }
 
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        let mut files = self.files();
+        let files = &mut self.changing(Change::Remove, file)?.files;
         let bytes = files.get_mut(&file).ok_or_else(missing)?;
         let end = bytes.len().min(range.end as usize);
         if let Some(hole) = bytes.get_mut(range.start as usize..end) {
@@ -91,23 +127,37 @@ impl Target for Memory {
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
-        let mut files = self.files();
+        let files = &mut self.changing(Change::Remove, to)?.files;
         let bytes = files.remove(&from).ok_or_else(missing)?;
         files.insert(to, bytes);
         Ok(())
     }
 
     fn remove(&self, file: TargetFile) -> io::Result<()> {
-        self.files().remove(&file);
+        self.changing(Change::Remove, file)?.files.remove(&file);
         Ok(())
     }
 
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
-        Ok(self.files().iter().map(|(&file, bytes)| (file, bytes.len() as u64)).collect())
+        Ok(self.content().files.iter().map(|(&file, bytes)| (file, bytes.len() as u64)).collect())
     }
 
     fn space(&self) -> io::Result<Space> {
-        let (total, used) = (self.room.unwrap_or(MUCH), used(&self.files()));
-        Ok(Space { total, free: total.saturating_sub(used), system: std::ptr::from_ref(self) as u64 })
+        let (total, used) = (self.room.unwrap_or(MUCH), used(&self.content().files));
+        Ok(Space { total, free: total.saturating_sub(used), system: Arc::as_ptr(&self.content).addr() as u64 })
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        let mut own = self.own();
+        let seat = &mut self.content().seat;
+        let now = self.clock.now();
+        let record = seat.decide(ask, now, true)?;
+        seat.accept(ask, record, now);
+        match ask {
+            ClaimRequest::Read => {}
+            ClaimRequest::Take { claim, .. } => *own = Some(claim.epoch),
+            ClaimRequest::Release(epoch) => _ = own.take_if(|own| own == epoch),
+        }
+        Ok(seat.state(now))
     }
 }

@@ -1,6 +1,11 @@
 //! Targets: where chunk files are stored. A target is a local directory, memory for tests, or a
 //! decorator that counts, fails or crashes.
 
+mod claim;
+mod claim_conformance;
+mod claim_file;
+#[cfg(test)]
+mod claim_tests;
 mod conformance;
 mod crash;
 mod directory;
@@ -17,6 +22,8 @@ mod temporary;
 mod traced;
 mod vectored;
 
+pub use crate::format::{Claim, Epoch, Holder, MAX_LEASE};
+pub use claim::{Change, ClaimRequest, ClaimState, Clock, Lease, Refusal, Seat};
 pub use conformance::conformance;
 pub use crash::Crash;
 pub use directory::{Directory, make_private};

@@ -1,6 +1,6 @@
 //! A read-only view of a target: writes stay in memory, and are dropped with it.
 
-use super::{Memory, Space, Target, TargetFile};
+use super::{ClaimRequest, ClaimState, Memory, Space, Target, TargetFile};
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -107,6 +107,12 @@ impl Target for Shadow {
 
     fn space(&self) -> io::Result<Space> {
         self.inner.space()
+    }
+
+    /// Takes a claim in memory only, whoever holds the target.
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        let own = self.over.claim(&ClaimRequest::Read)?;
+        if *ask == ClaimRequest::Read && own.claim.is_none() { self.inner.claim(ask) } else { self.over.claim(ask) }
     }
 }
 

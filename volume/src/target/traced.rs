@@ -1,6 +1,6 @@
 //! A target that counts its operations.
 
-use super::{Space, Target, TargetFile};
+use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +40,8 @@ pub struct Trace {
     pub list: Cost,
     /// `space`.
     pub space: Cost,
+    /// `claim`.
+    pub claim: Cost,
 }
 
 /// Decorates another target and counts its operations.
@@ -143,5 +145,10 @@ impl Target for Traced {
     fn space(&self) -> io::Result<Space> {
         let begun = Instant::now();
         self.count(|trace| &mut trace.space, begun, 0, self.inner.space())
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        let begun = Instant::now();
+        self.count(|trace| &mut trace.claim, begun, 0, self.inner.claim(ask))
     }
 }

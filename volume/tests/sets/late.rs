@@ -170,6 +170,10 @@ impl Target for Remote {
         self.0.list()
     }
 
+    fn claim(&self, ask: &volume::target::ClaimRequest) -> std::io::Result<volume::target::ClaimState> {
+        self.0.claim(ask)
+    }
+
     fn space(&self) -> std::io::Result<volume::target::Space> {
         self.0.space()
     }
