@@ -369,7 +369,10 @@ impl Target for Appending {
     }
 
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
-        self.change(&[], || self.target.claim(ask))
+        match ask {
+            ClaimRequest::Read => self.target.claim(ask),
+            _ => self.change(&[], || self.target.claim(ask)),
+        }
     }
 
     fn space(&self) -> io::Result<Space> {

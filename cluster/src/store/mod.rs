@@ -1,6 +1,9 @@
 //! The storage server and its targets.
 
 mod append;
+mod claim;
+#[cfg(test)]
+mod claim_tests;
 mod master;
 mod protocol;
 mod remote;

@@ -5,7 +5,7 @@ use crate::capability::Wanted;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
-use volume::target::{Presence, TargetFile};
+use volume::target::{Change, Presence, TargetFile};
 
 /// Operations: those of [`volume::target::Target`], formatting a target, and requests for the
 /// store's failure domain and its report.
@@ -26,6 +26,8 @@ pub mod method {
     pub const WRITE_DURABLY: u16 = 14;
     /// The state of files under their names. The names and the answer are payloads.
     pub const LOOK: u16 = 15;
+    /// The claim of a target; see [`volume::target::Target::claim`]. The request is the payload.
+    pub const CLAIM: u16 = 16;
     pub const REPORT: u16 = 32;
     /// A metadata server tells the store which sessions live; see [`crate::capability::Fence`].
     pub const FENCE: u16 = 33;
@@ -43,6 +45,18 @@ pub fn wanted(method: u16, file: TargetFile) -> Wanted {
             Wanted::Write(fs::PROBE_SET)
         }
         _ => Wanted::Everything,
+    }
+}
+
+/// How an operation changes the volume as a whole, which needs the claim, and which file; None if
+/// it does not.
+pub fn change(method: u16, operands: &Operands<'_>) -> Option<(Change, TargetFile)> {
+    use method::{PUNCH, REMOVE, RENAME, RESERVE, SYNC, TRIM, WRITE, WRITE_DURABLY};
+    match method {
+        WRITE | WRITE_DURABLY | SYNC | RESERVE | TRIM => Some((Change::Write, operands.file.into())),
+        PUNCH | REMOVE => Some((Change::Remove, operands.file.into())),
+        RENAME => Some((Change::Remove, operands.to.into())),
+        _ => None,
     }
 }
 
@@ -107,7 +121,8 @@ pub fn decode_presence(byte: u8) -> Presence {
     }
 }
 
-/// Operands of every operation. Each operation uses some of them.
+/// Operands of every operation. Each operation uses some of them. The epoch of the client follows,
+/// which an older store ignores; see [`super::claim::decode_epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operands<'a> {
     /// The name of the target at its store.
@@ -158,6 +173,10 @@ pub const FAILED: u16 = 1;
 /// Status of an answer whose body is a text: why the token does not permit the operation. Another
 /// token may.
 pub const REFUSED: u16 = 3;
+
+/// Status of an answer whose body is a refusal because of the claim of the target; see
+/// [`super::claim::decode_refusal`].
+pub const UNCLAIMED: u16 = 4;
 
 /// An error with its number in the operating system, which is the most precise information for the
 /// caller.

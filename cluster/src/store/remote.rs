@@ -1,7 +1,8 @@
 //! A target of a storage server, as other processes see it.
 
+use super::claim::{decode_refusal, decode_state, encode_ask, encode_epoch};
 use super::protocol::{
-    FAILED, File, Operands, REFUSED, changes, decode_done, decode_error, decode_presence, encode, method,
+    FAILED, File, Operands, REFUSED, UNCLAIMED, changes, decode_done, decode_error, decode_presence, encode, method,
 };
 use super::reports::Reports;
 use crate::address::StoreAddress;
@@ -11,10 +12,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use volume::Master;
-use volume::target::{ClaimRequest, ClaimState, Presence, Space, Target, TargetFile, read_to_vec};
+use volume::target::{ClaimRequest, ClaimState, Epoch, Presence, Space, Target, TargetFile, read_to_vec};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives up an operation.
@@ -81,7 +82,8 @@ impl Stores {
             let options = ClientOptions { tls: self.tls.clone(), ..way() };
             Client::new(crate::runtime().handle().clone(), &address.server, options)
         });
-        RemoteTarget { address: address.clone(), client: client.clone(), credentials, unsynced: Mutex::default() }
+        let (address, client) = (address.clone(), client.clone());
+        RemoteTarget { address, client, credentials, unsynced: Mutex::default(), epoch: Mutex::default() }
     }
 
     /// All stores, by address.
@@ -114,6 +116,8 @@ pub struct RemoteTarget {
     credentials: Option<Arc<dyn Credentials>>,
     /// Files with data that is not synced, and the store's boot number at the time of the write.
     unsynced: Mutex<HashMap<TargetFile, u64>>,
+    /// The epoch under which it changes the volume.
+    epoch: Mutex<Option<Epoch>>,
 }
 
 impl fmt::Debug for RemoteTarget {
@@ -126,7 +130,7 @@ impl RemoteTarget {
     /// A target over a connection that the caller has.
     #[cfg(test)]
     pub(super) fn over(address: StoreAddress, client: Client) -> Self {
-        Self { address, client, credentials: None, unsynced: Mutex::default() }
+        Self { address, client, credentials: None, unsynced: Mutex::default(), epoch: Mutex::default() }
     }
 
     /// Makes the directory a target without a label.
@@ -188,9 +192,12 @@ impl RemoteTarget {
         operands: &Operands<'_>,
         parts: &[IoSlice<'_>],
     ) -> io::Result<Response> {
+        let epoch = encode_epoch(*self.epoch());
         let ask = |token: Option<Token>| {
             let token = token.as_ref().map_or(&[][..], Token::as_bytes);
-            self.client.call_blocking(method, &encode(&Operands { token, ..operands.clone() }), parts, deadline)
+            let mut body = encode(&Operands { token, ..operands.clone() });
+            body.extend_from_slice(&epoch);
+            self.client.call_blocking(method, &body, parts, deadline)
         };
         let token = self.token(method, operands);
         let mut answer = ask(token);
@@ -200,6 +207,10 @@ impl RemoteTarget {
             answer = ask(Some(another));
         }
         self.settle(method, operands.file.into(), answer)
+    }
+
+    fn epoch(&self) -> MutexGuard<'_, Option<Epoch>> {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Turns an answer, or the lack of one, into the result of an operation. When the store's
@@ -227,7 +238,9 @@ impl RemoteTarget {
     /// Reads, with this deadline for each piece.
     fn read_until(&self, deadline: Duration, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
-        for piece in into.chunks_mut(PIECE) {
+        // Nothing is read, too: the file may be missing.
+        let nothing = into.is_empty().then_some(&mut [][..]);
+        for piece in nothing.into_iter().chain(into.chunks_mut(PIECE)) {
             let operands = Operands { offset: offset + done as u64, length: piece.len() as u64, ..self.operands(file) };
             let answer = self.call_within(deadline, method::READ, &operands, &[])?;
             let read = answer.payload.len();
@@ -249,6 +262,7 @@ type Answer = Result<Response, Error>;
 fn meant(error: Error) -> io::Error {
     match error {
         Error::Remote { status: FAILED, body } => decode_error(&body),
+        Error::Remote { status: UNCLAIMED, body } => decode_refusal(&body),
         Error::Remote { status: REFUSED, body } => {
             let why = String::from_utf8_lossy(&body).into_owned();
             io::Error::new(io::ErrorKind::PermissionDenied, why)
@@ -396,8 +410,21 @@ impl Target for RemoteTarget {
         Ok(Space { total, free, system })
     }
 
-    fn claim(&self, _ask: &ClaimRequest) -> io::Result<ClaimState> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// When the answer to a request is lost, the store may have granted it. The same request again
+    /// is safe.
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        if let ClaimRequest::Take { claim, .. } = ask {
+            claim.check().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        }
+        let request = encode_ask(ask);
+        let answer = self.call(method::CLAIM, &self.operands(TargetFile::Label), &[IoSlice::new(&request)])?;
+        let state = decode_state(&answer.body)?;
+        match ask {
+            ClaimRequest::Read => {}
+            ClaimRequest::Take { claim, .. } => *self.epoch() = Some(claim.epoch),
+            ClaimRequest::Release(epoch) => _ = self.epoch().take_if(|own| own == epoch),
+        }
+        Ok(state)
     }
 
     fn address(&self) -> Option<String> {

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// The counted operations and their names.
-const OPERATIONS: [(u16, &str); 17] = [
+const OPERATIONS: [(u16, &str); 18] = [
     (method::WRITE, "write"),
     (method::READ, "read"),
     (method::SYNC, "sync"),
@@ -33,6 +33,7 @@ const OPERATIONS: [(u16, &str); 17] = [
     (method::SPACE, "space"),
     (method::PREFETCH, "prefetch"),
     (method::FORMAT, "format"),
+    (method::CLAIM, "claim"),
     (method::REPORT, "report"),
     (DISTRIBUTE, "distribute"),
     (REBUILD, "rebuild"),

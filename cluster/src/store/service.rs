@@ -2,8 +2,11 @@
 //! operations at a time, so that a disk that hangs does not block the others.
 
 use super::append::{Appending, Ledger, Limits};
+use super::claim::{Gate, decode_epoch, encode_refusal};
 use super::master::{self, Asked, DISTRIBUTE, Masters, REBUILD};
-use super::protocol::{FAILED, Operands, REFUSED, encode, encode_done, encode_error, encode_presence, method, wanted};
+use super::protocol::{
+    FAILED, Operands, REFUSED, UNCLAIMED, change, encode, encode_done, encode_error, encode_presence, method, wanted,
+};
 use super::report::{Counts, Looked};
 use crate::capability::{ClusterKey, FenceMessage, Guard, Refusal, Rights, Token, Wanted, now_ms};
 use crate::shares::Shares;
@@ -40,6 +43,8 @@ pub(super) struct Place {
     volume: Mutex<Option<Of>>,
     /// What clients wrote to the target's chunks.
     ledger: Arc<Ledger>,
+    /// Orders changes of the claim among the operations.
+    gate: Gate,
     depth: Arc<Semaphore>,
     /// Limits the operations that run or wait. The store refuses more, which tells the client that
     /// the disk hangs.
@@ -154,8 +159,7 @@ impl Store {
 
 /// Opens a target and locks it for this process.
 fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
-    use fs::Places;
-    fs::Directories.open(path)
+    Ok(fs::Directories.serve(path)?)
 }
 
 /// The volume that the label of a target names; None without a readable label.
@@ -175,6 +179,7 @@ impl Place {
             volume: Mutex::new(target.as_deref().and_then(volume_of)),
             target: Mutex::new(target),
             ledger: Arc::default(),
+            gate: Gate::default(),
             depth: Arc::new(Semaphore::new(DEPTH)),
             queue: Shares::new(QUEUE),
             looked: Arc::default(),
@@ -413,7 +418,15 @@ impl Store {
         let place = place.clone();
         let work = move || {
             let _depth = depth;
-            let operands: Operands<'_> = postcard::from_bytes(&body).map_err(io::Error::other)?;
+            let (operands, rest): (Operands<'_>, _) = postcard::take_from_bytes(&body).map_err(io::Error::other)?;
+            if method == method::CLAIM {
+                let volume = place.volume().as_ref().map(|of| of.id);
+                return place.gate.claim(&*target, volume, &payload).map(Reply::ok);
+            }
+            let _pass = match change(method, &operands) {
+                Some((change, file)) => place.gate.allow(&*target, change, file, decode_epoch(rest)?)?,
+                None => None,
+            };
             let done = operate(&*target, method, &operands, &payload);
             let file = if method == method::RENAME { operands.to } else { operands.file };
             if file == super::protocol::File::Label && super::protocol::changes(method) {
@@ -442,6 +455,9 @@ impl Service for Store {
         let answer = self.answer(request).await;
         let sent = answer.as_ref().map_or(0, |reply| reply.payload.iter().map(Bytes::len).sum());
         self.counts.note(method, begun.elapsed(), received, sent, answer.as_ref().is_ok_and(|reply| reply.status == 0));
-        answer.unwrap_or_else(|error| Reply::error(FAILED, encode_error(&error)))
+        answer.unwrap_or_else(|error| match encode_refusal(&error) {
+            Some(body) => Reply::error(UNCLAIMED, body),
+            None => Reply::error(FAILED, encode_error(&error)),
+        })
     }
 }

@@ -42,25 +42,39 @@ pub trait Places: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Directories;
 
+impl Directories {
+    /// Opens a target to serve it to others, whose claims survive this process.
+    ///
+    /// # Errors
+    /// As [`Places::open`].
+    pub fn serve(&self, place: &Path) -> Result<Arc<dyn Target>> {
+        let disk = lock(place)?;
+        disk.serve()?;
+        Ok(Arc::new(disk))
+    }
+}
+
+/// Opens a directory and locks it for this process.
+fn lock(place: &Path) -> Result<Disk> {
+    let disk = Disk::open(place)?;
+    // Threads of a volume that this process just closed may hold it for a moment.
+    for _ in 0..100 {
+        match disk.lock() {
+            Err(volume::Error::Conflict { .. }) => std::thread::sleep(Duration::from_millis(20)),
+            locked => return locked.map(|()| disk).map_err(Error::from),
+        }
+    }
+    disk.lock()?;
+    Ok(disk)
+}
+
 impl Places for Directories {
     fn format(&self, place: &Path) -> Result<Arc<dyn Target>> {
         Ok(Arc::new(Disk::format(place)?))
     }
 
     fn open(&self, place: &Path) -> Result<Arc<dyn Target>> {
-        let disk = Disk::open(place)?;
-        // Threads of a volume that this process just closed may hold it for a moment.
-        for _ in 0..100 {
-            match disk.lock() {
-                Err(volume::Error::Conflict { .. }) => std::thread::sleep(Duration::from_millis(20)),
-                locked => {
-                    locked?;
-                    return Ok(Arc::new(disk));
-                }
-            }
-        }
-        disk.lock()?;
-        Ok(Arc::new(disk))
+        Ok(Arc::new(lock(place)?))
     }
 
     fn full(&self, place: &Path) -> Result<PathBuf> {

@@ -300,20 +300,38 @@ impl Seat {
     /// # Errors
     /// `Fenced` or `Unclaimed`.
     pub fn check(&self, epoch: Option<Epoch>) -> std::result::Result<(), Refusal> {
-        match (&self.record, epoch) {
-            (None, None) => Ok(()),
-            (Some(held), Some(epoch)) if held.claim.epoch == epoch && !held.released => Ok(()),
-            (_, Some(epoch)) => Err(self.refuse(epoch)),
-            (Some(held), None) => Err(Refusal::Fenced(Box::new(held.claim.clone()))),
-        }
+        check(self.record.as_ref().map(|held| (&held.claim, held.released)), epoch)
     }
 
     /// Why an epoch that is not the one of this target, or was released, is refused.
     fn refuse(&self, epoch: Epoch) -> Refusal {
-        match &self.record {
-            Some(held) if epoch.number <= held.claim.epoch.number => Refusal::Fenced(Box::new(held.claim.clone())),
-            held => Refusal::Unclaimed(held.as_ref().map(|held| held.claim.epoch)),
-        }
+        refuse(self.record.as_ref().map(|held| &held.claim), epoch)
+    }
+}
+
+impl ClaimState {
+    /// As [`Seat::check`].
+    ///
+    /// # Errors
+    /// `Fenced` or `Unclaimed`.
+    pub fn check(&self, epoch: Option<Epoch>) -> std::result::Result<(), Refusal> {
+        check(self.claim.as_ref().map(|claim| (claim, self.lease == Lease::Released)), epoch)
+    }
+}
+
+fn check(held: Option<(&Claim, bool)>, epoch: Option<Epoch>) -> std::result::Result<(), Refusal> {
+    match (held, epoch) {
+        (None, None) => Ok(()),
+        (Some((claim, false)), Some(epoch)) if claim.epoch == epoch => Ok(()),
+        (held, Some(epoch)) => Err(refuse(held.map(|(claim, _)| claim), epoch)),
+        (Some((claim, _)), None) => Err(Refusal::Fenced(Box::new(claim.clone()))),
+    }
+}
+
+fn refuse(held: Option<&Claim>, epoch: Epoch) -> Refusal {
+    match held {
+        Some(held) if epoch.number <= held.epoch.number => Refusal::Fenced(Box::new(held.clone())),
+        held => Refusal::Unclaimed(held.map(|held| held.epoch)),
     }
 }
 

@@ -3,7 +3,6 @@
 use super::claim_conformance::claim;
 use super::{
     Claim, ClaimRequest, ClaimState, Clock, Crash, Disk, Epoch, Lease, Memory, Refusal, Shadow, Target, TargetFile,
-    Temporary,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};

@@ -166,9 +166,9 @@ impl Disk {
     /// survive this process. The server checks the epochs of changes.
     ///
     /// # Errors
-    /// [`super::Refusal::Held`] inside, if another process holds the claim.
-    pub fn serve(&self) -> io::Result<()> {
-        self.claims().serve(&self.directory)
+    /// If another process holds the claim, or the claim cannot be read.
+    pub fn serve(&self) -> Result<()> {
+        self.claims().serve(&self.directory).map_err(Error::io("claim", &self.path))
     }
 
     /// Replaces the clock of leases.

@@ -1,0 +1,346 @@
+//! Claims at a store: the messages, and the gate that makes a change of the claim atomic among the
+//! operations on a target.
+
+use super::protocol::encode;
+use plan::TargetId;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+use volume::format::VolumeId;
+use volume::target::{Change, Claim, ClaimRequest, ClaimState, Epoch, Holder, Lease, Refusal, Target, TargetFile};
+
+/// The epoch of a request, which follows its operands. Older clients do not send it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// The request comes from a client that knows no claims.
+    Nothing,
+    /// The epoch under which it changes the volume, if it has claimed the target.
+    Epoch(Option<Epoch>),
+}
+
+/// Encodes what follows the operands.
+pub fn encode_epoch(epoch: Option<Epoch>) -> Vec<u8> {
+    encode(&epoch.map(|epoch| (epoch.number, epoch.id)))
+}
+
+/// Decodes what follows the operands.
+///
+/// # Errors
+/// If there is something else.
+pub fn decode_epoch(rest: &[u8]) -> io::Result<Said> {
+    if rest.is_empty() {
+        return Ok(Said::Nothing);
+    }
+    let epoch: Option<(u64, u128)> = postcard::from_bytes(rest).map_err(|_| unreadable("an epoch"))?;
+    Ok(Said::Epoch(epoch.map(|(number, id)| Epoch { number, id })))
+}
+
+fn unreadable(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what} that cannot be read"))
+}
+
+/// A claim in messages.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    volume: [u8; 16],
+    generation: u64,
+    epoch: (u64, u128),
+    mirrors: Vec<u16>,
+    holder: (u128, String, String),
+}
+
+impl From<&Claim> for Told {
+    fn from(claim: &Claim) -> Self {
+        let Claim { volume, generation, epoch, mirrors, holder } = claim;
+        Self {
+            volume: volume.0,
+            generation: *generation,
+            epoch: (epoch.number, epoch.id),
+            mirrors: mirrors.iter().map(|mirror| mirror.0).collect(),
+            holder: (holder.id, holder.name.clone(), holder.address.clone()),
+        }
+    }
+}
+
+impl From<Told> for Claim {
+    fn from(told: Told) -> Self {
+        let Told { volume, generation, epoch: (number, id), mirrors, holder: (holder, name, address) } = told;
+        Self {
+            volume: VolumeId(volume),
+            generation,
+            epoch: Epoch { number, id },
+            mirrors: mirrors.into_iter().map(TargetId).collect(),
+            holder: Holder { id: holder, name, address },
+        }
+    }
+}
+
+/// A request in messages. Times are in milliseconds.
+#[derive(Serialize, Deserialize)]
+enum Ask {
+    Read,
+    Take(Told, u64),
+    Release(u64, u128),
+}
+
+/// The state of a lease in messages.
+#[derive(Serialize, Deserialize)]
+enum ToldLease {
+    Over,
+    Released,
+    Runs(u64),
+    Locked,
+}
+
+/// A refusal in messages.
+#[derive(Serialize, Deserialize)]
+enum Refused {
+    Fenced(Told),
+    Held(Option<Told>, Option<u64>),
+    Unclaimed(Option<(u64, u128)>),
+}
+
+/// Milliseconds, rounded up, so that nobody asks again too early.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Encodes a request.
+pub fn encode_ask(ask: &ClaimRequest) -> Vec<u8> {
+    encode(&match ask {
+        ClaimRequest::Read => Ask::Read,
+        ClaimRequest::Take { claim, lease } => Ask::Take(claim.into(), millis(*lease)),
+        ClaimRequest::Release(epoch) => Ask::Release(epoch.number, epoch.id),
+    })
+}
+
+/// Decodes a request.
+fn decode_ask(bytes: &[u8]) -> io::Result<ClaimRequest> {
+    Ok(match postcard::from_bytes(bytes).map_err(|_| unreadable("a claim"))? {
+        Ask::Read => ClaimRequest::Read,
+        Ask::Take(told, lease) => ClaimRequest::Take { claim: told.into(), lease: Duration::from_millis(lease) },
+        Ask::Release(number, id) => ClaimRequest::Release(Epoch { number, id }),
+    })
+}
+
+/// Encodes an answer.
+fn encode_state(state: &ClaimState) -> Vec<u8> {
+    let lease = match state.lease {
+        Lease::Over => ToldLease::Over,
+        Lease::Released => ToldLease::Released,
+        Lease::Runs(left) => ToldLease::Runs(millis(left)),
+        Lease::Locked => ToldLease::Locked,
+    };
+    encode(&(state.claim.as_ref().map(Told::from), lease))
+}
+
+/// Decodes an answer.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn decode_state(body: &[u8]) -> io::Result<ClaimState> {
+    let (claim, lease): (Option<Told>, ToldLease) = postcard::from_bytes(body).map_err(|_| unreadable("a claim"))?;
+    let lease = match lease {
+        ToldLease::Over => Lease::Over,
+        ToldLease::Released => Lease::Released,
+        ToldLease::Runs(left) => Lease::Runs(Duration::from_millis(left)),
+        ToldLease::Locked => Lease::Locked,
+    };
+    Ok(ClaimState { claim: claim.map(Claim::from), lease })
+}
+
+/// Encodes a refusal as the body of an answer; None if the error is something else.
+pub fn encode_refusal(error: &io::Error) -> Option<Vec<u8>> {
+    Some(encode(&match Refusal::of(error)? {
+        Refusal::Fenced(claim) => Refused::Fenced((&**claim).into()),
+        Refusal::Held { claim, remaining } => {
+            Refused::Held(claim.as_deref().map(Told::from), remaining.map(millis))
+        }
+        Refusal::Unclaimed(held) => Refused::Unclaimed(held.map(|epoch| (epoch.number, epoch.id))),
+    }))
+}
+
+/// Decodes the refusal in the body of an answer.
+pub fn decode_refusal(body: &[u8]) -> io::Error {
+    match postcard::from_bytes(body) {
+        Ok(Refused::Fenced(told)) => Refusal::Fenced(Box::new(told.into())).into(),
+        Ok(Refused::Held(told, left)) => {
+            let claim = told.map(|told| Box::new(told.into()));
+            Refusal::Held { claim, remaining: left.map(Duration::from_millis) }.into()
+        }
+        Ok(Refused::Unclaimed(held)) => {
+            Refusal::Unclaimed(held.map(|(number, id)| Epoch { number, id })).into()
+        }
+        Err(_) => unreadable("a refusal"),
+    }
+}
+
+/// Lets changes of a target pass at the same time, and a change of its claim only alone. So an
+/// operation that was checked under one epoch has ended before another epoch is granted.
+#[derive(Debug, Default)]
+pub struct Gate(RwLock<()>);
+
+impl Gate {
+    /// Executes a request, which is the payload of a message. Returns the body of the answer.
+    /// `volume` is the one that the label of the target names, if there is one.
+    ///
+    /// # Errors
+    /// Those of [`Target::claim`]; `InvalidInput` for the claim of another volume.
+    pub fn claim(&self, target: &dyn Target, volume: Option<[u8; 16]>, request: &[u8]) -> io::Result<Vec<u8>> {
+        let ask = decode_ask(request)?;
+        if let (ClaimRequest::Take { claim, .. }, Some(volume)) = (&ask, volume)
+            && claim.volume.0 != volume
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the target belongs to another volume"));
+        }
+        {
+            let _pass = self.pass();
+            let held = || Ok::<_, io::Error>(target.claim(&ClaimRequest::Read)?.claim.map(|claim| claim.epoch));
+            // A renewal changes no epoch, and must not wait for the disk.
+            let alone = match &ask {
+                ClaimRequest::Read => false,
+                ClaimRequest::Take { claim, .. } => held()? != Some(claim.epoch),
+                ClaimRequest::Release(_) => true,
+            };
+            if !alone {
+                return Ok(encode_state(&target.claim(&ask)?));
+            }
+        }
+        let _alone = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(encode_state(&target.claim(&ask)?))
+    }
+
+    fn pass(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a change of a file pass if it needs no claim or has it. The claim stays as it is while
+    /// the value that this returns exists.
+    ///
+    /// # Errors
+    /// A [`Refusal`]. For a client that knows no claims, a text that says so.
+    pub fn allow(
+        &self,
+        target: &dyn Target,
+        change: Change,
+        file: TargetFile,
+        said: Said,
+    ) -> io::Result<Option<RwLockReadGuard<'_, ()>>> {
+        if !change.needs_claim(file) {
+            return Ok(None);
+        }
+        let pass = self.pass();
+        let state = target.claim(&ClaimRequest::Read)?;
+        match (said, &state.claim) {
+            (Said::Epoch(epoch), _) => state.check(epoch)?,
+            (Said::Nothing, None) => {}
+            (Said::Nothing, Some(_)) => {
+                let what = "the volume is claimed by a newer weft, and this one is too old to change it";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            }
+        }
+        Ok(Some(pass))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IoSlice;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use volume::target::Memory;
+
+    const LABEL: TargetFile = TargetFile::Label;
+
+    fn claim(number: u64, holder: u128) -> Claim {
+        Claim {
+            volume: VolumeId([7; 16]),
+            generation: 5,
+            epoch: Epoch { number, id: u128::MAX - 3 },
+            mirrors: vec![TargetId(1), TargetId(u16::MAX)],
+            holder: Holder { id: holder, name: "server".into(), address: "here:1".into() },
+        }
+    }
+
+    fn take(number: u64, holder: u128) -> ClaimRequest {
+        ClaimRequest::Take { claim: claim(number, holder), lease: Duration::from_millis(1500) }
+    }
+
+    #[test]
+    fn messages_keep_what_they_mean() {
+        for ask in [ClaimRequest::Read, take(4, 9), ClaimRequest::Release(claim(4, 9).epoch)] {
+            assert_eq!(decode_ask(&encode_ask(&ask)).unwrap(), ask);
+        }
+        for lease in [Lease::Over, Lease::Released, Lease::Runs(Duration::from_millis(7)), Lease::Locked] {
+            for claim in [None, Some(claim(3, 1))] {
+                let state = ClaimState { claim, lease };
+                assert_eq!(decode_state(&encode_state(&state)).unwrap(), state);
+            }
+        }
+        let refusals = [
+            Refusal::Fenced(Box::new(claim(1, 1))),
+            Refusal::Held { claim: None, remaining: None },
+            Refusal::Held { claim: Some(Box::new(claim(1, 1))), remaining: Some(Duration::from_millis(3)) },
+            Refusal::Unclaimed(None),
+            Refusal::Unclaimed(Some(Epoch { number: 1, id: 2 })),
+        ];
+        for refusal in refusals {
+            let body = encode_refusal(&refusal.clone().into()).unwrap();
+            assert_eq!(Refusal::of(&decode_refusal(&body)), Some(&refusal));
+        }
+        assert_eq!(encode_refusal(&io::ErrorKind::NotFound.into()), None);
+        for epoch in [None, Some(Epoch { number: u64::MAX, id: u128::MAX })] {
+            assert_eq!(decode_epoch(&encode_epoch(epoch)).unwrap(), Said::Epoch(epoch));
+        }
+        assert_eq!(decode_epoch(&[]).unwrap(), Said::Nothing);
+        let odd = [0xff; 9];
+        assert!(decode_ask(&odd).is_err() && decode_state(&odd).is_err() && decode_epoch(&odd).is_err());
+        assert!(Refusal::of(&decode_refusal(&odd)).is_none());
+    }
+
+    #[test]
+    fn a_client_that_knows_no_claims_changes_only_what_nobody_claimed() {
+        let (gate, memory) = (Gate::default(), Memory::default());
+        let allow = |said| gate.allow(&memory, Change::Write, LABEL, said).map(drop);
+        allow(Said::Nothing).unwrap();
+        allow(Said::Epoch(None)).unwrap();
+        gate.claim(&memory, Some([7; 16]), &encode_ask(&take(2, 1))).unwrap();
+        assert!(allow(Said::Nothing).unwrap_err().to_string().contains("too old"));
+        assert!(Refusal::fenced(&allow(Said::Epoch(None)).unwrap_err()).is_some());
+        allow(Said::Epoch(Some(claim(2, 1).epoch))).unwrap();
+        assert!(Refusal::fenced(&allow(Said::Epoch(Some(claim(1, 1).epoch))).unwrap_err()).is_some());
+        assert!(Refusal::is_unclaimed(&allow(Said::Epoch(Some(claim(3, 1).epoch))).unwrap_err()));
+        // Chunks are appended to by other rules.
+        let chunk = TargetFile::Chunk { set: 1, position: 1 };
+        gate.allow(&memory, Change::Write, chunk, Said::Nothing).unwrap();
+        assert!(gate.allow(&memory, Change::Remove, chunk, Said::Nothing).is_err());
+        assert!(gate.claim(&memory, Some([8; 16]), &encode_ask(&take(5, 1))).is_err(), "of another volume");
+    }
+
+    /// What was allowed under an epoch has ended when the next one is granted. A renewal does not
+    /// wait for it.
+    #[test]
+    fn a_new_epoch_waits_for_the_operations_of_the_old_one() {
+        let (gate, memory) = (Arc::new(Gate::default()), Arc::new(Memory::default()));
+        gate.claim(&*memory, None, &encode_ask(&take(1, 1))).unwrap();
+        let pass = gate.allow(&*memory, Change::Write, LABEL, Said::Epoch(Some(claim(1, 1).epoch))).unwrap();
+        gate.claim(&*memory, None, &encode_ask(&take(1, 1))).unwrap();
+        let (sender, granted) = channel();
+        let taking = std::thread::spawn({
+            let (gate, memory) = (gate.clone(), memory.clone());
+            move || {
+                gate.claim(&*memory, None, &encode_ask(&take(2, 1))).unwrap();
+                sender.send(()).unwrap();
+            }
+        });
+        assert!(granted.recv_timeout(Duration::from_millis(50)).is_err());
+        memory.write(LABEL, 0, &[IoSlice::new(b"old")]).unwrap();
+        assert_eq!(memory.claim(&ClaimRequest::Read).unwrap().claim, Some(claim(1, 1)));
+        drop(pass);
+        granted.recv().unwrap();
+        taking.join().unwrap();
+        assert_eq!(memory.claim(&ClaimRequest::Read).unwrap().claim, Some(claim(2, 1)));
+    }
+}
