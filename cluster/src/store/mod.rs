@@ -12,6 +12,8 @@ mod reports;
 mod service;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod simulated_claims;
 
 pub use remote::{RemoteTarget, Stores};
 pub use reports::{Reports, Seen, watch};
