@@ -35,8 +35,8 @@ pub struct Wire {
     pub session: AtomicU64,
     client: Mutex<Weak<FileSystem>>,
     asked: Mutex<BTreeMap<u16, u32>>,
-    answered: Mutex<BTreeMap<u16, u32>>,
 }
+
 impl Wire {
     /// How often an operation was requested.
     pub fn asked(&self, operation: u16) -> u32 {
@@ -194,12 +194,12 @@ impl Cluster {
             session: AtomicU64::new(0),
             client: Mutex::new(Weak::new()),
             asked: Mutex::default(),
-            answered: Mutex::default(),
         });
         let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&wire)));
         let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&wire)));
         let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() }).unwrap();
         wire.session.store(entered.welcome.session, Ordering::SeqCst);
+        let disks = lock(&self.lab).disks.clone();
         let find = Box::new(move |member: &fs::label::Member| {
             Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn volume::target::Target>)
         });
