@@ -58,7 +58,7 @@ impl Error {
             Self::Stale => Errno::STALE,
             Self::NoData => Errno::NXIO,
             Self::Unsupported(_) => Errno::OPNOTSUPP,
-            Self::Conflict(_) | Self::Volume(V::Conflict { .. }) => Errno::BUSY,
+            Self::Conflict(_) | Self::Volume(V::Conflict { .. }) | Self::Meta(M::Held(_)) => Errno::BUSY,
             Self::Meta(_) | Self::Volume(_) | Self::Unavailable(_) => Errno::IO,
         };
         errno.raw_os_error()

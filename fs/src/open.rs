@@ -17,7 +17,7 @@ use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::{self, Warnings};
 use crate::{Error, FileSystem, OpenOptions, Result, background, now, server};
 use meta::journal::{Journaled, Limits};
-use meta::kv::{Batch, Index, Kv, RedbIndex, ScratchIndex};
+use meta::kv::{Batch, Index, Kv, KvError, RedbIndex, ScratchIndex};
 use meta::port::Opening;
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,41 @@ use volume::target::{Shadow, Target};
 const TAIL: &str = "tail";
 /// The first limit for data in flight, in bytes. Writers wait above it.
 const MEMORY_BYTES: u64 = 128 << 20;
+/// The setting in the metadata that holds the losses that were accepted.
+const LOSSES: &str = "losses";
+
+/// Raises the format of a volume that an earlier version made. An earlier version then refuses it:
+/// it would not understand the journal.
+fn upgrade(
+    label: &mut Label,
+    disks: &BTreeMap<TargetId, Arc<dyn Target>>,
+    losses: usize,
+    directory: Option<&Path>,
+) -> Result<()> {
+    if label.is_current() || disks.len() < (label.members().count().saturating_sub(losses)).max(losses + 1) {
+        return Ok(());
+    }
+    label.upgrade();
+    for (&id, disk) in disks {
+        label.write(&**disk, id).map_err(|why| {
+            Error::Unavailable(format!("cannot upgrade the label of target {}: {why}", id.0))
+        })?;
+    }
+    let Some(directory) = directory else { return Ok(()) };
+    label
+        .write_pointer(directory)
+        .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))
+}
+
+/// Adds to an error about missing targets why they are missing.
+fn with_reasons(error: KvError, missing: &[(TargetId, String)]) -> KvError {
+    let KvError::TooFew(mut text) = error else { return error };
+    for (id, why) in missing {
+        text = text.replace(&format!("target {}: it is not there", id.0), &format!("target {}: {why}", id.0));
+    }
+    KvError::TooFew(text)
+}
+
 /// A target for the journal. Opening a volume always writes to the journal, at least a new epoch.
 /// When the volume is opened for reading only, these writes stay in memory.
 fn journal_target(target: &Arc<dyn Target>, read_only: bool) -> Arc<dyn Target> {
@@ -59,6 +94,7 @@ impl FileSystem {
         let opened = Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options);
         opened.map_err(|error| match error {
             // The silent targets may have what is missing.
+            Error::Meta(meta::Error::TooFew(_) | meta::Error::Held(_) | meta::Error::Fenced(_)) => error,
             Error::Meta(_) | Error::Volume(_) if silent > 0 => Error::Unavailable(error.to_string()),
             error => error,
         })
@@ -110,7 +146,7 @@ impl FileSystem {
     ) -> Result<Arc<Self>> {
         let (directory, lock) = place.unzip();
         found.suffices(options.insists)?;
-        let Found { label, disks, missing, .. } = found;
+        let Found { mut label, disks, missing, .. } = found;
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
         let volume = label.id()?;
@@ -118,11 +154,19 @@ impl FileSystem {
         for (&id, disk) in &disks {
             targets.add(id, disk.clone());
         }
+        if !options.read_only {
+            upgrade(&mut label, &disks, shape.m, directory.as_deref())?;
+        }
         let limits = journal_limits(targets.spaces(false).into_iter().map(|(_, space)| space));
         let journal = Arc::new(Journaled::open(meta::journal::Options {
             volume,
             targets: disks.iter().map(|(&id, disk)| (id, journal_target(disk, options.read_only))).collect(),
-            mirrors: if options.read_only && options.files_only { 1 } else { shape.m + 1 },
+            voters: label.members().map(|member| member.id).collect(),
+            losses: shape.m,
+            generation: label.generation,
+            holder: options.holder(directory.as_deref()),
+            lease: options.lease,
+            access: options.access(),
             index,
             merge: meta::MERGE,
             limits: Limits {
@@ -130,8 +174,9 @@ impl FileSystem {
                 pending_bytes: limits.pending_bytes.min(options.metadata_bytes / 4),
                 ..limits
             },
-            accept_loss: false,
-        })?);
+            accept_loss: options.accept_loss,
+        })
+        .map_err(|error| with_reasons(error, &missing))?);
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
             journal.keep_local_wal(&directory.join(TAIL)).map_err(meta::Error::from)?;
         }
@@ -180,6 +225,7 @@ impl FileSystem {
         fs.leases.begin(opening, openings.clone(), before.clone(), owned);
         fs.look_at_room();
         if !fs.volume.read_only {
+            fs.record_loss(&meta)?;
             meta.put_setting(server::OPENINGS, &openings)?;
             let opened = meta.put_setting("openings", &(opening + 1))?;
             if options.serve {
@@ -202,6 +248,30 @@ impl FileSystem {
         }
         fs.background.start(&fs);
         Ok(fs)
+    }
+
+    /// Records for ever that this opening may have lost something.
+    fn record_loss(&self, meta: &meta::Meta) -> Result<()> {
+        let status = self.engine()?.journal.status();
+        if !status.lossy {
+            return Ok(());
+        }
+        let mut losses: Vec<(i64, String)> = meta.setting(LOSSES)?.unwrap_or_default();
+        let (committed, epoch) = (status.committed, status.epoch);
+        let text = format!(
+            "opened with too few targets in epoch {epoch}: transactions after {committed} may have been lost"
+        );
+        losses.push((now().seconds, text));
+        let seq = meta.put_setting(LOSSES, &losses)?;
+        Ok(meta.sync(seq)?)
+    }
+
+    /// The openings that accepted a loss: when, in seconds since 1970, and what was lost.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read, or another process has it.
+    pub fn accepted_losses(&self) -> Result<Vec<(i64, String)>> {
+        Ok(self.engine()?.meta.setting(LOSSES)?.unwrap_or_default())
     }
 
     /// Signs session numbers with a key that the volume keeps, and makes sure that no number is

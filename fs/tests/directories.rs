@@ -112,15 +112,15 @@ fn a_newer_format_is_refused() {
     place.create("rs:2+1", 3).close_volume().unwrap();
     let pointer = place.volume().join("volume.json");
     let text = std::fs::read_to_string(&pointer).unwrap();
-    assert!(text.contains("\"format\": 1"));
-    std::fs::write(&pointer, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
+    assert!(text.contains("\"format\": 2"));
+    std::fs::write(&pointer, text.replace("\"format\": 2", "\"format\": 9")).unwrap();
     let error = refusal(place.open()).to_string();
     assert!(error.contains("format 9"), "{error}");
     std::fs::write(&pointer, text).unwrap();
     // On a target: a newer version has used it, so this one refuses.
     let label = place.target(0).join("weft.label");
     let text = std::fs::read_to_string(&label).unwrap();
-    std::fs::write(&label, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
+    std::fs::write(&label, text.replace("\"format\": 2", "\"format\": 9")).unwrap();
     let fs = place.open();
     let shown = fs.map(|fs| fs.status().unwrap().targets[0].problem.clone().unwrap_or_default());
     assert!(shown.as_ref().map_or_else(|error| error.to_string(), Clone::clone).contains("format 9"), "{shown:?}");

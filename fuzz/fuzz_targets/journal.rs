@@ -5,12 +5,12 @@
 #[path = "../../meta/tests/hostile/frames.rs"]
 mod frames;
 
-use meta::journal::{Journaled, Limits, Options};
+use meta::journal::{Access, Journaled, Limits, Options};
 use meta::kv::{Batch, Kv, MemoryIndex};
 use plan::TargetId;
 use std::io::IoSlice;
 use std::sync::Arc;
-use volume::target::{Memory, Target, TargetFile};
+use volume::target::{Holder, Memory, Target, TargetFile};
 
 type Files = Vec<(TargetFile, Vec<u8>)>;
 
@@ -25,7 +25,12 @@ fn open(files: [Files; 2], accept_loss: bool) {
     let options = Options {
         volume: frames::VOLUME,
         targets: (0..).map(TargetId).zip(files.map(target)).collect(),
-        mirrors: 2,
+        voters: vec![TargetId(0), TargetId(1)],
+        losses: 1,
+        generation: 1,
+        holder: Holder::default(),
+        lease: None,
+        access: Access::Write,
         index: Box::new(MemoryIndex::default()),
         merge: meta::MERGE,
         limits: Limits::default(),

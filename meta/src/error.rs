@@ -38,6 +38,12 @@ pub enum Error {
     Corrupt(String),
     /// The client has the largest possible number of locks.
     TooManyLocks,
+    /// Another opening of the volume has taken over; the text says whose. This one has ended.
+    Fenced(String),
+    /// The volume is open elsewhere; the text says where.
+    Held(String),
+    /// Too few targets can be reached; the text says which ones are missing.
+    TooFew(String),
 }
 
 impl From<KvError> for Error {
@@ -45,6 +51,9 @@ impl From<KvError> for Error {
         match error {
             KvError::NoSpace => Self::NoSpace,
             KvError::Corrupt(what) => Self::Corrupt(what),
+            KvError::Fenced(_) => Self::Fenced(error.to_string()),
+            KvError::Held(_) => Self::Held(error.to_string()),
+            KvError::TooFew(which) => Self::TooFew(which),
             other => Self::Unavailable(other.to_string()),
         }
     }
@@ -67,6 +76,7 @@ impl fmt::Display for Error {
             Self::NoSpace => "no space is left for metadata",
             Self::Invalid(what) => what,
             Self::Unavailable(why) | Self::Corrupt(why) => why,
+            Self::Fenced(why) | Self::Held(why) | Self::TooFew(why) => why,
         })
     }
 }

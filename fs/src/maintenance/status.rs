@@ -350,7 +350,8 @@ impl FileSystem {
             scrub: meta.setting(SCRUB)?,
             scrub_new: meta.setting::<Option<Scrub>>(SCRUB_NEW)?.flatten(),
             unrepairable: meta.setting(UNREPAIRABLE)?.unwrap_or(0),
-            mirrors: (journal.whole, journal.wanted),
+            // A spare mirror is nobody's business.
+            mirrors: (journal.whole.min(journal.wanted), journal.wanted),
             metadata_error: journal.trouble,
             repairs: self.counts.repairs.running(),
             repair_limit: self.counts.repairs.limit(),

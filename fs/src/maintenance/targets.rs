@@ -41,10 +41,19 @@ impl FileSystem {
         let done = targets.each(there.map(|id| (usize::from(id.0), id)), move |number, target| {
             label_of_all.write(target, TargetId(number as u16))
         });
+        let mut written = 0;
         for (_, id, done) in done {
-            if let Err(why) = done {
-                self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0));
+            match done {
+                Ok(_) => written += 1,
+                Err(why) => self.volume.warn(&format!("cannot write the label of target {}: {why}", id.0)),
             }
+        }
+        // An opening must find it, whichever targets it can reach.
+        let need = (self.store.options.code.shape().m + 1).min(new.members().count());
+        if written < need {
+            return Err(Error::Unavailable(format!(
+                "the new label is on {written} targets, and {need} must have it; try again when more answer"
+            )));
         }
         if let Some(directory) = &self.volume.directory {
             let written = new.write_pointer(directory);
@@ -331,6 +340,15 @@ pub fn wait_until_closed(directory: &Path) {
 /// # Errors
 /// When they belong to different volumes or to none, or the directory already holds a volume.
 pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) -> Result<Label> {
+    reopen_with(directory, targets, crate::OpenOptions { places, ..crate::OpenOptions::default() })
+}
+
+/// As [`reopen`], with other options, as to accept a loss.
+///
+/// # Errors
+/// As `reopen`.
+pub fn reopen_with(directory: &Path, targets: &[PathBuf], options: crate::OpenOptions) -> Result<Label> {
+    let places = options.places.clone();
     if directory.join(crate::volume::label::POINTER).exists() {
         return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
     }
@@ -361,7 +379,7 @@ pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) ->
         .and_then(|()| label.write_pointer(directory))
         .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
     // Open the volume to make sure that the new directory works.
-    let fs = FileSystem::open_volume(directory, crate::OpenOptions { places, ..crate::OpenOptions::default() });
+    let fs = FileSystem::open_volume(directory, options);
     match fs {
         Ok(fs) => {
             fs.relabel(|_| {})?;

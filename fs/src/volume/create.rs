@@ -2,6 +2,7 @@
 
 use crate::volume::label::{Label, Member, POINTER};
 use crate::volume::places::Places;
+use crate::volume::opened::OpenOptions;
 use crate::volume::stripe_size::block_bytes;
 use crate::{Error, Result, now};
 use meta::journal::{Journaled, Limits};
@@ -131,8 +132,13 @@ pub(crate) fn begin(label: &Label, targets: Vec<(TargetId, Arc<dyn Target>)>) ->
     let spaces: Vec<Space> = targets.iter().filter_map(|(_, target)| target.space().ok()).collect();
     let journal = Arc::new(Journaled::create(meta::journal::Options {
         volume: label.id()?,
+        voters: targets.iter().map(|(id, _)| *id).collect(),
         targets,
-        mirrors: code.shape().m + 1,
+        losses: code.shape().m,
+        generation: label.generation,
+        holder: OpenOptions::default().holder(None),
+        lease: None,
+        access: meta::journal::Access::Write,
         index: Box::new(MemoryIndex::default()),
         merge: meta::MERGE,
         limits: journal_limits(spaces),

@@ -15,7 +15,7 @@ use volume::target::{Target, TargetFile};
 
 /// The version of labels, and so of volumes, that this build writes. It is also the newest that it
 /// reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The largest label, in bytes.
 const MAX_LABEL: usize = 1 << 20;
 /// The pointer in the volume directory.
@@ -111,6 +111,16 @@ impl Label {
             target: None,
             targets,
         }
+    }
+
+    /// Whether it is of the newest format.
+    pub(crate) fn is_current(&self) -> bool {
+        self.format == FORMAT
+    }
+
+    /// Raises it to the newest format. Format 2 has the same label, and journals with epochs.
+    pub(crate) fn upgrade(&mut self) {
+        (self.format, self.generation) = (FORMAT, self.generation + 1);
     }
 
     /// The volume's id.
@@ -250,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_is_no_label_is_refused_in_one_line() {
-        for bad in ["", "{}", "{\"format\":1}", "[1]", "{\"format\":2,\"new\":true}", "\u{0}"] {
+        for bad in ["", "{}", "{\"format\":1}", "[1]", "{\"format\":3,\"new\":true}", "\u{0}"] {
             let error = Label::parse(bad.as_bytes(), "a label").unwrap_err().to_string();
             assert!(error.starts_with("a label ") && !error.contains('\n'), "{error}");
         }

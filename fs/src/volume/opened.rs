@@ -4,11 +4,14 @@ use crate::volume::label::Label;
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::Warnings;
 use crate::{Error, Result, mutex};
+use meta::journal::Access;
 use plan::TargetId;
 use plan::coding::Coding;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use volume::target::Holder;
 
 /// The index of the metadata in the volume directory. It is rebuilt when it is lost.
 pub(crate) const INDEX: &str = "index.redb";
@@ -40,6 +43,17 @@ pub struct OpenOptions {
     /// Fail with [`Error::Unavailable`] while more targets do not answer than the code can miss.
     /// They may be about to start and may have newer data.
     pub insists: bool,
+    /// Who opens the volume. Without a name, this process on this machine.
+    pub holder: Holder,
+    /// How long a target keeps others away when this process does not renew its claim. None for
+    /// directories, which notice when the process ends.
+    pub lease: Option<Duration>,
+    /// For reading only: with however few targets. Newer changes may be missing.
+    pub possibly_old: bool,
+    /// Open the volume with however few targets, and with what is left of its metadata. For an
+    /// operator who accepts the loss; it is recorded for ever, see
+    /// [`FileSystem::accepted_losses`](crate::FileSystem::accepted_losses).
+    pub accept_loss: bool,
 }
 
 /// The range of useful memory for metadata, in bytes: enough, and the most that it can use.
@@ -57,6 +71,10 @@ impl Default for OpenOptions {
             metadata_bytes,
             files_only: false,
             insists: false,
+            holder: Holder::default(),
+            lease: None,
+            possibly_old: false,
+            accept_loss: false,
         }
     }
 }
@@ -114,6 +132,37 @@ impl Opened {
 
     pub fn label(&self) -> Label {
         mutex::lock(&self.label).clone()
+    }
+}
+
+impl OpenOptions {
+    /// What the volume is opened for.
+    pub(crate) fn access(&self) -> Access {
+        match self {
+            Self { read_only: true, possibly_old: true, .. } => Access::PossiblyOld,
+            Self { read_only: true, files_only: true, .. } => Access::ReadFiles,
+            Self { read_only: true, .. } => Access::Read,
+            _ => Access::Write,
+        }
+    }
+
+    /// Who opens the volume in this directory.
+    pub(crate) fn holder(&self, directory: Option<&Path>) -> Holder {
+        let mut holder = self.holder.clone();
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        if holder.name.is_empty() {
+            // A host name has at most 64 bytes.
+            holder.name = format!("process {} on {}", std::process::id(), machine.trim());
+        }
+        if holder.id == 0
+            && let Some(directory) = directory
+        {
+            let mut hash = blake3::Hasher::new();
+            hash.update(machine.as_bytes()).update(b"\0").update(directory.as_os_str().as_encoded_bytes());
+            let bytes: [u8; 16] = *hash.finalize().as_bytes().first_chunk().expect("32 bytes");
+            holder.id = u128::from_le_bytes(bytes);
+        }
+        holder
     }
 }
 

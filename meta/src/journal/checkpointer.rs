@@ -4,8 +4,8 @@
 use super::guard::guarded;
 use super::shared::Shared;
 use super::snapshot::{self, Aim};
-use crate::kv::{IndexState, KvError, Layer, Seq, View};
-use std::sync::{Arc, PoisonError};
+use crate::kv::{KvError, Layer, Seq, View};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -69,7 +69,10 @@ fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: Seq) {
             files.last_error = Some(format!("snapshot: {error}"));
         }
         files.due = files.written + shared.limits.snapshot_bytes.max(files.snapshot_bytes);
+        files.snapshotting.clear();
     }
+    // A mirror may be whole now, and a target that took a part of it may be used again.
+    shared.ask();
     shared.task(|tasks| {
         tasks.busy = false;
         tasks.snapshots += 1;
@@ -80,7 +83,7 @@ fn write(shared: &Arc<Shared>, aim: &Aim, view: &dyn View, last: Seq) {
 /// in it.
 fn flush(shared: &Shared) -> Result<Seq, KvError> {
     let frozen = {
-        let mut layers = shared.layers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut layers = shared.layers_mut();
         let last = layers.active.last;
         let frozen = Arc::new(std::mem::replace(&mut layers.active, Layer::after(last)));
         layers.frozen = Some(frozen.clone());
@@ -89,8 +92,8 @@ fn flush(shared: &Shared) -> Result<Seq, KvError> {
     // The index must never be ahead of the journal: it would have transactions that the mirrors
     // lack.
     shared.sync_at_last(frozen.last)?;
-    let state = IndexState { owner: shared.volume, epoch: shared.epoch.number, applied: frozen.last };
+    let state = shared.state_at(frozen.last);
     shared.index.apply(&mut frozen.iter(), state, true)?;
-    shared.layers.write().unwrap_or_else(PoisonError::into_inner).frozen = None;
+    shared.layers_mut().frozen = None;
     Ok(frozen.last)
 }

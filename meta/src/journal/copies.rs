@@ -1,7 +1,7 @@
 //! The copies of a file on its mirrors: the same frames at the same offsets. Each frame is read
 //! from a copy in which it is valid.
 
-use super::frame::{FRAME_BYTES, Frame, HEAD_BYTES, MAX_PAYLOAD_BYTES, VolumeId};
+use super::frame::{FRAME_BYTES, Frame, MAX_PAYLOAD_BYTES, VolumeId};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub(super) struct Copy {
     pub file: TargetFile,
     /// The length of the file, in bytes.
     pub bytes: u64,
+    /// Its head is valid.
+    pub headed: bool,
     at: u64,
     window: Vec<u8>,
 }
@@ -34,7 +36,7 @@ pub(super) struct Miss {
 
 impl Copy {
     pub fn new(place: usize, target: Arc<dyn Target>, file: TargetFile, bytes: u64) -> Self {
-        Self { place, target, file, bytes, at: 0, window: Vec::new() }
+        Self { place, target, file, bytes, headed: true, at: 0, window: Vec::new() }
     }
 
     /// Reads `bytes` bytes at an offset, if the file has them and they can be read. The buffer is
@@ -57,19 +59,27 @@ impl Copy {
         self.window.get(start..start + bytes)
     }
 
-    /// The frame at an offset, if it is valid.
-    pub fn frame(&mut self, volume: &VolumeId, offset: u64) -> Option<(Frame, &[u8])> {
+    /// The frame of an epoch with this id at an offset, if it is valid.
+    pub fn frame(&mut self, volume: &VolumeId, id: u128, offset: u64) -> Option<(Frame, &[u8])> {
         let frame = Frame::parse(self.read(offset, FRAME_BYTES)?)?;
-        Frame::proven(volume, self.read(offset, FRAME_BYTES + frame.payload)?)
+        Frame::proven(volume, id, self.read(offset, FRAME_BYTES + frame.payload)?)
     }
 
     /// Whether a valid frame that `wanted` accepts is at or behind an offset. It reads a limited
     /// amount, so that it does not take long.
-    pub fn any_behind(&mut self, volume: &VolumeId, offset: u64, wanted: impl Fn(&Frame) -> bool) -> bool {
+    pub fn any_behind(
+        &mut self,
+        volume: &VolumeId,
+        id: u128,
+        offset: u64,
+        wanted: impl Fn(&Frame) -> bool,
+    ) -> bool {
         let (mut at, mut budget) = (offset, 4 * MAX_PAYLOAD_BYTES);
         while let Some(bytes) = self.read(at, FRAME_BYTES) {
-            if let Some(frame) = Frame::parse(bytes).filter(&wanted) {
-                if self.frame(volume, at).is_some() {
+            let mut frame = Frame::parse(bytes);
+            frame.iter_mut().for_each(|frame| frame.epoch.id = id);
+            if let Some(frame) = frame.filter(&wanted) {
+                if self.frame(volume, id, at).is_some() {
                     return true;
                 }
                 budget = budget.saturating_sub(frame.payload);
@@ -84,20 +94,20 @@ impl Copy {
     }
 }
 
-/// Passes the frames behind the head to `visit`, in order. It stops when no copy has the next
+/// Passes the frames behind the head, of an epoch with this id, to `visit`, in order. It stops when no copy has the next
 /// frame, or none that `accept` accepts, or when `visit` returns `false`. Returns where it stopped,
 /// and what some copies are missing before that.
 pub(super) fn walk<E>(
     copies: &mut [Copy],
-    volume: &VolumeId,
+    (volume, id, head): (&VolumeId, u128, usize),
     accept: impl Fn(&Frame) -> bool,
     mut visit: impl FnMut(&Frame, &[u8]) -> Result<bool, E>,
 ) -> Result<(u64, Vec<Miss>), E> {
-    let mut offset = HEAD_BYTES as u64;
+    let mut offset = head as u64;
     let mut misses: Vec<Miss> = Vec::new();
     let mut expected = 0;
     loop {
-        let sound = |copy: &mut Copy| copy.frame(volume, offset).map(|(frame, _)| frame).filter(|f| accept(f));
+        let sound = |copy: &mut Copy| copy.frame(volume, id, offset).map(|(frame, _)| frame).filter(|f| accept(f));
         let frames: Vec<Option<Frame>> = copies.iter_mut().map(sound).collect();
         // The numbers go up by one; a frame left from an earlier use of the space does not fit.
         let fits = |frame: &Frame| expected == 0 || frame.number == expected;
@@ -115,7 +125,7 @@ pub(super) fn walk<E>(
                 }
             }
         }
-        let Some((_, payload)) = copies[good].frame(volume, offset) else { return Ok((offset, misses)) };
+        let Some((_, payload)) = copies[good].frame(volume, id, offset) else { return Ok((offset, misses)) };
         if !visit(&frame, payload)? {
             return Ok((offset, misses));
         }
@@ -124,11 +134,39 @@ pub(super) fn walk<E>(
     }
 }
 
+/// Copies a range of a file to a target, each part of it from a copy that is valid there.
+///
+/// # Errors
+/// When a part is valid nowhere, or a target fails.
+pub(super) fn spread(copies: &[Copy], misses: &[Miss], range: Range<u64>, to: &dyn Target) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let bad = |copy: &&Copy| misses.iter().any(|miss| miss.place == copy.place && miss.range.contains(&at));
+        let Some(copy) = copies.iter().find(|copy| !bad(copy)) else {
+            return Err(io::Error::other("no sound copy"));
+        };
+        let ends = misses.iter().filter(|miss| miss.place == copy.place && miss.range.start > at);
+        let end = ends.map(|miss| miss.range.start).min().unwrap_or(range.end).min(range.end);
+        transfer(&*copy.target, to, copy.file, at..end)?;
+        at = end;
+    }
+    Ok(())
+}
+
+/// Copies the head of a file to a target, from a copy whose head is valid.
+///
+/// # Errors
+/// When it is valid nowhere, or a target fails.
+pub(super) fn spread_head(copies: &[Copy], head: usize, to: &dyn Target) -> io::Result<()> {
+    let copy = copies.iter().find(|copy| copy.headed).ok_or_else(|| io::Error::other("no sound head"))?;
+    transfer(&*copy.target, to, copy.file, 0..head as u64)
+}
+
 /// Copies a range of a file from one target to another.
 ///
 /// # Errors
 /// When either fails.
-pub(super) fn transfer(from: &dyn Target, to: &dyn Target, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+fn transfer(from: &dyn Target, to: &dyn Target, file: TargetFile, range: Range<u64>) -> io::Result<()> {
     let mut buffer = vec![0; WINDOW_BYTES.min((range.end - range.start) as usize)];
     let mut at = range.start;
     while at < range.end {

@@ -1,26 +1,31 @@
 //! The engine itself: commits and reads.
 
-use super::checkpointer;
+use super::claims::{claim, give_back};
 use super::files::Files;
-use super::frame::{Epoch, take_edit};
+use super::frame::{Epoch, Origin, take_edit};
 use super::guard::guarded;
-use super::inventory::take_all;
+use super::inventory::{Owner, ask, take, take_all};
+use super::lineage::Lineage;
 use super::local_wal::{self, LocalWal};
 use super::options::{Options, Place, Status};
-use super::recover::{Recovered, check, recover};
+use super::recover::{Chosen, Recovered, check, recover};
 use super::relocate::set_targets;
-use super::retry;
-use super::shared::{Layers, Shared, Start, Tasks, closed};
+use super::resync::wanted;
+use super::shared::{Layers, Setup, Shared, Start, Tasks, closed, defect};
 use super::writer::Writer;
+use super::{checkpointer, lease, retry};
 use crate::kv::{
     Batch, Committed, IndexState, Kv, KvError, Layered, MergeFn, Order, Pair, Seq, View, Visit, resolve, scan,
     scan_with_previous,
 };
+use plan::TargetId;
 use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
 use std::thread::{Builder, JoinHandle};
+use volume::target::TargetFile;
 
 /// A durable engine: an index in front of a journal on several targets. See the module.
 pub struct Journaled {
@@ -28,16 +33,18 @@ pub struct Journaled {
     merge: MergeFn,
     /// Held by one commit at a time.
     order: Mutex<()>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Tells the thread that renews the claim to end, and whether to give the claim back.
+    release: Sender<bool>,
+    upgraded: bool,
 }
 
 impl Journaled {
-    /// Creates the metadata of a new volume, empty and durable, on the first `mirrors` targets that
-    /// accept it.
+    /// Creates the metadata of a new volume, empty and durable, on m+2 of the targets.
     ///
     /// # Errors
-    /// Returns an error when a target already holds metadata or cannot be read, or when no target
-    /// accepts it.
+    /// Returns an error when a target already holds metadata or cannot be claimed, or when fewer
+    /// than m+1 targets accept it.
     pub fn create(options: Options) -> Result<Self, KvError> {
         let volume = check(&options)?;
         let found = take_all(&options.targets, &volume, options.limits.deadline);
@@ -48,31 +55,40 @@ impl Journaled {
                 Err(error) => return Err(KvError::Unavailable(format!("target {}: {error}", id.0))),
             }
         }
+        let granted = claim(&options, 0)?;
+        if let Some((id, why)) = granted.missing.first() {
+            give_back(&options, &granted);
+            return Err(KvError::Unavailable(format!("target {}: {why}", id.0)));
+        }
+        let epoch = Epoch { number: granted.epoch.number, first: 1, id: granted.epoch.id };
+        let base = IndexState { owner: volume, epoch: epoch.number, id: epoch.id, applied: 0 };
         options.index.clear()?;
-        let epoch = Epoch { number: 1, first: 1 };
-        options.index.apply(&mut std::iter::empty(), IndexState { owner: volume, epoch: 1, applied: 0 }, false)?;
+        options.index.apply(&mut std::iter::empty(), base, false)?;
         let files = Files { due: options.limits.snapshot_bytes, ..Files::default() };
-        let chosen = options.targets.iter().take(options.mirrors).cloned().collect();
-        let start = Start { epoch, last: 0, files };
-        let engine = Self::start(options, Recovered { start, chosen, incomplete: false })?;
+        let chosen = options.targets.iter().take(wanted(&options)).cloned();
+        let chosen = chosen.map(|place| Chosen { place, whole: false, lacks: None }).collect();
+        let (origin, lineage) = (Origin::default(), Lineage::default());
+        let start = Start { epoch, origin, lineage, base, last: 0, files, lossy: false };
         // Without an initial snapshot, an empty volume would look like a lost one.
-        engine.checkpoint()?;
-        if engine.shared.files().complete.is_empty() {
-            return Err(KvError::Unavailable(engine.status().last_error.unwrap_or_default()));
+        let (incomplete, stale, upgraded) = (true, Vec::new(), false);
+        let engine = Self::start(options, Recovered { start, chosen, incomplete, stale, granted, upgraded }, true)?;
+        if !engine.shared.log().established {
+            return Err(KvError::NoSpace);
         }
         Ok(engine)
     }
 
     /// Opens the metadata of a volume: everything that was synced, and the transactions committed
-    /// after that, up to some point.
+    /// after that, up to some point. Earlier openings are over: what they still do is refused.
     ///
     /// # Errors
-    /// `Unavailable` when no target has enough of this volume; `Corrupt` when transactions that
-    /// were durable are on no target.
+    /// `TooFew` when more targets are missing than may be, `Held` while another holder's lease
+    /// runs; `Unavailable` when no target has enough of this volume; `Corrupt` when transactions
+    /// that were durable are on no target.
     pub fn open(options: Options) -> Result<Self, KvError> {
         check(&options)?;
         let recovered = recover(&options)?;
-        Self::start(options, recovered)
+        Self::start(options, recovered, false)
     }
 
     /// Starts the local WAL: from now on, committed transactions are kept in files in a directory
@@ -84,9 +100,9 @@ impl Journaled {
     /// Returns an error when the directory cannot be used, or its old contents cannot be committed.
     pub fn keep_local_wal(&self, directory: &Path) -> Result<(), KvError> {
         let failed = |why: std::io::Error| KvError::Unavailable(format!("{}: {why}", directory.display()));
-        let epoch = self.shared.epoch;
-        let left = local_wal::left(directory, &self.shared.volume, epoch).map_err(failed)?;
-        self.shared.log().wal = Some(LocalWal::begin(directory, epoch).map_err(failed)?);
+        let (epoch, before) = (self.shared.epoch, self.shared.origin.before);
+        let left = local_wal::left(directory, &self.shared.volume, epoch, before).map_err(failed)?;
+        self.shared.log().wal = Some(LocalWal::begin(directory, &self.shared.volume, epoch, before).map_err(failed)?);
         for record in left {
             let (mut batch, mut rest) = (Batch::default(), &record[..]);
             while let Some((key, value)) = take_edit(&mut rest) {
@@ -101,26 +117,79 @@ impl Journaled {
         LocalWal::forget_before(directory, epoch).map_err(failed)
     }
 
-    fn start(options: Options, recovered: Recovered) -> Result<Self, KvError> {
-        let Options { volume, targets, mirrors, index, merge, limits, .. } = options;
-        let Recovered { start, chosen, incomplete } = recovered;
-        let shared = Arc::new(Shared::new(volume, targets, mirrors, limits, index, start));
-        let writer = Writer::begin(shared.clone(), &chosen)?;
+    /// Starts the threads, and waits until the epoch is established: m+1 mirrors have the whole
+    /// state and a barrier. With `fresh`, there is no state yet.
+    fn start(options: Options, recovered: Recovered, fresh: bool) -> Result<Self, KvError> {
+        let Options { volume, targets: places, losses, access, accept_loss, limits, lease, index, merge, .. } = options;
+        let Recovered { start, chosen, incomplete, stale, granted, upgraded } = recovered;
+        let setup = Setup { volume, places, losses, access, accept_loss, limits, lease, index };
+        let last = start.last;
+        let shared = Arc::new(Shared::new(setup, start, &granted));
+        let (release, stop) = channel();
+        let (order, threads) = (Mutex::new(()), Mutex::default());
+        let engine = Self { shared, merge, order, threads, release, upgraded };
+        let writer = Writer::begin(engine.shared.clone(), &chosen, last, fresh);
         if incomplete {
-            shared.task(|tasks| tasks.snapshot = true);
+            engine.shared.task(|tasks| tasks.snapshot = true);
         }
-        let mut engine = Self { shared, merge, order: Mutex::new(()), threads: Vec::new() };
         engine.spawn("weft-journal", move |_| writer.run())?;
         engine.spawn("weft-checkpoint", checkpointer::run)?;
         engine.spawn("weft-retry", |shared| retry::run(shared))?;
+        engine.spawn("weft-lease", move |shared| lease::run(shared, &stop))?;
+        if let Err(error) = engine.shared.wait_established() {
+            engine.shared.stop();
+            engine.end(true);
+            return Err(error);
+        }
+        let blank = granted.blank.iter().map(|&place| engine.shared.files().places[place].clone()).collect();
+        clean(&engine.shared, stale, blank);
         Ok(engine)
     }
 
-    fn spawn(&mut self, name: &'static str, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Result<(), KvError> {
+    /// Waits for the threads. With `release`, the claim is given back when nothing is written any
+    /// more.
+    fn end(&self, release: bool) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let (lease, others): (Vec<_>, Vec<_>) =
+            threads.into_iter().partition(|thread| thread.thread().name() == Some("weft-lease"));
+        for thread in others {
+            // A panic has failed the engine; only that the thread has ended matters here.
+            let _ = thread.join();
+        }
+        // A claim that another opening has taken is not touched.
+        let release = release && self.shared.fenced().is_none();
+        let _ = self.release.send(release);
+        for thread in lease {
+            let _ = thread.join();
+        }
+    }
+
+    fn spawn(&self, name: &'static str, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Result<(), KvError> {
         let shared = self.shared.clone();
         let thread = Builder::new().name(name.into()).spawn(move || guarded(&shared, name, || run(&shared)));
-        self.threads.push(thread.map_err(|error| KvError::Unavailable(error.to_string()))?);
+        let thread = thread.map_err(|error| KvError::Unavailable(error.to_string()))?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
+    }
+
+    /// Whether this opening has just upgraded the volume from format 1, which has no claims.
+    pub fn is_upgrade(&self) -> bool {
+        self.upgraded
+    }
+
+    /// The epoch of this opening.
+    pub fn epoch(&self) -> volume::target::Epoch {
+        self.shared.claim.epoch
+    }
+
+    /// Whether what was read until now may be answered: no other opening has taken the volume over.
+    /// Every read checks this; a caller that answers from its own memory asks. Waits a little for a
+    /// late renewal of the lease.
+    ///
+    /// # Errors
+    /// `Fenced` when another opening has taken over, `Unavailable` when the lease has run out.
+    pub fn check_fresh(&self) -> Result<(), KvError> {
+        self.shared.check_fresh()
     }
 
     /// Makes sure that no committed transaction is lost with this process or with this machine's
@@ -175,8 +244,7 @@ impl Journaled {
     }
 
     /// Makes everything durable in the journal and in the index, and closes the engine: it accepts
-    /// no more commits, but can still be read. It may be called again. Dropping the engine waits
-    /// for its threads.
+    /// no more commits, but can still be read. The claim is given back. It may be called again.
     ///
     /// # Errors
     /// Returns an error when durability cannot be confirmed.
@@ -189,6 +257,7 @@ impl Journaled {
         self.shared.sync(last)?;
         self.flush()?;
         self.shared.stop();
+        self.end(true);
         Ok(())
     }
 
@@ -203,7 +272,7 @@ impl Journaled {
     }
 
     fn layers(&self) -> RwLockReadGuard<'_, Layers> {
-        self.shared.layers.read().unwrap_or_else(PoisonError::into_inner)
+        self.shared.layers()
     }
 
     fn layered<'a>(&'a self, layers: &'a Layers) -> Layered<'a> {
@@ -238,22 +307,32 @@ impl Kv for Journaled {
             self.layered(&layers).above(key)
         };
         // If a flush ends at this point, the index has the layer's value or a newer one.
-        above.map_or_else(|| self.shared.index.get(key), Ok)
+        let value = above.map_or_else(|| self.shared.index.get(key), Ok)?;
+        self.shared.check_fresh().map(|()| value)
     }
 
     fn scan(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
-        let layers = self.layers();
-        scan(&self.layered(&layers), range, limit, Order::Ascending)
+        let found = {
+            let layers = self.layers();
+            scan(&self.layered(&layers), range, limit, Order::Ascending)?
+        };
+        self.shared.check_fresh().map(|()| found)
     }
 
     fn scan_back(&self, range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
-        let layers = self.layers();
-        scan(&self.layered(&layers), range, limit, Order::Descending)
+        let found = {
+            let layers = self.layers();
+            scan(&self.layered(&layers), range, limit, Order::Descending)?
+        };
+        self.shared.check_fresh().map(|()| found)
     }
 
     fn scan_with_previous(&self, floor: &[u8], range: Range<&[u8]>, limit: usize) -> Result<Vec<Pair>, KvError> {
-        let layers = self.layers();
-        scan_with_previous(&self.layered(&layers), floor, range, limit)
+        let found = {
+            let layers = self.layers();
+            scan_with_previous(&self.layered(&layers), floor, range, limit)?
+        };
+        self.shared.check_fresh().map(|()| found)
     }
 
     fn snapshot(&self, visit: Visit<'_>) -> Result<Seq, KvError> {
@@ -263,13 +342,17 @@ impl Kv for Journaled {
         };
         let view = Layered { layers: [Some(&active), frozen.as_deref()], base: &*base };
         view.visit(Bound::Unbounded, Bound::Unbounded, Order::Ascending, visit)?;
-        Ok(active.last)
+        self.shared.check_fresh().map(|()| active.last)
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, KvError> {
         self.shared.wait_for_room()?;
         self.wait_for_memory()?;
-        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(order) = self.order.lock() else {
+            // A commit that panicked may have done a part of its work.
+            self.shared.fail(&defect());
+            return Err(defect());
+        };
         let (resolved, last) = {
             let layers = self.layers();
             (resolve(batch, &self.layered(&layers), self.merge)?, layers.active.last)
@@ -279,7 +362,7 @@ impl Kv for Journaled {
         }
         let seq = self.shared.append(&resolved.edits)?;
         let full = {
-            let mut layers = self.shared.layers.write().unwrap_or_else(PoisonError::into_inner);
+            let mut layers = self.shared.layers_mut();
             for (key, value) in &resolved.edits {
                 layers.active.insert(key, value.as_deref());
             }
@@ -301,11 +384,38 @@ impl Kv for Journaled {
 impl Drop for Journaled {
     fn drop(&mut self) {
         self.shared.stop();
-        for thread in self.threads.drain(..) {
-            // A panic has failed the engine; only that the thread has ended matters here.
-            let _ = thread.join();
+        // The claim stays, as when the process dies: what was not closed is not known to be whole.
+        self.end(false);
+    }
+}
+
+/// Removes files of other histories, which nobody reads, and claims targets that had no claim: the
+/// new epoch is established.
+fn clean(shared: &Shared, stale: Vec<(Place, TargetFile)>, blank: Vec<Place>) {
+    let (count, deadline, claim) = (blank.len(), shared.limits.deadline, shared.claim_request());
+    ask(&blank, count, count, deadline, move |target| target.claim(&claim));
+    let mut places: Vec<Place> = Vec::new();
+    for (place, _) in &stale {
+        if places.iter().all(|(id, _)| *id != place.0) {
+            places.push(place.clone());
         }
     }
+    let mirrors: Vec<TargetId> = shared.files().mirrors.iter().map(|(id, _)| *id).collect();
+    places.retain(|(id, _)| !mirrors.contains(id));
+    let ours = shared.lineage.clone();
+    let volume = shared.volume;
+    let count = places.len();
+    // What remains is removed another time.
+    ask(&places, count, count, deadline, move |target| {
+        for found in take(target, &volume)? {
+            if let Owner::Ours(head) = &found.owner
+                && !ours.has(head.epoch.name())
+            {
+                target.remove(found.file)?;
+            }
+        }
+        Ok(())
+    });
 }
 
 /// The places themselves are of no use without their ids.

@@ -4,7 +4,7 @@ use super::options::{Limits, Place};
 use super::retry::Retries;
 use crate::kv::Seq;
 use plan::TargetId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -19,6 +19,12 @@ pub(super) struct Files {
     /// How many times the journal thread was asked to check the mirrors.
     pub asked: u64,
     pub mirrors: Vec<Place>,
+    /// The mirrors that have everything.
+    pub whole: Vec<Place>,
+    /// The mirrors that get the state from others at this moment.
+    pub copying: BTreeSet<TargetId>,
+    /// The targets to which a snapshot is being written.
+    pub snapshotting: BTreeSet<TargetId>,
     /// Grows when the mirrors change.
     pub generation: u64,
     /// The first transaction of each segment, in order.
@@ -61,11 +67,6 @@ pub(super) fn same(one: &Place, other: &Place) -> bool {
 }
 
 impl Files {
-    /// The newest snapshot, if the target has it; the target then has everything.
-    pub fn snapshot_of(&self, id: TargetId) -> Option<Seq> {
-        self.complete.get(&id).copied().filter(|&last| last == self.snapshot)
-    }
-
     /// Whether a target may be a mirror.
     pub fn has_place(&self, place: &Place) -> bool {
         self.places.iter().any(|other| same(other, place))
@@ -91,7 +92,7 @@ impl Files {
 
     /// How many mirrors are among the places, and how many of those have everything.
     pub fn staying(&self) -> (usize, usize) {
-        let staying = || self.mirrors.iter().filter(|place| self.has_place(place));
-        (staying().count(), staying().filter(|(id, _)| self.snapshot_of(*id).is_some()).count())
+        let staying = |all: &[Place]| all.iter().filter(|place| self.has_place(place)).count();
+        (staying(&self.mirrors), staying(&self.whole))
     }
 }

@@ -11,10 +11,12 @@
 //! | 16 | 8 | epoch: grows by one with every opening of the volume |
 //! | 24 | 8 | the epoch's first transaction |
 //! | 32 | 8 | commit_index, see below |
-//! | 40 | 8 | CRC-64/NVME of the volume's id, of bytes 0 to 39, and of the payload |
+//! | 40 | 8 | CRC-64/NVME of the volume's id, of the epoch's id, of bytes 0 to 39, and of the payload |
 //! | 48 | | payload, and zeroes up to a multiple of 8 (not in the checksum) |
 //!
-//! The volume's id in the checksum has 16 bytes and is not stored in the frame.
+//! The ids in the checksum have 16 bytes each and are not stored in the frame. The checksum of a head
+//! has no epoch's id, and neither has any in format 1. So a frame of one history is not valid in a
+//! file of another, even at the same offset and with the same numbers.
 //!
 //! - Type: `WJS1` segment head, `WJR1` record, `WSS1` snapshot head, `WSB1` block of pairs, `WSE1`
 //!   end.
@@ -23,8 +25,15 @@
 //! - Commit_index: in a segment head and a record, all transactions up to this one were durable
 //!   before; otherwise the snapshot's last transaction.
 //!
-//! The payload of a head is the volume's id (16 bytes), the format's version (4, now 1) and 4
-//! zeroes. The payload of a record is changes, each a byte (1 put, 2 remove), the key's length (4),
+//! The payload of a head is the volume's id (16 bytes), the format's version (4, now 2), the number
+//! of mirrors that were whole when the file was begun (4), the epoch's id (16), the parent's number
+//! (8) and id (16), the predecessor's number (8) and id (16), and the ids of the first 20 of those
+//! mirrors (2 each). The parent is the last epoch before this one that has records or the snapshot
+//! that this one began with; following the parents gives the lineage. The predecessor is the highest
+//! epoch that was seen when this one began, which may have neither. In format 1, the payload ends
+//! with the version and 4 zeroes.
+//!
+//! The payload of a record is changes, each a byte (1 put, 2 remove), the key's length (4),
 //! the value's length (4), the key, the value. The payload of a block is pairs, each the key's
 //! length (4), the value's length (4), the key, the value, in ascending order over all blocks. The
 //! payload of an end is the number of pairs (8) and the sum of the lengths of keys and values (8).
@@ -33,18 +42,26 @@
 //! a head, blocks, and one end. The end is written after the rest was synced, so a snapshot with an
 //! end is complete.
 //!
-//! Transactions of an epoch that are not before the first transaction of a later epoch are void:
-//! they were not found when the later epoch began, and so were not durable. A frame whose checksum
+//! Only epochs of the lineage of the highest one count. Their transactions that are not before the
+//! first transaction of a later epoch are void: they were not found when the later epoch began, and
+//! so were not durable. A frame whose checksum
 //! fails is read from another mirror, at the same offset of the same file. The journal ends before
 //! the first transaction that no mirror has.
 
 use gf::checksum::Crc64;
+use plan::TargetId;
 
 /// The length of a frame without its payload, in bytes.
 pub(super) const FRAME_BYTES: usize = 48;
 
+/// The length of a head with its payload, in bytes, in format 1.
+pub(super) const OLD_HEAD_BYTES: usize = FRAME_BYTES + 24;
+
 /// The length of a head with its payload, in bytes.
-pub(super) const HEAD_BYTES: usize = FRAME_BYTES + 24;
+pub(super) const HEAD_BYTES: usize = FRAME_BYTES + 88 + 2 * LISTED_MIRRORS;
+
+/// The most mirrors that a head names.
+const LISTED_MIRRORS: usize = 20;
 
 /// The length of an end with its payload, in bytes.
 pub(super) const END_BYTES: usize = FRAME_BYTES + 16;
@@ -56,7 +73,8 @@ pub(super) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 /// follows a number of a frame is a number, too.
 pub(super) const NO_NUMBER: u64 = 1 << 63;
 
-const VERSION: u32 = 1;
+const OLD_VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A volume's id.
 pub(super) type VolumeId = [u8; 16];
@@ -77,6 +95,42 @@ pub(super) struct Epoch {
     pub number: u64,
     /// The epoch's first transaction.
     pub first: u64,
+    /// Random bits of the opening; 0 in format 1.
+    pub id: u128,
+}
+
+/// An epoch without its first transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct EpochId {
+    pub number: u64,
+    pub id: u128,
+}
+
+impl Epoch {
+    pub fn name(&self) -> EpochId {
+        EpochId { number: self.number, id: self.id }
+    }
+}
+
+/// Where an epoch comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The last epoch before this one that left something.
+    pub parent: EpochId,
+    /// The highest epoch that was seen when this one began.
+    pub before: EpochId,
+}
+
+/// What the head of a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub volume: VolumeId,
+    pub epoch: Epoch,
+    pub origin: Origin,
+    /// Mirrors that were whole when the file was begun, at most 20 of them.
+    pub mirrors: Vec<TargetId>,
+    /// The length of the head, in bytes.
+    pub bytes: usize,
 }
 
 /// The fields of a frame.
@@ -125,16 +179,27 @@ impl Frame {
         for (field, number) in frame[8..40].chunks_exact_mut(8).zip(numbers) {
             field.copy_from_slice(&number.to_le_bytes());
         }
-        let checksum = checksum(volume, frame);
+        // The id of a head is in its payload.
+        let id = if matches!(self.kind, Kind::Segment | Kind::Snapshot) { 0 } else { self.epoch.id };
+        let checksum = checksum(volume, id, frame);
         frame[40..48].copy_from_slice(&checksum.to_le_bytes());
     }
 
     /// Appends a head: the first frame of a file.
-    pub fn encode_head(self, volume: &VolumeId, to: &mut Vec<u8>) {
+    pub fn encode_head(self, volume: &VolumeId, origin: &Origin, mirrors: &[TargetId], to: &mut Vec<u8>) {
         self.encode(volume, to, |to| {
+            let end = to.len() + HEAD_BYTES - FRAME_BYTES;
+            let listed = &mirrors[..mirrors.len().min(LISTED_MIRRORS)];
             to.extend_from_slice(volume);
             to.extend_from_slice(&VERSION.to_le_bytes());
-            to.extend_from_slice(&[0; 4]);
+            to.extend_from_slice(&(mirrors.len() as u32).to_le_bytes());
+            to.extend_from_slice(&self.epoch.id.to_le_bytes());
+            for EpochId { number, id } in [origin.parent, origin.before] {
+                to.extend_from_slice(&number.to_le_bytes());
+                to.extend_from_slice(&id.to_le_bytes());
+            }
+            listed.iter().for_each(|mirror| to.extend_from_slice(&mirror.0.to_le_bytes()));
+            to.resize(end, 0);
         });
     }
 
@@ -144,25 +209,50 @@ impl Frame {
         let bytes = bytes.get(..FRAME_BYTES)?;
         let &(kind, _) = Kind::ALL.iter().find(|(_, magic)| bytes.starts_with(magic))?;
         let payload = u32_at(bytes, 4) as usize;
-        let epoch = Epoch { number: u64_at(bytes, 16), first: u64_at(bytes, 24) };
+        let epoch = Epoch { number: u64_at(bytes, 16), first: u64_at(bytes, 24), id: 0 };
         let frame = Self { kind, number: u64_at(bytes, 8), epoch, commit_index: u64_at(bytes, 32), payload };
         let numbers = [frame.number, frame.epoch.number, frame.epoch.first, frame.commit_index];
         (payload <= MAX_PAYLOAD_BYTES && numbers.iter().all(|&number| number < NO_NUMBER)).then_some(frame)
     }
 
-    /// The frame at the beginning of these bytes and its payload, if the checksum is correct.
-    pub fn proven<'a>(volume: &VolumeId, bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let frame = Self::parse(bytes)?;
+    /// The frame of an epoch with this id at the beginning of these bytes, and its payload, if the
+    /// checksum is correct. The id is 0 in format 1.
+    pub fn proven<'a>(volume: &VolumeId, id: u128, bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let mut frame = Self::parse(bytes)?;
+        frame.epoch.id = id;
         let bytes = bytes.get(..FRAME_BYTES + frame.payload)?;
-        (checksum(volume, bytes) == u64_at(bytes, 40)).then_some((frame, &bytes[FRAME_BYTES..]))
+        (checksum(volume, id, bytes) == u64_at(bytes, 40)).then_some((frame, &bytes[FRAME_BYTES..]))
     }
 
-    /// The head of a file and the volume that it names, if the checksum is correct.
-    pub fn proven_head(bytes: &[u8]) -> Option<(Self, VolumeId)> {
+    /// The head of a file, if the checksum is correct. Needs up to `HEAD_BYTES` bytes.
+    pub fn proven_head(bytes: &[u8]) -> Option<Head> {
         let volume: VolumeId = bytes.get(FRAME_BYTES..FRAME_BYTES + 16)?.try_into().ok()?;
-        let (frame, payload) = Self::proven(&volume, bytes)?;
-        let right = matches!(frame.kind, Kind::Segment | Kind::Snapshot) && payload.len() == HEAD_BYTES - FRAME_BYTES;
-        (right && u32_at(payload, 16) == VERSION).then_some((frame, volume))
+        let (frame, payload) = Self::proven(&volume, 0, bytes)?;
+        if !matches!(frame.kind, Kind::Segment | Kind::Snapshot) || payload.len() < 20 {
+            return None;
+        }
+        let mut head = Head {
+            volume,
+            epoch: frame.epoch,
+            origin: Origin::default(),
+            mirrors: Vec::new(),
+            bytes: FRAME_BYTES + payload.len(),
+        };
+        match u32_at(payload, 16) {
+            OLD_VERSION if head.bytes == OLD_HEAD_BYTES => Some(head),
+            VERSION if head.bytes == HEAD_BYTES => {
+                let name = |at: usize| EpochId { number: u64_at(payload, at), id: u128_at(payload, at + 8) };
+                head.epoch.id = u128_at(payload, 24);
+                head.origin = Origin { parent: name(40), before: name(64) };
+                let count = (u32_at(payload, 20) as usize).min(LISTED_MIRRORS);
+                let listed = payload[88..].chunks_exact(2).take(count);
+                head.mirrors = listed.map(|id| TargetId(u16::from_le_bytes([id[0], id[1]]))).collect();
+                let numbered = [head.origin.parent, head.origin.before].iter().all(|name| name.number < NO_NUMBER);
+                // An id of 0 would be that of format 1.
+                (head.epoch.id != 0 && numbered).then_some(head)
+            }
+            _ => None,
+        }
     }
 
     /// The frame's length in the file, in bytes.
@@ -171,9 +261,13 @@ impl Frame {
     }
 }
 
-fn checksum(volume: &VolumeId, frame: &[u8]) -> u64 {
+fn checksum(volume: &VolumeId, id: u128, frame: &[u8]) -> u64 {
     let mut checksum = Crc64::default();
-    for piece in [volume, &frame[..40], &frame[FRAME_BYTES..]] {
+    checksum.update(volume);
+    if id != 0 {
+        checksum.update(&id.to_le_bytes());
+    }
+    for piece in [&frame[..40], &frame[FRAME_BYTES..]] {
         checksum.update(piece);
     }
     checksum.value()
@@ -186,6 +280,10 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// Reads the integer at an offset. The caller has checked the length.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+fn u128_at(bytes: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(bytes[at..at + 16].try_into().expect("16 bytes"))
 }
 
 /// Appends a change to a record's payload.
@@ -229,35 +327,72 @@ mod tests {
     use proptest::prelude::*;
 
     const VOLUME: VolumeId = *b"0123456789abcdef";
-    const EPOCH: Epoch = Epoch { number: 3, first: 70 };
+    const EPOCH: Epoch = Epoch { number: 3, first: 70, id: 0x1234_5678_9abc_def0_0fed_cba9_8765_4321 };
+    const OLD: Epoch = Epoch { id: 0, ..EPOCH };
 
-    fn record() -> Vec<u8> {
+    fn record_of(epoch: Epoch) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Frame::new(Kind::Record, 77, EPOCH, 76).encode(&VOLUME, &mut bytes, |to| {
+        Frame::new(Kind::Record, 77, epoch, 76).encode(&VOLUME, &mut bytes, |to| {
             put_edit(to, b"key", Some(b"value"));
             put_edit(to, b"gone", None);
         });
         bytes
     }
 
-    #[test]
-    fn the_format_of_version_1_is_fixed() {
-        let mut bytes = record();
-        Frame::new(Kind::Segment, 77, EPOCH, 76).encode_head(&VOLUME, &mut bytes);
-        assert_eq!((bytes.len(), gf::checksum::crc64(&bytes)), (152, GOLDEN), "{:#x}", gf::checksum::crc64(&bytes));
+    fn record() -> Vec<u8> {
+        record_of(EPOCH)
     }
-    const GOLDEN: u64 = 0xf0a9_edd8_61c9_1092;
+
+    fn origin() -> Origin {
+        Origin { parent: EpochId { number: 1, id: 11 }, before: EpochId { number: 2, id: 22 } }
+    }
+
+    #[test]
+    fn the_formats_of_both_versions_are_fixed() {
+        let mut bytes = record_of(OLD);
+        Frame::new(Kind::Segment, 77, OLD, 76).encode(&VOLUME, &mut bytes, |to| {
+            to.extend_from_slice(&VOLUME);
+            to.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+        });
+        assert_eq!((bytes.len(), gf::checksum::crc64(&bytes)), (152, GOLDEN_1), "{:#x}", gf::checksum::crc64(&bytes));
+        let old = Frame::proven_head(&bytes[80..]).unwrap();
+        assert_eq!((old.epoch, old.bytes, old.mirrors), (OLD, OLD_HEAD_BYTES, Vec::new()));
+        let mut bytes = record();
+        Frame::new(Kind::Segment, 77, EPOCH, 76).encode_head(&VOLUME, &origin(), &[TargetId(5)], &mut bytes);
+        assert_eq!((bytes.len(), gf::checksum::crc64(&bytes)), (256, GOLDEN_2), "{:#x}", gf::checksum::crc64(&bytes));
+    }
+    const GOLDEN_1: u64 = 0xf0a9_edd8_61c9_1092;
+    const GOLDEN_2: u64 = 0xf78c_f570_608b_8c7f;
+
+    #[test]
+    fn a_head_says_where_its_epoch_comes_from() {
+        let (mut bytes, many) = (Vec::new(), (0..30).map(TargetId).collect::<Vec<_>>());
+        Frame::new(Kind::Snapshot, 77, EPOCH, 77).encode_head(&VOLUME, &origin(), &many, &mut bytes);
+        let head = Frame::proven_head(&bytes).unwrap();
+        assert_eq!((head.volume, head.epoch, head.origin, head.bytes), (VOLUME, EPOCH, origin(), HEAD_BYTES));
+        assert_eq!(head.mirrors, many[..LISTED_MIRRORS]);
+    }
+
+    #[test]
+    fn a_frame_of_another_history_is_none() {
+        assert!(Frame::proven(&VOLUME, EPOCH.id, &record()).is_some());
+        for other in [0, 1, EPOCH.id + 1] {
+            assert!(Frame::proven(&VOLUME, other, &record()).is_none());
+        }
+        assert!(Frame::proven(&VOLUME, 0, &record_of(OLD)).is_some());
+        assert!(Frame::proven(&VOLUME, EPOCH.id, &record_of(OLD)).is_none());
+    }
 
     #[test]
     fn a_frame_of_another_volume_is_none() {
-        assert!(Frame::proven(&VOLUME, &record()).is_some());
-        assert!(Frame::proven(b"another volume..", &record()).is_none());
+        assert!(Frame::proven(&VOLUME, EPOCH.id, &record()).is_some());
+        assert!(Frame::proven(b"another volume..", EPOCH.id, &record()).is_none());
     }
 
     #[test]
     fn changes_come_back() {
         let bytes = record();
-        let (_, mut payload) = Frame::proven(&VOLUME, &bytes).unwrap();
+        let (_, mut payload) = Frame::proven(&VOLUME, EPOCH.id, &bytes).unwrap();
         assert_eq!(take_edit(&mut payload), Some((&b"key"[..], Some(&b"value"[..]))));
         assert_eq!(take_edit(&mut payload), Some((&b"gone"[..], None)));
         assert!(payload.is_empty() && take_edit(&mut payload).is_none());
@@ -268,7 +403,7 @@ mod tests {
         fn any_flipped_bit_is_detected(bit in 0usize..(48 + 30) * 8) {
             let mut bytes = record();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(Frame::proven(&VOLUME, &bytes).is_none());
+            prop_assert!(Frame::proven(&VOLUME, EPOCH.id, &bytes).is_none());
         }
 
         #[test]
@@ -276,7 +411,7 @@ mod tests {
             if magic && bytes.len() >= 4 {
                 bytes[..4].copy_from_slice(b"WJR1");
             }
-            prop_assert!(Frame::proven(&VOLUME, &bytes).is_none());
+            prop_assert!(Frame::proven(&VOLUME, EPOCH.id, &bytes).is_none());
             prop_assert!(Frame::proven_head(&bytes).is_none());
             let mut from = &bytes[..];
             while take_edit(&mut from).is_some() {}

@@ -1,7 +1,7 @@
 //! Lists the segments and snapshots on the targets, with the volume that each belongs to.
 
 use super::copies::Copy;
-use super::frame::{END_BYTES, Epoch, Frame, HEAD_BYTES, Kind, NO_NUMBER, VolumeId};
+use super::frame::{END_BYTES, Frame, HEAD_BYTES, Head, Kind, NO_NUMBER, OLD_HEAD_BYTES, Origin, VolumeId};
 use super::guard::caught;
 use super::options::Place;
 use plan::late::patience;
@@ -16,10 +16,10 @@ use volume::target::{Target, TargetFile};
 const INVENTORY: &str = "weft-inventory";
 
 /// The volume that a file belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// This volume, in the given epoch.
-    Ours(Epoch),
+    /// This volume, with this head.
+    Ours(Head),
     /// Another volume.
     Foreign,
     /// Nothing in the file says.
@@ -27,7 +27,7 @@ pub(super) enum Owner {
 }
 
 /// A segment or snapshot on a target.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Found {
     pub file: TargetFile,
     pub bytes: u64,
@@ -46,26 +46,35 @@ pub(super) fn take(target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Ve
         }
         let mut copy = Copy::new(0, target.clone(), file, bytes);
         let owner = owner(&mut copy, target, volume)?;
+        let id = if let Owner::Ours(head) = &owner { head.epoch.id } else { 0 };
         let complete = matches!(file, TargetFile::Snapshot { .. })
-            && bytes >= (HEAD_BYTES + END_BYTES) as u64
-            && copy.frame(volume, bytes - END_BYTES as u64).is_some_and(|(frame, _)| frame.kind == Kind::End);
+            && bytes >= (OLD_HEAD_BYTES + END_BYTES) as u64
+            && copy.frame(volume, id, bytes - END_BYTES as u64).is_some_and(|(frame, _)| frame.kind == Kind::End);
         all.push(Found { file, bytes, owner, complete });
     }
     Ok(all)
 }
 
 fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Result<Owner> {
-    let mut head = [0; HEAD_BYTES];
-    let have = match target.read(copy.file, 0, &mut head) {
+    let mut bytes = [0; HEAD_BYTES];
+    let have = match target.read(copy.file, 0, &mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         other => other?,
     };
-    if let Some((frame, owner)) = Frame::proven_head(&head[..have]) {
-        return Ok(if owner == *volume { Owner::Ours(frame.epoch) } else { Owner::Foreign });
+    if let Some(head) = Frame::proven_head(&bytes[..have]) {
+        return Ok(if head.volume == *volume { Owner::Ours(head) } else { Owner::Foreign });
     }
-    // When the head is damaged, the first frame behind it names the epoch.
-    let first = copy.frame(volume, HEAD_BYTES as u64);
-    Ok(first.map_or(Owner::Unknown, |(frame, _)| Owner::Ours(frame.epoch)))
+    // In format 1, the first frame behind a damaged head names the epoch. Later formats need the
+    // epoch's id from the head of another copy.
+    let first = copy.frame(volume, 0, OLD_HEAD_BYTES as u64);
+    let head = |epoch| Head {
+        volume: *volume,
+        epoch,
+        origin: Origin::default(),
+        mirrors: Vec::new(),
+        bytes: OLD_HEAD_BYTES,
+    };
+    Ok(first.map_or(Owner::Unknown, |(frame, _)| Owner::Ours(head(frame.epoch))))
 }
 
 /// [`take`] on all targets in parallel. A target that exceeds the deadline has failed.
@@ -80,20 +89,34 @@ pub(super) fn take_most(
     volume: &VolumeId,
     deadline: Duration,
 ) -> Vec<io::Result<Vec<Found>>> {
+    let volume = *volume;
+    ask(places, enough, enough, deadline, move |target| take(target, &volume))
+}
+
+/// Asks all targets in parallel, each on a thread of its own. Once `enough` have answered, and
+/// preferably `wanted`, stragglers have failed, and so has a target that exceeds the deadline.
+pub(super) fn ask<T: Send + 'static>(
+    places: &[Place],
+    enough: usize,
+    wanted: usize,
+    deadline: Duration,
+    question: impl Fn(&Arc<dyn Target>) -> io::Result<T> + Send + Sync + 'static,
+) -> Vec<io::Result<T>> {
+    let question = Arc::new(question);
     let (sender, receiver) = channel();
     let mut all = Vec::new();
     for (number, (_, target)) in places.iter().enumerate() {
-        let (sender, target, volume) = (sender.clone(), target.clone(), *volume);
+        let (sender, target, question) = (sender.clone(), target.clone(), question.clone());
         let started = thread::Builder::new().name(INVENTORY.into()).spawn(move || {
             // After a deadline the receiver may be gone.
-            let found = caught(INVENTORY, || take(&target, &volume));
+            let found = caught(INVENTORY, || question(&target));
             let _ = sender.send((number, found.unwrap_or_else(|why| Err(io::Error::other(why)))));
         });
         all.push(Err(started.err().unwrap_or_else(|| io::ErrorKind::TimedOut.into())));
     }
     drop(sender);
     let (begun, mut took) = (Instant::now(), Vec::new());
-    let left = |took: &[Duration]| patience(took, enough, enough, deadline).saturating_sub(begun.elapsed());
+    let left = |took: &[Duration]| patience(took, enough, wanted, deadline).saturating_sub(begun.elapsed());
     while let Ok((number, found)) = receiver.recv_timeout(left(&took)) {
         if found.is_ok() {
             took.push(begun.elapsed());

@@ -2,12 +2,13 @@
 //! that are not synced. A killed process loses nothing that it acknowledged, and a commit waits
 //! only for a copy to the page cache.
 //!
-//! Each opening has two files, `EPOCH.0` and `EPOCH.1`, with records as in a segment. One receives
-//! the records of the journal thread's next write to the targets; the other holds those of the
-//! write in progress. Only records that directly follow what the targets have are used, and only if
-//! no other machine opened the volume in between: then an epoch has no files here.
+//! Each opening has two files, `EPOCH.0` and `EPOCH.1`: a head and records, as in a segment. One
+//! receives the records of the journal thread's next write to the targets; the other holds those of
+//! the write in progress. Only records that directly follow what the targets have are used, and only
+//! if no other machine opened the volume in between: then the epoch before has no files here. A file
+//! of an earlier version has no head.
 
-use super::frame::{Epoch, Frame, Kind, VolumeId};
+use super::frame::{Epoch, EpochId, Frame, HEAD_BYTES, Kind, Origin, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -50,13 +51,17 @@ fn epochs(directory: &Path) -> io::Result<BTreeSet<u64>> {
 
 impl LocalWal {
     /// Creates the files of an epoch.
-    pub fn begin(directory: &Path, epoch: Epoch) -> io::Result<Self> {
+    /// `before` is the epoch before this one.
+    pub fn begin(directory: &Path, volume: &VolumeId, epoch: Epoch, before: EpochId) -> io::Result<Self> {
         make(directory)?;
+        let (mut head, origin) = (Vec::new(), Origin { parent: before, before });
+        Frame::new(Kind::Segment, epoch.first, epoch, epoch.first - 1).encode_head(volume, &origin, &[], &mut head);
         let file = |which| {
             let path = path(directory, epoch.number, which);
-            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+            let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+            file.write_all_at(&head, 0).map(|()| file)
         };
-        Ok(Self { files: [file(0)?, file(1)?], current: 0, at: 0 })
+        Ok(Self { files: [file(0)?, file(1)?], current: 0, at: HEAD_BYTES as u64 })
     }
 
     /// Records a committed transaction.
@@ -69,7 +74,7 @@ impl LocalWal {
     /// Switches files: the journal thread takes what was added, and has written what it took
     /// before.
     pub fn turn(&mut self) {
-        (self.current, self.at) = (1 - self.current, 0);
+        (self.current, self.at) = (1 - self.current, HEAD_BYTES as u64);
     }
 
     /// Makes the files durable on this machine.
@@ -87,25 +92,33 @@ impl LocalWal {
 }
 
 /// The payloads of the records that directly follow what the targets have, in order. They are on no
-/// target, and the new epoch begins with them.
-pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch) -> io::Result<Vec<Vec<u8>>> {
+/// target, and the new epoch begins with them. `before` is the highest epoch that the targets have
+/// seen before this one.
+pub(super) fn left(directory: &Path, volume: &VolumeId, now: Epoch, before: EpochId) -> io::Result<Vec<Vec<u8>>> {
     make(directory)?;
     let epochs = epochs(directory)?;
     let mut records: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    let mut epoch = now.number;
-    while epoch > 0 && epochs.contains(&(epoch - 1)) {
-        epoch -= 1;
+    let mut next = Some(before);
+    while let Some(epoch) = next.take().filter(|epoch| epochs.contains(&epoch.number)) {
         for which in 0..2 {
-            let bytes = fs::read(path(directory, epoch, which)).unwrap_or_default();
-            let mut rest = &bytes[..];
-            while let Some((frame, payload)) = Frame::proven(volume, rest) {
-                if frame.kind == Kind::Record && frame.epoch.number == epoch {
+            let bytes = fs::read(path(directory, epoch.number, which)).unwrap_or_default();
+            let head = Frame::proven_head(&bytes).filter(|head| head.volume == *volume);
+            // An epoch of this number that is another one was opened elsewhere.
+            if head.as_ref().map_or(0, |head| head.epoch.id) != epoch.id {
+                continue;
+            }
+            let number = epoch.number.saturating_sub(1);
+            next = Some(head.as_ref().map_or(EpochId { number, id: 0 }, |head| head.origin.before));
+            let mut rest = &bytes[head.map_or(0, |head| head.bytes)..];
+            while let Some((frame, payload)) = Frame::proven(volume, epoch.id, rest) {
+                if frame.kind == Kind::Record && frame.epoch.number == epoch.number {
                     // The record of the later epoch counts.
                     records.entry(frame.number).or_insert_with(|| payload.to_vec());
                 }
                 rest = rest.get(frame.bytes()..).unwrap_or_default();
             }
         }
+        next = next.filter(|before| (1..epoch.number).contains(&before.number));
     }
     Ok((now.first..).map_while(|number| records.remove(&number)).collect())
 }
@@ -116,9 +129,13 @@ mod tests {
 
     const VOLUME: VolumeId = *b"0123456789abcdef";
 
-    fn record(epoch: u64, number: u64) -> Vec<u8> {
+    fn epoch(number: u64, first: u64) -> Epoch {
+        Epoch { number, first, id: 100 + u128::from(number) }
+    }
+
+    fn record(number_of: u64, number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let frame = Frame::new(Kind::Record, number, Epoch { number: epoch, first: 1 }, 0);
+        let (frame, epoch) = (Frame::new(Kind::Record, number, epoch(number_of, 1), 0), number_of);
         frame.encode(&VOLUME, &mut bytes, |to| to.extend([epoch as u8, number as u8]));
         bytes
     }
@@ -126,10 +143,12 @@ mod tests {
     #[test]
     fn what_follows_on_the_targets_comes_back() {
         let place = std::env::temp_dir().join(format!("weft-wal-{}", std::process::id()));
-        let epoch = |number, first| Epoch { number, first };
-        let left = |number, first| left(&place, &VOLUME, epoch(number, first)).unwrap();
+        // Epochs are named with a gap: numbers are lost when an opening fails.
+        let after = |before: u64, first| left(&place, &VOLUME, epoch(before + 1, first), epoch(before, 1).name()).unwrap();
+        let left = |number: u64, first| after(number - 1, first);
         assert!(left(3, 1).is_empty());
-        let mut wal = LocalWal::begin(&place, epoch(3, 1)).unwrap();
+        let begin = |number, before, first| LocalWal::begin(&place, &VOLUME, epoch(number, first), epoch(before, 1).name());
+        let mut wal = begin(3, 1, 1).unwrap();
         for number in 1..10 {
             wal.add(&record(3, number)).unwrap();
             if number % 4 == 0 {
@@ -141,10 +160,12 @@ mod tests {
         assert_eq!(left(4, 5), expected(5..10));
         assert_eq!(left(4, 8), expected(8..10));
         assert_eq!(left(4, 10), Vec::<Vec<u8>>::new());
-        // Another machine opened the volume.
+        // Another machine opened the volume, or an opening with the same number took place elsewhere.
         assert!(left(5, 8).is_empty());
+        let other = EpochId { number: 3, id: 1 };
+        assert!(super::left(&place, &VOLUME, epoch(4, 8), other).unwrap().is_empty());
         // Killed again before everything was committed again.
-        let mut wal = LocalWal::begin(&place, epoch(4, 8)).unwrap();
+        let mut wal = begin(4, 3, 8).unwrap();
         wal.add(&record(4, 8)).unwrap();
         assert_eq!(left(5, 8), [vec![4, 8], vec![3, 9]]);
         assert_eq!(left(5, 9), [vec![3, 9]]);

@@ -11,21 +11,27 @@
 //! describes the bytes.
 
 mod checkpointer;
+mod claims;
 mod copies;
 mod engine;
 mod files;
 mod frame;
 mod guard;
 mod inventory;
+mod lease;
+mod lineage;
 mod local_wal;
+mod mirror;
 mod options;
 mod purge;
 mod recover;
+mod recruit;
 mod relocate;
 mod replay;
 mod restore;
 mod resync;
 mod retry;
+mod roster;
 mod shared;
 mod snapshot;
 mod space;
@@ -33,4 +39,4 @@ mod worker;
 mod writer;
 
 pub use engine::Journaled;
-pub use options::{Limits, Options, Place, Status};
+pub use options::{Access, Limits, Options, Place, Status};

@@ -1,5 +1,6 @@
 //! The options and the status of an engine.
 
+use super::claims::fenced;
 use super::frame::VolumeId;
 use crate::kv::{Index, KvError, MergeFn, Seq};
 use plan::TargetId;
@@ -7,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use volume::target::Target;
+use volume::target::{Holder, Target};
 
 /// A target of the volume.
 pub type Place = (TargetId, Arc<dyn Target>);
@@ -18,18 +19,44 @@ pub struct Options {
     pub volume: VolumeId,
     /// All reachable targets of the volume, in order of preference.
     pub targets: Vec<Place>,
-    /// How many of them hold the journal: m+1.
-    pub mirrors: usize,
+    /// All targets of the volume, reachable or not.
+    pub voters: Vec<TargetId>,
+    /// How many targets may be lost: m. A transaction is durable when m+1 of them have it. The
+    /// journal is on m+2 where there are as many, so that a slow one delays nobody.
+    pub losses: usize,
+    /// The generation of the label that lists the voters.
+    pub generation: u64,
+    /// Who opens the volume.
+    pub holder: Holder,
+    /// How long a target waits for this holder before it grants a claim to another one. None where
+    /// the targets notice the end of a holder themselves, as directories do.
+    pub lease: Option<Duration>,
+    /// What the volume is opened for.
+    pub access: Access,
     /// The index. An index of another volume is cleared and rebuilt.
     pub index: Box<dyn Index>,
     /// Applies the operands of merges.
     pub merge: MergeFn,
     /// Sizes and times.
     pub limits: Limits,
-    /// Opens the volume even if transactions that were durable are on no target any more, with the
-    /// state before them. This is for an operator who accepts the loss; otherwise such a volume is
-    /// refused.
+    /// Opens the volume with however few targets, and even if transactions that were durable are on
+    /// no target any more, with the state before them. This is for an operator who accepts the
+    /// loss; otherwise such a volume is refused.
     pub accept_loss: bool,
+}
+
+/// What a volume is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Writing: needs N-m of its N targets, and m+1.
+    #[default]
+    Write,
+    /// Reading: needs N-m targets, whose changes the caller keeps in memory.
+    Read,
+    /// As `Read`, by a caller who needs the contents only and not the number of copies.
+    ReadFiles,
+    /// As `ReadFiles`, but with whatever is there. Newer transactions may be missing.
+    PossiblyOld,
 }
 
 /// Sizes and times of an engine.
@@ -61,10 +88,14 @@ pub struct Limits {
 pub struct Status {
     /// The targets that hold the journal now.
     pub mirrors: Vec<TargetId>,
-    /// How many there should be.
+    /// How many there must be: m+1. There is one more where there are as many targets.
     pub wanted: usize,
     /// How many hold everything: the journal and a snapshot to start from.
     pub whole: usize,
+    /// The number of this opening.
+    pub epoch: u64,
+    /// Durable transactions may have been lost when the volume was opened, which was accepted.
+    pub lossy: bool,
     /// Whether fewer than wanted hold everything.
     pub degraded: bool,
     /// Targets that failed and did not come back, and why.
@@ -115,9 +146,9 @@ impl Default for Limits {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { volume, targets, mirrors, limits, accept_loss, .. } = self;
+        let Self { volume, targets, losses, access, limits, accept_loss, .. } = self;
         let mut debug = f.debug_struct("Options");
-        debug.field("volume", volume).field("targets", targets).field("mirrors", mirrors);
+        debug.field("volume", volume).field("targets", targets).field("losses", losses).field("access", access);
         debug.field("limits", limits).field("accept_loss", accept_loss).finish_non_exhaustive()
     }
 }
@@ -129,6 +160,9 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 
 /// The error for a failed target.
 pub(super) fn unavailable(id: TargetId, error: &io::Error) -> KvError {
+    if let Some(fenced) = fenced(error) {
+        return fenced;
+    }
     match is_full(error) {
         true => KvError::NoSpace,
         false => KvError::Unavailable(format!("target {}: {error}", id.0)),

@@ -1,5 +1,6 @@
 //! Removes segments and snapshots that are no longer needed.
 
+use super::claims::fenced;
 use super::inventory::{Owner, take};
 use super::options::Place;
 use super::shared::Shared;
@@ -31,6 +32,9 @@ pub(super) fn purge(
     };
     for (place, result) in places.iter().zip(all(workers.iter(), job, shared.limits.deadline)) {
         if let Err(error) = result {
+            if let Some(fenced) = fenced(&error) {
+                return shared.fail(&fenced);
+            }
             shared.files().last_error = Some(format!("target {}: removing old metadata: {error}", place.0.0));
         }
     }

@@ -1,10 +1,12 @@
-//! Opening, first step: reads what is on the targets. Then `replay` brings the index up to date,
-//! and `resync` the mirrors.
+//! Opening, first step: claims the targets and reads what is on them. Then `replay` brings the
+//! index up to date, and `resync` the mirrors.
 
+use super::claims::{Granted, claim, give_back, quorum, too_few};
 use super::copies::{Copy, Miss};
 use super::files::{Failed, Files};
-use super::frame::{Epoch, HEAD_BYTES, VolumeId};
+use super::frame::{Epoch, Head, VolumeId};
 use super::inventory::{Found, Owner, take_all};
+use super::lineage::Lineage;
 use super::options::{Options, Place};
 use super::shared::Start;
 use crate::kv::{KvError, Seq};
@@ -15,15 +17,31 @@ use volume::target::TargetFile;
 pub(super) struct Recovered {
     pub start: Start,
     /// The targets to continue with, the best first.
-    pub chosen: Vec<Place>,
-    /// Whether some of them have no snapshot.
+    pub chosen: Vec<Chosen>,
+    /// Whether a new snapshot is needed.
     pub incomplete: bool,
+    /// Files of other histories, and of targets that missed an opening.
+    pub stale: Vec<(Place, TargetFile)>,
+    pub granted: Granted,
+    /// The first claim that this volume ever had was made now.
+    pub upgraded: bool,
+}
+
+/// A target to continue with.
+pub(super) struct Chosen {
+    pub place: Place,
+    /// It has everything.
+    pub whole: bool,
+    /// The snapshot that it is missing, if another one has it.
+    pub lacks: Option<TargetFile>,
 }
 
 /// A segment or snapshot, with its copies on the targets.
 pub(super) struct Group {
     pub file: TargetFile,
     pub epoch: Epoch,
+    /// The length of its head, in bytes.
+    pub head: usize,
     /// The first transaction of a segment, or the last transaction of a snapshot.
     pub number: Seq,
     pub copies: Vec<Copy>,
@@ -36,8 +54,9 @@ pub(super) struct Group {
 
 pub(super) struct Recovery<'a> {
     pub options: &'a Options,
-    /// The first transaction of every known epoch.
+    /// The first transaction of every known epoch of the lineage.
     pub epochs: BTreeMap<u64, Seq>,
+    pub lineage: Lineage,
     pub segments: Vec<Group>,
     pub snapshots: Vec<Group>,
     /// Targets that must not be mirrors.
@@ -45,62 +64,113 @@ pub(super) struct Recovery<'a> {
     pub files: Files,
     /// Incomplete snapshots.
     pub partial: Vec<(usize, TargetFile)>,
+    stale: Vec<(usize, TargetFile)>,
+    /// Targets that hold something of the highest epoch that is known, or may.
+    believed: BTreeSet<usize>,
+    /// Transactions that were durable may be missing.
+    pub lossy: bool,
 }
 
-/// Brings the index to the newest state that the targets prove.
+/// Claims the targets, and brings the index to the newest state that they prove.
 ///
 /// # Errors
-/// `Unavailable` when no target has enough of this volume; `Corrupt` when transactions that were
-/// durable are missing.
+/// `Held` or `TooFew` when not enough targets can be claimed; `Unavailable` when no target has
+/// enough of this volume; `Corrupt` when transactions that were durable are missing.
 pub(super) fn recover(options: &Options) -> Result<Recovered, KvError> {
-    let mut recovery = Recovery::look(options);
+    let granted = claim(options, options.index.state()?.epoch)?;
+    match read(options, &granted) {
+        Ok((recovery, last, used)) => {
+            let stale = recovery.stale.iter().map(|&(place, file)| (options.targets[place].clone(), file)).collect();
+            let upgraded = granted.highest().is_none();
+            let finished = recovery.finish(&granted, last, used);
+            match finished {
+                Ok((start, chosen, incomplete)) => {
+                    Ok(Recovered { start, chosen, incomplete: incomplete || upgraded, stale, granted, upgraded })
+                }
+                Err(error) => {
+                    give_back(options, &granted);
+                    Err(error)
+                }
+            }
+        }
+        Err(error) => {
+            give_back(options, &granted);
+            Err(error)
+        }
+    }
+}
+
+fn read<'a>(options: &'a Options, granted: &Granted) -> Result<(Recovery<'a>, Seq, bool), KvError> {
+    let mut recovery = Recovery::look(options, granted)?;
     if recovery.segments.is_empty() && recovery.snapshots.is_empty() {
         let why = recovery.files.last_error.take().unwrap_or_else(|| "no target has this volume's journal".into());
         return Err(KvError::Unavailable(why));
     }
     let (last, used) = recovery.replay()?;
-    recovery.finish(last, used)
+    Ok((recovery, last, used))
 }
 
 impl<'a> Recovery<'a> {
-    fn look(options: &'a Options) -> Self {
-        let found = take_all(&options.targets, &options.volume, options.limits.deadline);
+    fn look(options: &'a Options, granted: &Granted) -> Result<Self, KvError> {
+        let claimed: Vec<usize> = (0..options.targets.len()).filter(|&place| granted.before[place].is_some()).collect();
+        let places: Vec<Place> = claimed.iter().map(|&place| options.targets[place].clone()).collect();
+        let found = take_all(&places, &options.volume, options.limits.deadline);
         let mut recovery = Self {
             options,
             epochs: BTreeMap::new(),
+            lineage: Lineage::default(),
             segments: Vec::new(),
             snapshots: Vec::new(),
             unfit: BTreeSet::new(),
             files: Files::default(),
             partial: Vec::new(),
+            stale: Vec::new(),
+            believed: BTreeSet::new(),
+            lossy: false,
         };
+        for place in (0..options.targets.len()).filter(|place| !claimed.contains(place)) {
+            if granted.blank.contains(&place) {
+                // It becomes a mirror when it has got everything.
+                recovery.unfit.insert(place);
+                continue;
+            }
+            let id = options.targets[place].0;
+            let why = granted.missing.iter().find(|(missing, _)| *missing == id).map_or("", |(_, why)| why);
+            recovery.reject(place, why);
+        }
         let mut all: Vec<(usize, Found)> = Vec::new();
-        for (place, found) in found.into_iter().enumerate() {
+        for (place, found) in claimed.into_iter().zip(found) {
             match found {
                 Ok(found) => all.extend(found.into_iter().map(|found| (place, found))),
                 Err(error) => recovery.reject(place, &error.to_string()),
             }
         }
-        for &(place, found) in &all {
+        recovery.choose(granted, &all)?;
+        for (place, found) in &all {
             // An incomplete snapshot is useless, and its space may be needed. An empty file does
             // not even say whose it is.
             let ours = matches!(found.owner, Owner::Ours(_)) || found.bytes == 0;
             if matches!(found.file, TargetFile::Snapshot { .. }) && !found.complete && ours {
-                recovery.partial.push((place, found.file));
+                recovery.partial.push((*place, found.file));
             }
-            match found.owner {
-                Owner::Foreign => recovery.reject(place, "it holds the journal of another volume"),
+            match &found.owner {
+                Owner::Foreign => recovery.reject(*place, "it holds the journal of another volume"),
                 Owner::Unknown => {}
-                Owner::Ours(epoch) => recovery.know(place, found, epoch),
+                Owner::Ours(head) if recovery.believed.contains(place) && recovery.lineage.has(head.epoch.name()) => {
+                    recovery.know(*place, found, head);
+                }
+                Owner::Ours(_) => recovery.stale.push((*place, found.file)),
             }
         }
         // A file that does not name its volume may still have valid frames of a group with its
         // name.
-        for (place, found) in all.into_iter().filter(|(_, found)| found.owner == Owner::Unknown) {
+        for (place, found) in all.iter().filter(|(_, found)| found.owner == Owner::Unknown) {
             for group in recovery.segments.iter_mut().chain(&mut recovery.snapshots) {
-                if group.file == found.file {
-                    let target = options.targets[place].1.clone();
-                    group.copies.push(Copy::new(place, target, found.file, found.bytes));
+                if group.file == found.file && recovery.believed.contains(place) {
+                    let target = options.targets[*place].1.clone();
+                    let mut copy = Copy::new(*place, target, found.file, found.bytes);
+                    copy.headed = false;
+                    group.copies.push(copy);
                 }
             }
         }
@@ -108,10 +178,68 @@ impl<'a> Recovery<'a> {
         recovery.snapshots.sort_by_key(|group| std::cmp::Reverse((group.number, group.epoch.number)));
         let epochs = recovery.epochs.clone();
         recovery.snapshots.retain(|group| !void(&epochs, group.epoch.number, group.number));
-        recovery
+        recovery.count(granted, &all)?;
+        Ok(recovery)
     }
 
-    fn know(&mut self, place: usize, found: Found, epoch: Epoch) {
+    /// Finds the highest epoch, its lineage, and the targets that may have something of it. A
+    /// target with a lower claim missed an opening, and what it has may be of another history.
+    fn choose(&mut self, granted: &Granted, all: &[(usize, Found)]) -> Result<(), KvError> {
+        let heads = all.iter().filter_map(|(place, found)| match &found.owner {
+            Owner::Ours(head) if granted.counts(*place) => Some((*place, head)),
+            _ => None,
+        });
+        let heads: Vec<(usize, &Head)> = heads.collect();
+        let newest = heads.iter().map(|(_, head)| head.epoch.name()).max();
+        let Some(newest) = newest else { return Ok(()) };
+        let forked = heads.iter().any(|(_, head)| head.epoch.number == newest.number && head.epoch.id != newest.id);
+        if forked && !self.options.accept_loss {
+            let number = newest.number;
+            return Err(KvError::Corrupt(format!("the targets have two histories with epoch {number}")));
+        }
+        self.lossy |= forked;
+        let missed = |place: usize| {
+            let before = granted.before[place].flatten().map_or(0, |before| before.number);
+            newest.id != 0 && before < newest.number
+        };
+        let places = 0..self.options.targets.len();
+        self.believed = places.filter(|&place| granted.counts(place) && !missed(place)).collect();
+        let believed = heads.iter().filter(|(place, _)| self.believed.contains(place)).map(|(_, head)| *head);
+        self.lineage = Lineage::of(newest, &believed.collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// Counts the targets that were read. A mirror of the newest segment that has no snapshot has
+    /// lost what it had.
+    fn count(&mut self, granted: &Granted, all: &[(usize, Found)]) -> Result<(), KvError> {
+        let newest = |(_, found): &&(usize, Found)| match &found.owner {
+            Owner::Ours(head) if matches!(found.file, TargetFile::Journal { .. }) => {
+                self.lineage.has(head.epoch.name()).then_some((head.epoch.number, found.file))
+            }
+            _ => None,
+        };
+        let believed = all.iter().filter(|(place, _)| self.believed.contains(place));
+        let last = believed.filter(|found| newest(found).is_some()).max_by_key(newest);
+        let mirrors = match last.map(|(_, found)| &found.owner) {
+            Some(Owner::Ours(head)) => &head.mirrors[..],
+            _ => &[],
+        };
+        let lost = |place: usize| {
+            let id = self.options.targets[place].0;
+            mirrors.contains(&id) && self.believed.contains(&place) && !self.files.complete.contains_key(&id)
+        };
+        let sound = |place: &usize| granted.counts(*place) && !self.unfit.contains(place) && !lost(*place);
+        let there = (0..self.options.targets.len()).filter(sound).count();
+        if there < quorum(self.options) {
+            return Err(too_few(self.options, granted));
+        }
+        let normal = self.options.voters.len().saturating_sub(self.options.losses);
+        self.lossy |= self.options.accept_loss && there < normal;
+        Ok(())
+    }
+
+    fn know(&mut self, place: usize, found: &Found, head: &Head) {
+        let epoch = head.epoch;
         let first = self.epochs.entry(epoch.number).or_insert(epoch.first);
         *first = epoch.first.min(*first);
         let (id, target) = &self.options.targets[place];
@@ -130,9 +258,10 @@ impl<'a> Recovery<'a> {
             None => groups.push(Group {
                 file: found.file,
                 epoch,
+                head: head.bytes,
                 number,
                 copies: vec![copy],
-                end: HEAD_BYTES as u64,
+                end: head.bytes as u64,
                 misses: Vec::new(),
                 counts: false,
             }),
@@ -157,7 +286,7 @@ pub(super) fn void(epochs: &BTreeMap<u64, Seq>, epoch: u64, seq: Seq) -> bool {
 pub(super) fn check(options: &Options) -> Result<VolumeId, KvError> {
     match () {
         () if options.volume == [0; 16] => Err(KvError::Invalid("a volume's id is not all zeroes")),
-        () if options.mirrors == 0 => Err(KvError::Invalid("a journal has at least one mirror")),
+        () if options.voters.is_empty() => Err(KvError::Invalid("a volume has at least one target")),
         () if options.targets.is_empty() => Err(KvError::Invalid("a journal needs a target")),
         () => Ok(options.volume),
     }

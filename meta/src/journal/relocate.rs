@@ -1,11 +1,17 @@
 //! Moves the journal to other targets while commits continue.
 
+use super::claims::fenced;
 use super::files::same;
+use super::inventory::ask;
 use super::options::Place;
 use super::purge::purge;
 use super::shared::Shared;
 use crate::kv::KvError;
 use std::sync::PoisonError;
+use std::time::Instant;
+
+/// How many deadlines may pass without any change of the mirrors: a snapshot takes its time.
+const PATIENCE: u32 = 10;
 
 /// Sets the targets, and returns when as many of them as wanted, or as exist, have everything.
 ///
@@ -22,7 +28,10 @@ pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), Kv
     }
     let before = shared.files().places.clone();
     match go(shared, targets.clone()) {
-        Ok(()) => leave(shared, &before, &targets),
+        Ok(()) => {
+            shared.grow(targets.len());
+            leave(shared, &before, &targets);
+        }
         Err(error) => {
             // Nothing is removed from a target that may be needed, as when the engine has failed.
             if go(shared, before.clone()).is_ok() {
@@ -35,33 +44,58 @@ pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), Kv
 }
 
 fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
+    claim_all(shared, &targets)?;
     let (count, expected) = {
         let mut files = shared.files();
         files.failed.retain(|failed| targets.iter().any(|place| same(place, &failed.place)));
         let sound = targets.iter().filter(|place| !files.has_failed(place)).count();
-        files.expected = shared.wanted.min(sound).max(1);
+        files.expected = shared.need().min(sound).max(1);
         files.places = targets;
         (files.places.len(), files.expected)
     };
-    // Each target can fail once; the last round finds that none did.
-    for _ in 0..count + 2 {
+    // Each target can fail once and come back once; the last round finds that none did.
+    let (mut rounds, mut quiet) = (2 * count + 4, Instant::now());
+    while rounds > 0 {
         // This also drops unwanted mirrors as soon as they are not needed.
         shared.settle()?;
-        {
+        let generation = {
             let files = shared.files();
             let (staying, whole) = files.staying();
             if whole >= expected && staying == files.mirrors.len() {
                 return Ok(());
             }
-            if staying < expected {
+            // A mirror that fails just before it counts is replaced as long as there are others.
+            if staying < expected && files.snapshotting.is_empty() {
                 break;
             }
+            if quiet.elapsed() > PATIENCE * shared.limits.deadline {
+                break;
+            }
+            files.generation
+        };
+        if !shared.wait_for_change(generation)? {
+            continue;
         }
-        shared.checkpoint()?;
+        (rounds, quiet) = (rounds - 1, Instant::now());
     }
     let files = shared.files();
     let why = files.last_error.as_deref().unwrap_or("they do not answer");
     Err(KvError::Unavailable(format!("not enough of the targets take the journal: {why}")))
+}
+
+/// Claims targets for this epoch. One that does not answer is claimed when it becomes a mirror.
+fn claim_all(shared: &Shared, targets: &[Place]) -> Result<(), KvError> {
+    let known = shared.files().places.clone();
+    let new: Vec<Place> = targets.iter().filter(|new| !known.iter().any(|old| same(old, new))).cloned().collect();
+    let (request, count) = (shared.claim_request(), new.len());
+    let answers = ask(&new, count, count, shared.limits.deadline, move |target| target.claim(&request));
+    for error in answers.into_iter().filter_map(Result::err) {
+        if let Some(fenced) = fenced(&error) {
+            shared.fail(&fenced);
+            return Err(fenced);
+        }
+    }
+    Ok(())
 }
 
 /// Removes the journal from targets that left the volume. What cannot be removed remains.

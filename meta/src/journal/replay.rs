@@ -1,7 +1,7 @@
 //! Opening, second step: brings the index to the newest state that the targets prove.
 
 use super::copies::walk;
-use super::frame::{Frame, HEAD_BYTES, Kind, take_edit};
+use super::frame::{EpochId, Frame, Kind, take_edit};
 use super::options::Options;
 use super::recover::{Recovery, void};
 use super::restore::load;
@@ -28,7 +28,17 @@ impl Recovery<'_> {
         let index = &*self.options.index;
         let newest = self.snapshots.first().map(|group| group.number);
         let state = index.state()?;
-        let usable = state.owner == self.options.volume && !void(&self.epochs, state.epoch, state.applied);
+        let name = EpochId { number: state.epoch, id: state.id };
+        let ours = state.owner == self.options.volume;
+        let usable = ours && self.lineage.has(name) && !void(&self.epochs, state.epoch, state.applied);
+        if ours && !usable && state.epoch >= self.lineage.newest().number && !self.options.accept_loss {
+            return Err(KvError::Corrupt(format!(
+                "transaction {} was durable in epoch {}, and the targets know of no epoch after {}",
+                state.applied,
+                state.epoch,
+                self.lineage.newest().number
+            )));
+        }
         let mut broken = KvError::Unavailable("no target has a complete snapshot of the metadata".into());
         if usable {
             let applied = state.applied;
@@ -54,7 +64,7 @@ impl Recovery<'_> {
                 broken = error;
                 continue;
             }
-            let state = IndexState { owner: self.options.volume, epoch: epoch.number, applied: last };
+            let state = IndexState { owner: self.options.volume, epoch: epoch.number, id: epoch.id, applied: last };
             index.apply(&mut std::iter::empty(), state, false)?;
             match self.roll(state, last) {
                 Ok((last, _)) => return Ok((last, number > 0)),
@@ -87,7 +97,7 @@ impl Recovery<'_> {
         let (mut next, mut gap, mut ended_at) = (begin + 1, false, None);
         for number in 0..self.segments.len() {
             let group = &mut self.segments[number];
-            (group.end, group.counts) = (HEAD_BYTES as u64, false);
+            (group.end, group.counts) = (group.head as u64, false);
             group.misses.clear();
             if void(&self.epochs, group.epoch.number, group.number) {
                 continue;
@@ -101,6 +111,7 @@ impl Recovery<'_> {
                 }
                 if group.number > next {
                     if *accept_loss {
+                        self.lossy = true;
                         break;
                     }
                     return Err(Broken::Gap(next));
@@ -108,9 +119,10 @@ impl Recovery<'_> {
             }
             let epochs = &self.epochs;
             let (epoch, first) = (group.epoch, group.number);
+            let file = (volume, epoch.id, group.head);
             let accept = |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.number >= first;
             let mut counts = false;
-            let walked = walk(&mut group.copies, volume, accept, |frame, payload| -> Result<bool, KvError> {
+            let walked = walk(&mut group.copies, file, accept, |frame, payload| -> Result<bool, KvError> {
                 if void(epochs, epoch.number, frame.number) || frame.number > next {
                     return Ok(false);
                 }
@@ -125,13 +137,16 @@ impl Recovery<'_> {
         }
         // Behind the end there may be records that were never synced, but none that says that a
         // missing transaction was durable.
-        if let Some(number) = ended_at.filter(|_| !accept_loss && next > base.applied) {
+        if let Some(number) = ended_at.filter(|_| next > base.applied) {
             let group = &mut self.segments[number];
             let (epoch, end) = (group.epoch, group.end);
             let later =
                 |frame: &Frame| frame.kind == Kind::Record && frame.epoch == epoch && frame.commit_index >= next;
-            if group.copies.iter_mut().any(|copy| copy.any_behind(volume, end, later)) {
-                return Err(Broken::Gap(next));
+            if group.copies.iter_mut().any(|copy| copy.any_behind(volume, epoch.id, end, later)) {
+                if !accept_loss {
+                    return Err(Broken::Gap(next));
+                }
+                self.lossy = true;
             }
         }
         replay.flush()?;
@@ -158,7 +173,8 @@ impl Replay<'_> {
             };
             self.layer.insert(key, value);
         }
-        (self.state.applied, self.state.epoch) = (frame.number, frame.epoch.number);
+        let Frame { epoch, number, .. } = *frame;
+        self.state = IndexState { epoch: epoch.number, id: epoch.id, applied: number, ..self.state };
         if self.layer.bytes() > self.limit { self.flush() } else { Ok(()) }
     }
 

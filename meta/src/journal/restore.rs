@@ -20,7 +20,7 @@ pub(super) fn load(options: &Options, group: &mut Group) -> Result<(), KvError> 
     };
     let damaged = || KvError::Corrupt(format!("the snapshot of transaction {last} is damaged on all targets"));
     let (mut layer, mut pairs, mut blocks, mut complete) = (Layer::default(), 0, 0, false);
-    walk(&mut group.copies, volume, accept, |frame, mut payload| {
+    walk(&mut group.copies, (volume, epoch.id, group.head), accept, |frame, mut payload| {
         if frame.number != blocks {
             return Ok(false);
         }

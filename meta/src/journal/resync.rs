@@ -1,17 +1,34 @@
 //! Opening, third step: chooses the mirrors and makes them identical.
 
-use super::copies::{Copy, Miss, transfer};
+use super::claims::Granted;
+use super::copies::{Miss, spread, spread_head};
 use super::files::Files;
-use super::frame::{Epoch, Frame, HEAD_BYTES, Kind, NO_NUMBER};
-use super::options::is_full;
-use super::recover::{Group, Recovered, Recovery};
+use super::frame::{Epoch, EpochId, NO_NUMBER, Origin};
+use super::options::{Access, Options, is_full};
+use super::recover::{Chosen, Group, Recovery};
 use super::shared::Start;
 use crate::kv::{KvError, Seq};
-use std::io::IoSlice;
+use volume::target::TargetFile;
+
+/// How many mirrors there are: one more than needed, so that a slow one delays nobody. For reading,
+/// some need only the files.
+pub(super) fn wanted(options: &Options) -> usize {
+    match options.access {
+        Access::Write => options.losses + 2,
+        Access::Read => options.losses + 1,
+        Access::ReadFiles | Access::PossiblyOld => 1,
+    }
+}
 
 impl Recovery<'_> {
-    /// Chooses the mirrors, makes them identical, and begins a new epoch.
-    pub(super) fn finish(mut self, last: Seq, gap: bool) -> Result<Recovered, KvError> {
+    /// Chooses the mirrors, makes them identical, and begins a new epoch. Returns whether a new
+    /// snapshot is needed, too.
+    pub(super) fn finish(
+        mut self,
+        granted: &Granted,
+        last: Seq,
+        gap: bool,
+    ) -> Result<(Start, Vec<Chosen>, bool), KvError> {
         let targets = &self.options.targets;
         let newest = self.snapshots.first().map(|group| group.number);
         let has =
@@ -26,9 +43,10 @@ impl Recovery<'_> {
             // A file that remains does no harm.
             let _ = targets[place].1.remove(file);
         }
+        let wanted = wanted(self.options);
         let (mut chosen, mut full) = (Vec::new(), Vec::new());
         for place in order {
-            if chosen.len() == self.options.mirrors {
+            if chosen.len() == wanted {
                 break;
             }
             match self.resync(place) {
@@ -39,13 +57,21 @@ impl Recovery<'_> {
         }
         // Full targets cannot get what they are missing. They become mirrors as they are, and have
         // everything after the next snapshot.
-        full.truncate(self.options.mirrors - chosen.len());
+        full.truncate(wanted - chosen.len());
         full.iter().for_each(|&place| _ = self.files.complete.remove(&targets[place].0));
-        chosen.append(&mut full);
-        if chosen.is_empty() {
+        if chosen.is_empty() && full.is_empty() {
             return Err(KvError::Unavailable("no target can take the journal".into()));
         }
-        let incomplete = gap || !chosen.iter().all(|&place| has(&self.files, place));
+        let whole = |place: usize| !gap && has(&self.files, place);
+        let lacks = newest.map(|last| TargetFile::Snapshot { last });
+        let lacks = lacks.filter(|_| chosen.iter().any(|&place| whole(place)));
+        let choice = |place: usize, lacks: Option<TargetFile>| {
+            let whole = whole(place);
+            Chosen { place: targets[place].clone(), whole, lacks: lacks.filter(|_| !whole) }
+        };
+        let mut mirrors: Vec<Chosen> = chosen.iter().map(|&place| choice(place, lacks)).collect();
+        mirrors.extend(full.iter().map(|&place| choice(place, None)));
+        let incomplete = gap || !mirrors.iter().all(|mirror| mirror.whole);
         let counting = || self.segments.iter().filter(|group| group.counts);
         self.files.segments = counting().map(|group| group.number).collect();
         self.files.written = counting().map(|group| group.end).sum();
@@ -53,14 +79,18 @@ impl Recovery<'_> {
         let length = |group: &Group| group.copies.iter().map(|copy| copy.bytes).max().unwrap_or(0);
         self.files.snapshot_bytes = self.snapshots.first().map_or(0, length);
         self.files.due = self.options.limits.snapshot_bytes.max(self.files.snapshot_bytes);
-        let index_epoch = self.options.index.state()?.epoch;
-        let newest_epoch = self.epochs.last_key_value().map_or(0, |(&number, _)| number);
-        let epoch = Epoch { number: newest_epoch.max(index_epoch).saturating_add(1), first: last + 1 };
+        let base = self.options.index.state()?;
+        let left = counting().chain(self.snapshots.first()).map(|group| group.epoch.name());
+        let parent = left.chain([EpochId { number: base.epoch, id: base.id }]).max().unwrap_or_default();
+        let before = self.lineage.newest();
+        let epoch = Epoch { number: granted.epoch.number, first: last + 1, id: granted.epoch.id };
         if epoch.number.max(epoch.first) > NO_NUMBER / 2 {
             return Err(KvError::Corrupt("the numbers in the journal are those of no volume".into()));
         }
-        let chosen = chosen.into_iter().map(|place| targets[place].clone()).collect();
-        Ok(Recovered { start: Start { epoch, last, files: self.files }, chosen, incomplete })
+        let origin = Origin { parent, before };
+        let (files, lineage, lossy) = (self.files, self.lineage, self.lossy);
+        let start = Start { epoch, origin, lineage, base, last, files, lossy };
+        Ok((start, mirrors, incomplete))
     }
 
     /// Copies to a target what it is missing of the journal: so far a record may be on one mirror
@@ -68,39 +98,23 @@ impl Recovery<'_> {
     fn resync(&self, place: usize) -> std::io::Result<()> {
         let target = &*self.options.targets[place].1;
         for group in self.segments.iter().filter(|group| group.counts) {
-            let from = |place: usize| &*self.options.targets[place].1;
             let misses: Vec<&Miss> = group.misses.iter().filter(|miss| miss.place == place).collect();
-            let here = group.copies.iter().any(|copy| copy.place == place);
-            let mut head = Vec::new();
-            let frame = Frame::new(Kind::Segment, group.number, group.epoch, group.number - 1);
-            frame.encode_head(&self.options.volume, &mut head);
-            let mut found = [0; HEAD_BYTES];
-            let headless = !here || target.read(group.file, 0, &mut found)? < HEAD_BYTES || found[..] != head;
-            if !here {
+            let here = group.copies.iter().find(|copy| copy.place == place);
+            let headed = here.is_some_and(|copy| copy.headed);
+            if here.is_none() {
+                // What has this name is of another history.
                 target.remove(group.file)?;
             }
-            if headless {
-                target.write(group.file, 0, &[IoSlice::new(&head)])?;
+            if !headed {
+                spread_head(&group.copies, group.head, target)?;
             }
-            if !here {
+            if here.is_none() {
                 // Copy each range from a copy that is valid there.
-                let mut at = HEAD_BYTES as u64;
-                while at < group.end {
-                    let bad = |copy: &&Copy| {
-                        group.misses.iter().any(|miss| miss.place == copy.place && miss.range.contains(&at))
-                    };
-                    let Some(copy) = group.copies.iter().find(|copy| !bad(copy)) else {
-                        return Err(std::io::Error::other("no sound copy"));
-                    };
-                    let ends = group.misses.iter().filter(|miss| miss.place == copy.place && miss.range.start > at);
-                    let end = ends.map(|miss| miss.range.start).min().unwrap_or(group.end).min(group.end);
-                    transfer(from(copy.place), target, group.file, at..end)?;
-                    at = end;
-                }
+                spread(&group.copies, &group.misses, group.head as u64..group.end, target)?;
                 target.sync(group.file)?;
-            } else if headless || !misses.is_empty() {
+            } else if !headed || !misses.is_empty() {
                 for miss in misses {
-                    transfer(from(miss.from), target, group.file, miss.range.clone())?;
+                    spread(&group.copies, &group.misses, miss.range.clone(), target)?;
                 }
                 target.sync(group.file)?;
             }

@@ -1,6 +1,7 @@
 //! Retries failed targets while there are fewer mirrors than wanted. Each time that a target soon
 //! fails again, its back-off doubles.
 
+use super::claims::fenced;
 use super::files::same;
 use super::inventory::{Owner, take};
 use super::options::Place;
@@ -59,7 +60,7 @@ pub(super) fn run(shared: &Shared) {
         gauge.look(shared);
         let (due, room) = {
             let files = shared.files();
-            let lacking = files.staying().0 < shared.wanted;
+            let lacking = files.staying().0 < shared.wanted(files.places.len());
             let due = files.failed.iter().map(|failed| &failed.place);
             let due = due.filter(|place| lacking && files.has_place(place) && files.retries.is_due(place.0));
             (due.cloned().collect::<Vec<Place>>(), files.need(&shared.limits))
@@ -74,10 +75,23 @@ pub(super) fn run(shared: &Shared) {
                     files.failed.retain(|failed| !same(&failed.place, place));
                     answered = true;
                 }
-                Err(_) => files.retries.failed(place.0, shared.limits.retry, worker.running()),
+                Err(error) => {
+                    files.retries.failed(place.0, shared.limits.retry, worker.running());
+                    drop(files);
+                    if let Some(fenced) = fenced(&error) {
+                        return shared.fail(&fenced);
+                    }
+                }
             }
         }
-        if answered {
+        let idle = {
+            // A target that was busy when a mirror was needed.
+            let files = shared.files();
+            let used = |place: &Place| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
+            let lacking = files.staying().0 < shared.wanted(files.places.len());
+            lacking && files.places.iter().any(|place| !used(place) && !files.has_failed(place))
+        };
+        if answered || idle {
             shared.ask();
         }
     }
@@ -86,8 +100,10 @@ pub(super) fn run(shared: &Shared) {
 /// Whether a target answers and has space for a snapshot. What it has of the journal is replaced
 /// when it becomes a mirror.
 fn try_again(shared: &Shared, place: Place, room: u64) -> Job {
-    let volume = shared.volume;
+    let (volume, claim) = (shared.volume, shared.claim_request());
     Box::new(move |target| {
+        // It may have missed the opening.
+        target.claim(&claim)?;
         if target.space()?.free <= room {
             return Err(io::ErrorKind::StorageFull.into());
         }

@@ -1,24 +1,40 @@
 //! The state that an engine's threads share, and how they wait for each other.
 
 use super::files::Files;
-use super::frame::{Epoch, Frame, Kind, VolumeId, put_edit};
+use super::claims::{Granted, take_request};
+use super::frame::{Epoch, Frame, Kind, Origin, VolumeId, put_edit};
+use super::lease::Lease;
+use super::lineage::Lineage;
 use super::local_wal::LocalWal;
-use super::options::{Limits, Place, Status};
-use crate::kv::{Index, KvError, Layer, Seq};
+use super::options::{Access, Limits, Place, Status};
+use crate::kv::{Index, IndexState, KvError, Layer, Seq};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
+use volume::target::{Claim, ClaimRequest};
 
 /// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
 /// files, log, tasks.
 pub(super) struct Shared {
     pub volume: VolumeId,
-    pub wanted: usize,
+    /// How many targets may be lost.
+    losses: usize,
+    access: Access,
+    /// How many mirrors make a transaction durable.
+    need: AtomicUsize,
     pub limits: Limits,
     pub epoch: Epoch,
+    pub origin: Origin,
+    /// The epochs of this history, with this one.
+    pub lineage: Lineage,
+    /// The state with which the epoch began.
+    base: IndexState,
+    lossy: bool,
+    pub claim: Claim,
+    pub lease: Lease,
     pub index: Box<dyn Index>,
-    pub layers: RwLock<Layers>,
+    layers: RwLock<Layers>,
     log: Mutex<Log>,
     /// Wakes the journal thread: there may be something to write.
     work: Condvar,
@@ -33,6 +49,10 @@ pub(super) struct Shared {
     /// The free space on the mirrors beyond what they need, in bytes: the last measurement less
     /// what was committed since.
     pub slack: AtomicI64,
+    /// All mirrors have the transactions up to this one.
+    pub least: AtomicU64,
+    /// Why this opening has ended, when another one has taken over.
+    fenced: OnceLock<KvError>,
 }
 
 /// Changes that the index does not have yet.
@@ -56,6 +76,8 @@ pub(super) struct Log {
     pub since: Option<Instant>,
     /// The journal thread must check the mirrors although there is nothing to write.
     pub kick: bool,
+    /// The barrier, or anything after it, is durable.
+    pub established: bool,
     /// No further commits are accepted.
     pub closed: bool,
     /// Why committed transactions must wait: no target has space for them, or none answers.
@@ -86,20 +108,40 @@ pub(super) struct Tasks {
 /// What recovery passes to the engine.
 pub(super) struct Start {
     pub epoch: Epoch,
+    pub origin: Origin,
+    /// The epochs of the history before this one.
+    pub lineage: Lineage,
+    /// The state of the index: everything up to `last`.
+    pub base: IndexState,
     pub last: Seq,
     pub files: Files,
+    /// Transactions that were durable may be missing.
+    pub lossy: bool,
+}
+
+/// What the options pass to the engine.
+pub(super) struct Setup {
+    pub volume: VolumeId,
+    pub places: Vec<Place>,
+    pub losses: usize,
+    pub access: Access,
+    pub accept_loss: bool,
+    pub limits: Limits,
+    pub lease: Option<Duration>,
+    pub index: Box<dyn Index>,
 }
 
 impl Shared {
-    pub fn new(
-        volume: VolumeId,
-        places: Vec<Place>,
-        wanted: usize,
-        limits: Limits,
-        index: Box<dyn Index>,
-        start: Start,
-    ) -> Self {
-        let Start { epoch, last, mut files } = start;
+    pub fn new(setup: Setup, start: Start, granted: &Granted) -> Self {
+        let Setup { volume, places, losses, access, accept_loss, limits, lease, index } = setup;
+        let Start { epoch, origin, lineage, base, last, mut files, lossy } = start;
+        let there = (0..places.len()).filter(|&place| granted.before[place].is_some()).count();
+        let need = match access {
+            Access::Write if accept_loss => (losses + 1).min(there).max(1),
+            Access::Write => losses + 1,
+            // What is written stays in memory.
+            _ => 1,
+        };
         files.places = places;
         let log = Log {
             pending: Vec::new(),
@@ -108,36 +150,100 @@ impl Shared {
             wanted: 0,
             since: None,
             kick: false,
+            established: false,
             closed: false,
             stuck: None,
             stop: false,
             failed: None,
             wal: None,
         };
-        let layers = RwLock::new(Layers { active: Layer::after(last), frozen: None });
-        let (work, done, tasks_changed) = (Condvar::new(), Condvar::new(), Condvar::new());
-        let (log, files, tasks) = (Mutex::new(log), Mutex::new(files), Mutex::default());
-        let (moving, slack) = (Mutex::default(), AtomicI64::new(i64::MAX));
         Self {
             volume,
-            wanted,
+            losses,
+            access,
+            need: AtomicUsize::new(need),
             limits,
             epoch,
+            origin,
+            lineage: lineage.with(epoch.name()),
+            base,
+            lossy,
+            claim: granted.claim.clone(),
+            lease: Lease::new(lease, need),
             index,
-            layers,
-            log,
-            work,
-            done,
-            files,
-            tasks,
-            tasks_changed,
-            moving,
-            slack,
+            layers: RwLock::new(Layers { active: Layer::after(last), frozen: None }),
+            log: Mutex::new(log),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            files: Mutex::new(files),
+            tasks: Mutex::default(),
+            tasks_changed: Condvar::new(),
+            moving: Mutex::default(),
+            slack: AtomicI64::new(i64::MAX),
+            least: AtomicU64::new(0),
+            fenced: OnceLock::new(),
+        }
+    }
+
+    /// How many mirrors make a transaction durable: m+1.
+    pub fn need(&self) -> usize {
+        self.need.load(Ordering::Relaxed)
+    }
+
+    /// How many of a number of targets are mirrors.
+    pub fn wanted(&self, targets: usize) -> usize {
+        let wanted = match self.access {
+            Access::Write => self.losses + 2,
+            Access::Read => self.losses + 1,
+            Access::ReadFiles | Access::PossiblyOld => 1,
+        };
+        wanted.min(targets).max(1)
+    }
+
+    /// More targets have come: after an accepted loss, fewer than m+1 sufficed.
+    pub fn grow(&self, targets: usize) {
+        if self.access == Access::Write {
+            self.need.fetch_max((self.losses + 1).min(targets), Ordering::Relaxed);
+        }
+    }
+
+    /// The request that takes or renews the claim of this epoch.
+    pub fn claim_request(&self) -> ClaimRequest {
+        take_request(&self.claim, self.lease.length())
+    }
+
+    /// The state of an index with everything up to a transaction.
+    pub fn state_at(&self, last: Seq) -> IndexState {
+        match last < self.epoch.first {
+            true => IndexState { applied: last, ..self.base },
+            false => {
+                let Epoch { number, id, .. } = self.epoch;
+                IndexState { owner: self.volume, epoch: number, id, applied: last }
+            }
         }
     }
 
     pub fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unwrap_or_else(|poisoned| {
+            // A record may be there in part.
+            let mut log = poisoned.into_inner();
+            log.failed.get_or_insert_with(defect);
+            log
+        })
+    }
+
+    pub fn layers(&self) -> RwLockReadGuard<'_, Layers> {
+        self.layers.read().unwrap_or_else(|poisoned| {
+            self.fail(&defect());
+            poisoned.into_inner()
+        })
+    }
+
+    pub fn layers_mut(&self) -> RwLockWriteGuard<'_, Layers> {
+        self.layers.write().unwrap_or_else(|poisoned| {
+            self.fail(&defect());
+            poisoned.into_inner()
+        })
     }
 
     pub fn files(&self) -> MutexGuard<'_, Files> {
@@ -258,22 +364,34 @@ impl Shared {
         }
     }
 
-    /// There is no space even to begin the journal. The journal thread begins it when there is.
-    pub fn begin_full(&self) {
-        let mut log = self.log();
-        (log.stuck, log.kick) = (Some(KvError::NoSpace), true);
+    /// For the journal thread: too few targets accept writes now. Notifies the waiting callers.
+    pub fn set_stuck(&self, why: &KvError) {
+        self.log().stuck = Some(why.clone());
+        self.done.notify_all();
     }
 
-    /// For the journal thread: no target accepts writes now. Notifies the waiting callers and
-    /// pauses before the next attempt. Returns `false` when the thread must stop.
-    pub fn wait_while_stuck(&self, why: &KvError) -> bool {
+    /// Whether the engine is about to end.
+    pub fn is_stopping(&self) -> bool {
+        let log = self.log();
+        log.stop || log.failed.is_some()
+    }
+
+    /// Waits until the barrier is durable. Without space, the volume can be read, and removing
+    /// other data from the targets frees some.
+    ///
+    /// # Errors
+    /// When too few targets take the barrier.
+    pub fn wait_established(&self) -> Result<(), KvError> {
         let mut log = self.log();
-        log.stuck = Some(why.clone());
-        self.done.notify_all();
-        let pause = Duration::from_millis(200);
-        let (log, _) =
-            self.work.wait_timeout_while(log, pause, |log| !log.stop).unwrap_or_else(PoisonError::into_inner);
-        !log.stop
+        while !log.established {
+            log.check()?;
+            match &log.stuck {
+                Some(KvError::NoSpace) => break,
+                Some(why) => return Err(why.clone()),
+                None => log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        Ok(())
     }
 
     /// Why nothing becomes durable now.
@@ -284,18 +402,40 @@ impl Shared {
     /// Notifies all waiting threads that transactions are durable.
     pub fn set_durable(&self, last: Seq) {
         let mut log = self.log();
-        (log.durable, log.stuck) = (last, None);
+        (log.durable, log.stuck, log.established) = (last, None, true);
         drop(log);
         self.done.notify_all();
     }
 
     /// From now on nothing is committed or becomes durable.
     pub fn fail(&self, error: &KvError) {
+        if matches!(error, KvError::Fenced(_)) {
+            let _ = self.fenced.set(error.clone());
+        }
         self.log().failed.get_or_insert_with(|| error.clone());
         self.done.notify_all();
         self.work.notify_all();
         // A snapshot thread that panicked has not said that it ended.
         self.task(|tasks| tasks.busy = false);
+    }
+
+    /// Why this opening has ended, when another one has taken over.
+    pub fn fenced(&self) -> Option<&KvError> {
+        self.fenced.get()
+    }
+
+    /// Whether what was just read may be answered: nobody else can have changed it.
+    pub fn check_fresh(&self) -> Result<(), KvError> {
+        match self.fenced.get() {
+            Some(fenced) => Err(fenced.clone()),
+            None => self.lease.check(|| self.is_stopping()),
+        }
+    }
+
+    /// Wakes the journal thread although there may be nothing to write.
+    pub fn kick(&self) {
+        self.log().kick = true;
+        self.work.notify_one();
     }
 
     /// Asks the journal thread to check the mirrors. Returns the number of this request.
@@ -305,8 +445,7 @@ impl Shared {
             files.asked += 1;
             files.asked
         };
-        self.log().kick = true;
-        self.work.notify_one();
+        self.kick();
         asked
     }
 
@@ -378,6 +517,20 @@ impl Shared {
         Ok(tasks)
     }
 
+    /// Waits until the mirrors are no longer those of a generation, but not for long. Returns
+    /// whether they are others.
+    pub fn wait_for_change(&self, generation: u64) -> Result<bool, KvError> {
+        self.log().check()?;
+        if self.files().generation != generation {
+            return Ok(true);
+        }
+        // A change right now is noticed after the wait.
+        let wait = self.tasks_changed.wait_timeout(self.tasks(), Duration::from_millis(50));
+        drop(wait.unwrap_or_else(PoisonError::into_inner).0);
+        self.log().check()?;
+        Ok(self.files().generation != generation)
+    }
+
     /// Tells all threads to stop.
     pub fn stop(&self) {
         self.log().stop = true;
@@ -393,15 +546,17 @@ impl Shared {
             (log.last, log.durable, text(&log.failed), text(&log.stuck))
         };
         let files = self.files();
-        let whole = files.mirrors.iter().filter(|place| files.snapshot_of(place.0).is_some()).count();
+        let (whole, wanted) = (files.whole.len(), self.losses + 1);
         let snapshot_failed = files.last_try.is_some_and(|(_, _, made)| !made);
-        let unmended = files.last_error.clone().filter(|_| whole < self.wanted || snapshot_failed);
+        let unmended = files.last_error.clone().filter(|_| whole < wanted || snapshot_failed);
         Status {
             trouble: failure.clone().or(stuck).or(unmended),
             mirrors: files.mirrors.iter().map(|&(id, _)| id).collect(),
-            wanted: self.wanted,
+            wanted,
             whole,
-            degraded: whole < self.wanted,
+            degraded: whole < wanted,
+            epoch: self.epoch.number,
+            lossy: self.lossy,
             failed: files.failed.iter().map(|failed| (failed.place.0, failed.why.clone())).collect(),
             last_error: failure.or_else(|| files.last_error.clone()),
             journal_bytes: files.grown(),
@@ -427,6 +582,11 @@ impl Log {
             None => Ok(()),
         }
     }
+}
+
+/// The error after a panic in a caller's thread.
+pub(super) fn defect() -> KvError {
+    KvError::Unavailable("a defect in a change of the metadata, please report it".into())
 }
 
 /// The error of a closed engine.

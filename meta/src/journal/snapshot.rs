@@ -7,15 +7,21 @@ use super::purge::purge;
 use super::shared::{Shared, closed};
 use super::worker::{Job, Worker, all};
 use crate::kv::{KvError, Order, Seq, View};
+use plan::TargetId;
 use std::io::{self, IoSlice};
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 use volume::target::{Target, TargetFile};
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// Sync in pieces of this many bytes, so that a large snapshot does not hold up the journal's syncs
 /// at its end.
 const SYNC_BYTES: u64 = 16 << 20;
+/// How long old files wait for a slow mirror. After that, the next snapshot removes them.
+const LATE: Duration = Duration::from_millis(500);
 
 struct Snapshot<'a> {
     shared: &'a Shared,
@@ -39,8 +45,11 @@ pub(super) struct Aim {
 
 impl Aim {
     pub fn now(shared: &Shared) -> Self {
-        let files = shared.files();
-        let (mirrors, generation, written) = (files.mirrors.clone(), files.generation, files.written);
+        let mut files = shared.files();
+        let gets = |place: &&Place| !files.copying.contains(&place.0);
+        let mirrors: Vec<Place> = files.mirrors.iter().filter(gets).cloned().collect();
+        files.snapshotting = mirrors.iter().map(|place| place.0).collect();
+        let (generation, written) = (files.generation, files.written);
         Self { mirrors, generation, written, committed: shared.log().last }
     }
 }
@@ -77,6 +86,12 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
         shared.files().suspects.append(&mut snapshot.full);
         shared.ask();
     }
+    // A slow mirror may still write to an older segment.
+    let begun = Instant::now();
+    while shared.least.load(Ordering::Relaxed) < last && begun.elapsed() < LATE && !shared.is_stopping() {
+        shared.kick();
+        thread::sleep(Duration::from_millis(2));
+    }
     let keep = {
         let mut files = shared.files();
         let written = |place: &&Place| snapshot.mirrors.iter().any(|(other, _)| same(other, place));
@@ -89,7 +104,8 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
         }
         files.written_at_snapshot = aim.written;
         let all = had + snapshot.mirrors.len() == files.mirrors.len() && snapshot.mirrors.len() == places.len();
-        if !all || files.generation != aim.generation {
+        let behind = shared.least.load(Ordering::Relaxed) < last;
+        if !all || behind || files.generation != aim.generation {
             return Ok(());
         }
         let keep = files.segments.iter().copied().rfind(|&first| first <= last + 1).unwrap_or(0);
@@ -114,7 +130,8 @@ impl Snapshot<'_> {
     fn stream(&mut self, view: &dyn View, last: Seq) -> Result<u64, KvError> {
         let (volume, epoch) = (self.shared.volume, self.shared.epoch);
         let mut bytes = Vec::new();
-        Frame::new(Kind::Snapshot, last, epoch, last).encode_head(&volume, &mut bytes);
+        let whole: Vec<TargetId> = self.shared.files().whole.iter().map(|(id, _)| *id).collect();
+        Frame::new(Kind::Snapshot, last, epoch, last).encode_head(&volume, &self.shared.origin, &whole, &mut bytes);
         let (mut block, mut blocks, mut pairs, mut sum) = (Vec::new(), 0, 0u64, 0);
         let file = self.file;
         self.each(&move |target: &dyn Target| target.remove(file))?;

@@ -2,7 +2,6 @@
 //! longer than the deadline.
 
 use super::guard::caught;
-use plan::late::patience;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -38,6 +37,12 @@ impl Worker {
         Ok(Self { jobs: sender, running })
     }
 
+    /// Runs a job whose result nobody waits for.
+    pub fn post(&self, job: Job) {
+        let (nobody, _) = channel();
+        let _ = self.jobs.send((job, 0, nobody));
+    }
+
     /// Gone when the thread has ended.
     pub fn running(&self) -> Weak<()> {
         self.running.clone()
@@ -57,18 +62,7 @@ fn serve(target: &dyn Target, jobs: &Receiver<(Job, usize, Sender<Answer>)>) {
 /// finishes later.
 pub(super) fn all<'a>(
     workers: impl Iterator<Item = &'a Worker>,
-    job: impl FnMut(usize) -> Job,
-    deadline: Duration,
-) -> Vec<io::Result<()>> {
-    most(workers, job, usize::MAX, deadline)
-}
-
-/// As `all`, but once `least` workers have finished, and preferably all but one, stragglers have
-/// failed.
-pub(super) fn most<'a>(
-    workers: impl Iterator<Item = &'a Worker>,
     mut job: impl FnMut(usize) -> Job,
-    least: usize,
     deadline: Duration,
 ) -> Vec<io::Result<()>> {
     let (sender, receiver) = channel();
@@ -80,16 +74,9 @@ pub(super) fn most<'a>(
         let _ = worker.jobs.send((job(number), number, sender.clone()));
     }
     drop(sender);
-    let (mut took, wanted) = (Vec::new(), results.len().saturating_sub(1).max(least.saturating_add(1)));
     for _ in 0..results.len() {
-        let left = patience(&took, least, wanted, deadline).saturating_sub(begun.elapsed());
-        match receiver.recv_timeout(left) {
-            Ok((number, result)) => {
-                if result.is_ok() {
-                    took.push(begun.elapsed());
-                }
-                results[number] = result;
-            }
+        match receiver.recv_timeout(deadline.saturating_sub(begun.elapsed())) {
+            Ok((number, result)) => results[number] = result,
             Err(_) => break,
         }
     }

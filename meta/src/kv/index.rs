@@ -42,6 +42,8 @@ pub struct IndexState {
     pub owner: [u8; 16],
     /// The journal's epoch in which `applied` was committed.
     pub epoch: u64,
+    /// The id of that epoch; 0 in format 1 of the journal.
+    pub id: u128,
     /// The last transaction in the index.
     pub applied: u64,
 }

@@ -89,9 +89,9 @@ pub struct Committed {
 }
 
 /// Makes a key's new value from its old one (`None`: absent) and an operand; `None` removes the
-/// key. The engine calls it while it holds its lock, so it must not call the engine, and it must
-/// not panic.
-pub type MergeFn = fn(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>>;
+/// key. An error refuses the transaction, as when the old value cannot be decoded. The engine calls
+/// it while it holds its lock, so it must not call the engine, and it must not panic.
+pub type MergeFn = fn(key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Result<Option<Vec<u8>>, KvError>;
 
 /// Receives the pairs of a whole scan, in order; `false` ends the scan.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool, KvError>;
@@ -110,6 +110,14 @@ pub enum KvError {
     Corrupt(String),
     /// The request exceeds a limit; the text says which.
     Invalid(&'static str),
+    /// Another opening of the volume has taken over; the text says whose. This one has ended for
+    /// ever, and what was not durable may be lost.
+    Fenced(String),
+    /// The lease of another holder still runs; the text says whose. Try again later.
+    Held(String),
+    /// Too few targets can be reached to know that nothing durable is missing; the text says which
+    /// ones are missing.
+    TooFew(String),
 }
 
 /// An ordered set of keys with values, changed by guarded transactions. Reads see every commit that
@@ -205,6 +213,9 @@ impl fmt::Display for KvError {
             Self::NoSpace => f.write_str("there is no room for the metadata"),
             Self::Corrupt(what) => write!(f, "the metadata is damaged: {what}"),
             Self::Invalid(what) => write!(f, "not a valid request to the metadata: {what}"),
+            Self::Fenced(whose) => write!(f, "another opening has taken the volume over: {whose}"),
+            Self::Held(whose) => write!(f, "the volume is open elsewhere: {whose}"),
+            Self::TooFew(which) => f.write_str(which),
         }
     }
 }

@@ -15,6 +15,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 const STATE: TableDefinition<'_, (), ([u8; 16], u64, u64)> = TableDefinition::new("state");
+/// The id of the epoch in the state. An index of an earlier version has none.
+const EPOCH_ID: TableDefinition<'_, (), u128> = TableDefinition::new("epoch-id");
 
 /// The default size of redb's memory cache, in bytes.
 const CACHE_BYTES: usize = 128 << 20;
@@ -72,6 +74,7 @@ impl RedbIndex {
         let write = database.begin_write().map_err(failed)?;
         write.open_table(PAIRS).map_err(failed)?;
         write.open_table(STATE).map_err(failed)?;
+        write.open_table(EPOCH_ID).map_err(failed)?;
         write.commit().map_err(failed)?;
         let newest = RwLock::new(Arc::new(open_pairs(&database)?));
         Ok(Self { newest, database })
@@ -90,9 +93,10 @@ impl RedbIndex {
         let durability = if durable { Durability::Immediate } else { Durability::None };
         write.set_durability(durability).map_err(failed)?;
         {
-            let IndexState { owner, epoch, applied } = change(&mut write.open_table(PAIRS).map_err(failed)?)?;
+            let IndexState { owner, epoch, id, applied } = change(&mut write.open_table(PAIRS).map_err(failed)?)?;
             let mut table = write.open_table(STATE).map_err(failed)?;
             table.insert((), (owner, epoch, applied)).map_err(failed)?;
+            write.open_table(EPOCH_ID).map_err(failed)?.insert((), id).map_err(failed)?;
         }
         write.commit().map_err(failed)?;
         let newest = Arc::new(open_pairs(&self.database)?);
@@ -117,9 +121,10 @@ impl View for RedbIndex {
 
 impl Index for RedbIndex {
     fn state(&self) -> Result<IndexState, KvError> {
-        let table = self.database.begin_read().map_err(failed)?.open_table(STATE).map_err(failed)?;
-        let state = table.get(()).map_err(failed)?.map(|state| state.value());
-        Ok(state.map_or_else(IndexState::default, |(owner, epoch, applied)| IndexState { owner, epoch, applied }))
+        let read = self.database.begin_read().map_err(failed)?;
+        let state = read.open_table(STATE).map_err(failed)?.get(()).map_err(failed)?.map(|state| state.value());
+        let id = read.open_table(EPOCH_ID).map_err(failed)?.get(()).map_err(failed)?.map_or(0, |id| id.value());
+        Ok(state.map_or_else(IndexState::default, |(owner, epoch, applied)| IndexState { owner, epoch, id, applied }))
     }
 
     fn apply<'a>(

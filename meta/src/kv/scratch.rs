@@ -194,7 +194,7 @@ mod tests {
                     (key, (rng.u8(..) > 40).then(|| vec![rng.u8(..); rng.usize(..100)]))
                 })
                 .collect();
-            let state = IndexState { owner: [7; 16], epoch: 1, applied };
+            let state = IndexState { owner: [7; 16], epoch: 1, id: 5, applied };
             let mut given = edits.iter().map(|(key, value)| (&key[..], value.as_deref()));
             index.apply(&mut given, state, applied % 3 == 0).unwrap();
             for (key, value) in edits {

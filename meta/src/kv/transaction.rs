@@ -35,8 +35,8 @@ pub(crate) fn resolve(batch: Batch, view: &dyn View, merge: MergeFn) -> Result<R
             Change::Delete(key) => (key, None),
             Change::Merge(key, operand) => {
                 let value = match resolved.edits.get(&key) {
-                    Some(old) => merge(&key, old.as_deref(), &operand),
-                    None => merge(&key, view.get(&key)?.as_deref(), &operand),
+                    Some(old) => merge(&key, old.as_deref(), &operand)?,
+                    None => merge(&key, view.get(&key)?.as_deref(), &operand)?,
                 };
                 resolved.merged.push(value.clone());
                 (key, value)

@@ -1,8 +1,8 @@
 //! What the tests of the engines share: a target that forgets, fails and lies, and a merge.
 #![allow(dead_code, missing_docs)]
 
-use meta::journal::{Limits, Options, Place};
-use meta::kv::{Index, MemoryIndex, RedbIndex};
+use meta::journal::{Access, Limits, Options, Place};
+use meta::kv::{Index, KvError, MemoryIndex, RedbIndex};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use volume::target::{ClaimRequest, ClaimState, Disk, Memory, Space, Target, TargetFile};
+use volume::target::{ClaimRequest, ClaimState, Disk, Holder, Memory, Space, Target, TargetFile};
 
 pub const VOLUME: [u8; 16] = *b"the test volume!";
 
 /// Adds little-endian numbers; zero removes the key.
-pub fn add(_key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
+pub fn add(_key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
     let number = |bytes: &[u8]| bytes.get(..8).map_or(0, |bytes| i64::from_le_bytes(bytes.try_into().unwrap()));
     let sum = old.map_or(0, number).wrapping_add(number(operand));
-    (sum != 0).then(|| sum.to_le_bytes().to_vec())
+    Ok((sum != 0).then(|| sum.to_le_bytes().to_vec()))
 }
 
 /// A target in memory that keeps what was not synced apart.
@@ -88,7 +88,11 @@ impl Flaky {
 
     pub fn copy(&self) -> Arc<Self> {
         let files = Mutex::new(self.files.lock().unwrap().clone());
-        Arc::new(Self { files, writes_left: AtomicI64::new(-1), ..Self::default() })
+        let copy = Self { files, writes_left: AtomicI64::new(-1), ..Self::default() };
+        if let Some(claim) = self.claims.claim(&ClaimRequest::Read).unwrap().claim {
+            copy.claims.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
+        }
+        Arc::new(copy)
     }
 
     pub fn used(&self) -> u64 {
@@ -177,6 +181,7 @@ impl Target for Flaky {
     }
 
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.alive()?;
         self.claims.claim(ask)
     }
 
@@ -209,7 +214,25 @@ pub fn small() -> Limits {
 }
 
 pub fn options(targets: &[Arc<Flaky>], mirrors: usize, index: Box<dyn Index>, limits: Limits) -> Options {
-    Options { volume: VOLUME, targets: places(targets), mirrors, index, merge: add, limits, accept_loss: false }
+    of_places(places(targets), mirrors, index, limits)
+}
+
+/// Options for a volume that has these targets and no others.
+pub fn of_places(targets: Vec<Place>, mirrors: usize, index: Box<dyn Index>, limits: Limits) -> Options {
+    Options {
+        volume: VOLUME,
+        voters: targets.iter().map(|(id, _)| *id).collect(),
+        targets,
+        losses: mirrors - 1,
+        generation: 1,
+        holder: Holder::default(),
+        lease: None,
+        access: Access::Write,
+        index,
+        merge: add,
+        limits,
+        accept_loss: false,
+    }
 }
 
 pub fn memory() -> Box<dyn Index> {

@@ -3,14 +3,14 @@
 
 mod frames;
 
-use meta::journal::{Journaled, Limits, Options};
+use meta::journal::{Access, Journaled, Limits, Options};
 use meta::kv::{Batch, Kv, MemoryIndex, Pair};
 use plan::TargetId;
 use proptest::prelude::*;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use volume::target::{Memory, Target, TargetFile};
+use volume::target::{Holder, Memory, Target, TargetFile};
 
 /// Panics in threads of the engine, which makes errors of them.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -41,7 +41,12 @@ fn open(targets: &[(TargetId, Arc<dyn Target>)], accept_loss: bool) -> Result<Jo
     Journaled::open(Options {
         volume: frames::VOLUME,
         targets: targets.to_vec(),
-        mirrors: 2,
+        voters: targets.iter().map(|(id, _)| *id).collect(),
+        losses: 1,
+        generation: 1,
+        holder: Holder::default(),
+        lease: None,
+        access: Access::Write,
         index: Box::new(MemoryIndex::default()),
         merge: meta::MERGE,
         limits: Limits::default(),

@@ -1,0 +1,106 @@
+//! One history on directories: nothing older is opened without a word, and nothing is lost.
+
+mod lab;
+
+use fs::{Create, Error, FileSystem, OpenOptions, ROOT};
+use lab::{assert_sound, content, make, pattern};
+use std::path::{Path, PathBuf};
+
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Place {
+    fn new(name: &str, code: &str, targets: usize) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-history-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        let place = Self(path);
+        let create = Create {
+            name: "test".into(),
+            code: code.into(),
+            chunk_bytes: 8 << 20,
+            durability: None,
+            coding: fs::Coding::Client,
+            targets: (0..targets).map(|number| place.target(number)).collect(),
+            domains: Vec::new(),
+            placement: plan::placement::Placement::default(),
+            places: std::sync::Arc::new(fs::Directories),
+        };
+        create.run(&place.0.join("volume")).unwrap();
+        place
+    }
+
+    fn target(&self, number: usize) -> PathBuf {
+        self.0.join(format!("disk{number}"))
+    }
+
+    fn open(&self, options: OpenOptions) -> fs::Result<std::sync::Arc<FileSystem>> {
+        FileSystem::open_volume(&self.0.join("volume"), options)
+    }
+
+    /// The targets that have a journal.
+    fn mirrors(&self, targets: usize) -> Vec<usize> {
+        let has = |path: &Path| std::fs::read_dir(path.join("journal")).unwrap().next().is_some();
+        (0..targets).filter(|&number| has(&self.target(number))).collect()
+    }
+}
+
+fn read_only() -> OpenOptions {
+    OpenOptions { read_only: true, ..OpenOptions::default() }
+}
+
+#[test]
+fn an_older_journal_is_refused_and_the_newest_is_there_again() {
+    let place = Place::new("older", "rs:4+2", 8);
+    let fs = place.open(OpenOptions::default()).unwrap();
+    fs.write(make(&fs, "first"), 0, b"first").unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let fs = place.open(OpenOptions::default()).unwrap();
+    fs.write(make(&fs, "second"), 0, &pattern(1, 2_000_000)).unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    let away: Vec<usize> = place.mirrors(8).into_iter().take(3).collect();
+    assert_eq!(away.len(), 3);
+    let moved = |number: usize| place.0.join(format!("away{number}"));
+    away.iter().for_each(|&number| std::fs::rename(place.target(number), moved(number)).unwrap());
+    for options in [OpenOptions::default(), read_only(), OpenOptions { files_only: true, ..read_only() }] {
+        let error = place.open(options).err().expect("it is refused");
+        let Error::Meta(meta::Error::TooFew(why)) = &error else { panic!("{error:?}") };
+        assert!(away.iter().all(|number| why.contains(&format!("target {number}: "))), "{why}");
+    }
+    // Who says so sees what there is.
+    let fs = place.open(OpenOptions { possibly_old: true, ..read_only() }).unwrap();
+    assert!(fs.lookup(ROOT, b"first").is_ok());
+    drop(fs);
+    away.iter().for_each(|&number| std::fs::rename(moved(number), place.target(number)).unwrap());
+    let fs = place.open(OpenOptions::default()).unwrap();
+    assert_eq!(content(&fs, fs.lookup(ROOT, b"second").unwrap().ino).unwrap(), pattern(1, 2_000_000));
+    assert!(fs.accepted_losses().unwrap().is_empty());
+    assert_sound(&fs);
+    fs.close_volume().unwrap();
+}
+
+#[test]
+fn a_loss_is_refused_unless_accepted_and_then_recorded() {
+    let place = Place::new("loss", "rs:4+2", 6);
+    let fs = place.open(OpenOptions::default()).unwrap();
+    fs.write(make(&fs, "short"), 0, b"kept with the name").unwrap();
+    fs.close_volume().unwrap();
+    drop(fs);
+    (0..3).for_each(|number| std::fs::remove_dir_all(place.target(number)).unwrap());
+    let error = place.open(OpenOptions::default()).err().expect("it is refused");
+    assert!(matches!(error, Error::Meta(meta::Error::TooFew(_))), "{error:?}");
+    let lossy = || OpenOptions { accept_loss: true, ..OpenOptions::default() };
+    for openings in 1..3 {
+        let fs = place.open(lossy()).unwrap();
+        assert_eq!(fs.accepted_losses().unwrap().len(), openings);
+        assert_eq!(content(&fs, fs.lookup(ROOT, b"short").unwrap().ino).unwrap(), b"kept with the name");
+        fs.close_volume().unwrap();
+    }
+}

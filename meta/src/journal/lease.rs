@@ -1,0 +1,184 @@
+//! The lease of the claim: as long as m+1 targets have promised to grant the claim to nobody else,
+//! nobody else can have changed the volume.
+
+use super::claims::fenced;
+use super::options::Place;
+use super::shared::Shared;
+use super::worker::{Job, Worker};
+use crate::kv::KvError;
+use plan::TargetId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use volume::target::ClaimRequest;
+
+/// How often the claim is renewed, unless the lease is short.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How many times it is renewed in one lease, at least.
+const RENEWALS: u32 = 4;
+/// How long a reader waits for a late renewal.
+const LATE: Duration = Duration::from_secs(2);
+
+/// What is known of the lease.
+pub(super) struct Lease {
+    length: Option<Duration>,
+    need: usize,
+    begun: Instant,
+    /// Until when nobody else can have the volume, in nanoseconds after `begun`.
+    until: AtomicU64,
+    /// When the last granted renewal of each target was asked for.
+    asked: Mutex<BTreeMap<TargetId, Instant>>,
+    renewed: Condvar,
+}
+
+impl Lease {
+    /// A lease that `need` targets have to renew. Without a length, there is none.
+    pub fn new(length: Option<Duration>, need: usize) -> Self {
+        let (begun, until) = (Instant::now(), AtomicU64::new(0));
+        Self { length, need, begun, until, asked: Mutex::default(), renewed: Condvar::new() }
+    }
+
+    /// Its length, if there is one.
+    pub fn length(&self) -> Option<Duration> {
+        self.length
+    }
+
+    /// Notes that a target granted what was asked for at `asked`: the lease runs at least since
+    /// then.
+    pub fn grant(&self, id: TargetId, asked: Instant) {
+        let Some(length) = self.length else { return };
+        let mut all = self.lock();
+        let last = all.entry(id).or_insert(asked);
+        *last = asked.max(*last);
+        let mut times: Vec<Instant> = all.values().copied().collect();
+        times.sort_unstable_by(|one, other| other.cmp(one));
+        if let Some(least) = times.get(self.need - 1) {
+            let until = (*least + length).saturating_duration_since(self.begun);
+            self.until.fetch_max(until.as_nanos() as u64, Ordering::Release);
+        }
+        self.renewed.notify_all();
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.length.is_none() || (self.begun.elapsed().as_nanos() as u64) < self.until.load(Ordering::Acquire)
+    }
+
+    /// Whether the lease runs. Waits a little for a late renewal, unless `over`.
+    ///
+    /// # Errors
+    /// `Unavailable` when it has run out.
+    pub fn check(&self, over: impl Fn() -> bool) -> Result<(), KvError> {
+        if self.is_fresh() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let mut all = self.lock();
+        while !self.is_fresh() {
+            if begun.elapsed() >= LATE || over() {
+                let why = "the lease of this holder has run out, and too few targets renew it";
+                return Err(KvError::Unavailable(why.into()));
+            }
+            all = self.renewed.wait_timeout(all, LATE / 20).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(all);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TargetId, Instant>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A target with a thread of its own, so that one that hangs delays no renewal of the others.
+struct Voter {
+    place: Place,
+    worker: Worker,
+    /// It has not answered the last renewal.
+    busy: bool,
+}
+
+type Answer = (TargetId, Instant, std::io::Result<()>);
+
+/// Renews the claim at all targets until `stop` says whether to give it back, or is gone.
+pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
+    let (sender, answers) = channel::<Answer>();
+    let mut voters: Vec<Voter> = Vec::new();
+    let interval = shared.lease.length().map_or(INTERVAL, |length| INTERVAL.min(length / RENEWALS));
+    let release = loop {
+        if shared.lease.length().is_some() && !shared.is_stopping() {
+            renew(shared, &mut voters, &sender);
+        }
+        match stop.recv_timeout(interval) {
+            Ok(release) => break release,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+        while let Ok((id, asked, answer)) = answers.try_recv() {
+            voters.iter_mut().filter(|voter| voter.place.0 == id).for_each(|voter| voter.busy = false);
+            match answer {
+                Ok(()) => shared.lease.grant(id, asked),
+                Err(error) => {
+                    if let Some(fenced) = fenced(&error) {
+                        shared.fail(&fenced);
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    if release {
+        meet(shared, &mut voters);
+        // Each worker does this after what it was asked before, so that no late renewal follows.
+        let epoch = shared.claim.epoch;
+        let job = |_| -> Job { Box::new(move |target| target.claim(&ClaimRequest::Release(epoch)).map(drop)) };
+        super::worker::all(voters.iter().map(|voter| &voter.worker), job, shared.limits.deadline);
+    }
+}
+
+/// Has a thread for each target.
+fn meet(shared: &Shared, voters: &mut Vec<Voter>) {
+    let places = shared.files().places.clone();
+    voters.retain(|voter| places.iter().any(|place| super::files::same(place, &voter.place)));
+    for place in &places {
+        if voters.iter().all(|voter| !super::files::same(place, &voter.place))
+            && let Ok(worker) = Worker::start(place.1.clone())
+        {
+            voters.push(Voter { place: place.clone(), worker, busy: false });
+        }
+    }
+}
+
+fn renew(shared: &Shared, voters: &mut Vec<Voter>, answers: &Sender<Answer>) {
+    meet(shared, voters);
+    for voter in voters.iter_mut().filter(|voter| !voter.busy) {
+        voter.busy = true;
+        let (request, answers, id) = (shared.claim_request(), answers.clone(), voter.place.0);
+        let asked = Instant::now();
+        voter.worker.post(Box::new(move |target| {
+            let answer = target.claim(&request).map(drop);
+            let _ = answers.send((id, asked, answer));
+            Ok(())
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_runs_as_long_as_enough_targets_have_renewed_it() {
+        let (length, now) = (Duration::from_secs(1000), Instant::now());
+        let lease = Lease::new(Some(length), 2);
+        assert!(!lease.is_fresh() && lease.check(|| true).is_err());
+        lease.grant(TargetId(0), now);
+        assert!(!lease.is_fresh());
+        lease.grant(TargetId(0), now);
+        assert!(!lease.is_fresh(), "one target counts once");
+        lease.grant(TargetId(1), now);
+        assert!(lease.is_fresh() && lease.check(|| true).is_ok());
+        assert!(Lease::new(None, 2).check(|| true).is_ok());
+    }
+}

@@ -1,0 +1,191 @@
+//! One mirror: a thread with its own queue, so that a slow mirror delays no other, and what is
+//! known to be on it.
+
+use super::files::same;
+use super::guard::caught;
+use super::options::Place;
+use super::shared::Shared;
+use super::worker::Job;
+use crate::kv::Seq;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The name of these threads.
+const MIRROR: &str = "weft-mirror";
+
+/// The key of a mirror, and the result of the oldest job that it has not answered yet.
+pub(super) type Answer = (u64, io::Result<()>);
+
+/// A mirror.
+pub(super) struct Mirror {
+    pub place: Place,
+    pub key: u64,
+    /// Each job, and whether the journal thread must learn that it is done.
+    jobs: Sender<(Job, bool)>,
+    running: Weak<()>,
+    /// Set when a job fails or the mirror is dropped: the jobs behind it are not begun.
+    broken: Arc<AtomicBool>,
+    sent: VecDeque<Sent>,
+    /// The last batch that it has, with everything before it if it is whole.
+    pub done: u64,
+    /// The last transaction in that batch.
+    pub acked: Seq,
+    /// It has a snapshot and all records behind it: it counts.
+    pub whole: bool,
+    /// It gets the state from other mirrors since then.
+    pub copying: Option<Instant>,
+    /// The snapshot in that state.
+    pub copied: Seq,
+    /// It has all records behind this transaction, so that a snapshot of it makes it whole.
+    pub since: Seq,
+    /// It had no space for the batch in progress.
+    pub full: Option<io::Error>,
+}
+
+/// A job that is not answered.
+struct Sent {
+    /// The batch, and its last transaction; None when it copies the state.
+    batch: Option<(u64, Seq)>,
+    bytes: usize,
+    at: Instant,
+}
+
+impl Mirror {
+    /// Starts the thread of a mirror.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(key: u64, place: Place, since: Seq, shared: &Arc<Shared>, answers: Sender<Answer>) -> io::Result<Self> {
+        let (jobs, receiver) = channel::<(Job, bool)>();
+        let (alive, broken) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
+        let running = Arc::downgrade(&alive);
+        // A mirror that hangs must not keep the engine, and with it the index, alive.
+        let (shared, stop, target) = (Arc::downgrade(shared), broken.clone(), place.1.clone());
+        thread::Builder::new().name(MIRROR.into()).spawn(move || {
+            serve(key, &*target, &receiver, &stop, &answers, &shared);
+            drop(alive);
+        })?;
+        Ok(Self {
+            place,
+            key,
+            jobs,
+            running,
+            broken,
+            sent: VecDeque::new(),
+            done: 0,
+            acked: 0,
+            whole: false,
+            copying: None,
+            copied: 0,
+            since,
+            full: None,
+        })
+    }
+
+    /// Queues the write of a batch.
+    pub fn send(&mut self, batch: u64, last: Seq, bytes: usize, job: Job) {
+        self.queue(Some((batch, last)), bytes, job);
+    }
+
+    /// Queues the copy of the state.
+    pub fn copy(&mut self, snapshot: Seq, job: Job) {
+        self.copied = snapshot;
+        self.copying = Some(Instant::now());
+        self.queue(None, 0, job);
+    }
+
+    fn queue(&mut self, batch: Option<(u64, Seq)>, bytes: usize, job: Job) {
+        self.sent.push_back(Sent { batch, bytes, at: Instant::now() });
+        // A thread that has ended answers nothing, and is late some time.
+        let _ = self.jobs.send((job, batch.is_none()));
+    }
+
+    /// Notes that the oldest job is done. Returns whether that was the copy of the state.
+    pub fn answered(&mut self) -> bool {
+        let batch = self.sent.pop_front().and_then(|sent| sent.batch);
+        if let Some((number, last)) = batch {
+            (self.done, self.acked) = (number, last);
+        } else {
+            (self.whole, self.copying) = (true, None);
+        }
+        // What waits behind it begins now.
+        self.sent.iter_mut().take(1).for_each(|sent| sent.at = Instant::now());
+        batch.is_none()
+    }
+
+    /// Drops the answer of a batch for which there was no space; it is sent again later.
+    pub fn stalled(&mut self, error: io::Error) {
+        self.sent.clear();
+        self.full = Some(error);
+    }
+
+    /// Tries again, with an empty queue.
+    pub fn restart(&mut self) {
+        self.full = None;
+        self.broken.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is so far behind that it is dropped. A copy may take any time.
+    pub fn is_late(&self, deadline: Duration, bytes: usize) -> bool {
+        // The last batch may be the one in progress, and a large one.
+        let waits = self.sent.iter().rev().skip(1).map(|sent| sent.bytes).sum::<usize>();
+        let first = self.sent.front().filter(|sent| sent.batch.is_some());
+        let most = if self.copying.is_some() { 4 * bytes } else { bytes };
+        first.is_some_and(|sent| sent.at.elapsed() >= deadline) || waits > most
+    }
+
+    /// Whether it has not answered all batches, and may soon.
+    pub fn is_behind(&self) -> bool {
+        !self.sent.is_empty() && self.copying.is_none()
+    }
+
+    /// Whether it is a certain place.
+    pub fn is(&self, place: &Place) -> bool {
+        same(&self.place, place)
+    }
+
+    /// Gone when the thread has ended.
+    pub fn running(&self) -> Weak<()> {
+        self.running.clone()
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+}
+
+fn serve(
+    key: u64,
+    target: &dyn volume::target::Target,
+    jobs: &Receiver<(Job, bool)>,
+    broken: &AtomicBool,
+    answers: &Sender<Answer>,
+    shared: &Weak<Shared>,
+) {
+    while let Ok((job, copies)) = jobs.recv() {
+        let done = match broken.load(Ordering::Relaxed) {
+            true => continue,
+            // A panic is this target's failure: the others still have everything.
+            false => caught(MIRROR, || job(target)).unwrap_or_else(|why| Err(io::Error::other(why))),
+        };
+        let loud = copies || done.is_err();
+        if done.is_err() {
+            // What was queued behind it would leave a gap.
+            broken.store(true, Ordering::Relaxed);
+        }
+        if answers.send((key, done)).is_err() {
+            return;
+        }
+        // The journal thread may sleep, and has to see a failure, and who is whole.
+        if loud && let Some(shared) = shared.upgrade() {
+            shared.kick();
+        }
+    }
+}

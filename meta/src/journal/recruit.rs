@@ -1,0 +1,196 @@
+//! Brings the whole state to a new mirror: the snapshot and the journal behind it, copied from
+//! other mirrors, frame by frame.
+
+use super::copies::{Copy, Miss, spread, spread_head, walk};
+use super::frame::{END_BYTES, Frame, Head, Kind, VolumeId};
+use super::inventory::{Found, Owner, take};
+use super::lineage::Lineage;
+use super::options::Place;
+use crate::kv::Seq;
+use std::io;
+use std::sync::Arc;
+use volume::target::{ClaimRequest, Target, TargetFile};
+
+/// What a new mirror gets.
+#[derive(Clone)]
+pub(super) struct State {
+    pub volume: VolumeId,
+    /// Claims the target for this epoch.
+    pub claim: ClaimRequest,
+    /// The last transaction of the snapshot.
+    pub snapshot: Seq,
+    /// The first transactions of the segments, in order.
+    pub segments: Vec<Seq>,
+    /// The last transaction that is copied. Those behind it are sent as batches.
+    pub last: Seq,
+    /// The epochs whose files are copied: others are of another history.
+    pub lineage: Lineage,
+    /// Where to copy from, the best first.
+    pub sources: Vec<Place>,
+    /// The space that the target must have free, in bytes.
+    pub room: u64,
+}
+
+/// A file with those of its copies that are of the same epoch.
+struct Source {
+    head: Head,
+    copies: Vec<Copy>,
+    end: u64,
+    misses: Vec<Miss>,
+    /// The target has a copy, too.
+    here: bool,
+}
+
+impl State {
+    /// Brings everything to a target. It may have a part of it, or the same target may be among the
+    /// sources.
+    ///
+    /// # Errors
+    /// When the target has another volume's journal, no space, or another claim, or when something
+    /// is valid nowhere.
+    pub fn bring(&self, place: &Place) -> io::Result<()> {
+        let target = &*place.1;
+        target.claim(&self.claim)?;
+        let found = take(&place.1, &self.volume)?;
+        if found.iter().any(|found| found.owner == Owner::Foreign) {
+            return Err(io::Error::other("it holds the journal of another volume"));
+        }
+        if self.room > 0 && target.space()?.free <= self.room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut others: Vec<Vec<Found>> = Vec::new();
+        let mut sources: Vec<Place> = vec![place.clone()];
+        // One copy more than needed, so that a damaged frame is no obstacle.
+        for other in self.sources.iter().filter(|other| !Arc::ptr_eq(&other.1, &place.1)) {
+            if others.len() == 2 {
+                break;
+            }
+            if let Ok(files) = take(&other.1, &self.volume) {
+                others.push(files);
+                sources.push(other.clone());
+            }
+        }
+        let mut files = vec![found];
+        files.append(&mut others);
+        let snapshot = TargetFile::Snapshot { last: self.snapshot };
+        self.put(target, snapshot, self.walk_snapshot(&sources, &files)?, END_BYTES as u64)?;
+        let mut next = self.snapshot + 1;
+        for (number, &first) in self.segments.iter().enumerate() {
+            let limit = self.segments.get(number + 1).map_or(self.last, |next| next - 1).min(self.last);
+            if limit < first && number + 1 < self.segments.len() || first > self.last + 1 {
+                continue;
+            }
+            if first > next {
+                return Err(io::Error::other(format!("transaction {next} is on no mirror")));
+            }
+            let (source, reached) = self.walk_segment(&sources, &files, first, limit)?;
+            if reached < limit {
+                return Err(io::Error::other(format!("transaction {} is on no mirror", reached + 1)));
+            }
+            self.put(target, TargetFile::Journal { first }, source, 0)?;
+            next = next.max(limit + 1);
+        }
+        if next <= self.last {
+            return Err(io::Error::other(format!("transaction {next} is on no mirror")));
+        }
+        for found in &files[0] {
+            let wanted = match found.file {
+                TargetFile::Journal { first } => self.segments.contains(&first),
+                file => file == snapshot,
+            };
+            if !wanted {
+                target.remove(found.file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The copies of a file. The head of the first source that is not the target itself counts.
+    fn source(&self, sources: &[Place], files: &[Vec<Found>], file: TargetFile) -> io::Result<Source> {
+        let all = || sources.iter().zip(files).enumerate();
+        let of = |files: &[Found]| files.iter().find(|found| found.file == file).cloned();
+        let headed = all().filter_map(|(number, (_, files))| match of(files)?.owner {
+            Owner::Ours(head) if self.lineage.has(head.epoch.name()) => Some((number == 0, head)),
+            _ => None,
+        });
+        let head = headed.min_by_key(|(here, _)| *here).map(|(_, head)| head);
+        let head = head.ok_or_else(|| io::Error::other(format!("no mirror has {file:?}")))?;
+        let mut source = Source { copies: Vec::new(), end: 0, misses: Vec::new(), here: false, head };
+        for (number, (place, files)) in all() {
+            let Some(found) = of(files) else { continue };
+            let headed = match &found.owner {
+                Owner::Ours(other) => other.epoch == source.head.epoch,
+                _ => false,
+            };
+            if headed || number > 0 && found.owner == Owner::Unknown {
+                source.here |= number == 0;
+                let mut copy = Copy::new(number, place.1.clone(), file, found.bytes);
+                copy.headed = headed;
+                source.copies.push(copy);
+            }
+        }
+        Ok(source)
+    }
+
+    fn walk_segment(
+        &self,
+        sources: &[Place],
+        files: &[Vec<Found>],
+        first: Seq,
+        limit: Seq,
+    ) -> io::Result<(Source, Seq)> {
+        let mut source = self.source(sources, files, TargetFile::Journal { first })?;
+        let (epoch, mut reached) = (source.head.epoch, first - 1);
+        let accept = |frame: &Frame| {
+            frame.kind == Kind::Record && frame.epoch == epoch && (first..=limit).contains(&frame.number)
+        };
+        let file = (&self.volume, epoch.id, source.head.bytes);
+        let walked = walk(&mut source.copies, file, accept, |frame, _| -> io::Result<bool> {
+            reached = frame.number;
+            Ok(true)
+        });
+        (source.end, source.misses) = walked?;
+        Ok((source, reached))
+    }
+
+    fn walk_snapshot(&self, sources: &[Place], files: &[Vec<Found>]) -> io::Result<Source> {
+        let last = self.snapshot;
+        let mut source = self.source(sources, files, TargetFile::Snapshot { last })?;
+        let epoch = source.head.epoch;
+        let accept = |frame: &Frame| {
+            matches!(frame.kind, Kind::Block | Kind::End) && frame.epoch == epoch && frame.commit_index == last
+        };
+        let file = (&self.volume, epoch.id, source.head.bytes);
+        let mut complete = false;
+        let walked = walk(&mut source.copies, file, accept, |frame, _| -> io::Result<bool> {
+            complete = frame.kind == Kind::End;
+            Ok(true)
+        });
+        (source.end, source.misses) = walked?;
+        if complete { Ok(source) } else { Err(io::Error::other("no mirror has a complete snapshot")) }
+    }
+
+    /// Makes a file on the target equal to the valid part of its copies. The last bytes follow when
+    /// the rest is durable.
+    fn put(&self, target: &dyn Target, file: TargetFile, source: Source, tail: u64) -> io::Result<()> {
+        let Source { head, copies, end, misses, here } = source;
+        let body = end - tail;
+        if here {
+            let lacking: Vec<Miss> = misses.iter().filter(|miss| miss.place == 0).cloned().collect();
+            for miss in &lacking {
+                spread(&copies, &misses, miss.range.clone(), target)?;
+            }
+            return if lacking.is_empty() { Ok(()) } else { target.sync(file) };
+        }
+        // What has this name is of another history, or of no use.
+        target.remove(file)?;
+        spread_head(&copies, head.bytes, target)?;
+        spread(&copies, &misses, head.bytes as u64..body, target)?;
+        target.sync(file)?;
+        if tail > 0 {
+            spread(&copies, &misses, body..end, target)?;
+            target.sync(file)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! Who is a mirror: replaces mirrors that fail, are full, or are no longer wanted.
+
+use super::files::{Failed, same};
+use super::mirror::Mirror;
+use super::options::{Place, is_full, unavailable};
+use super::recruit::State;
+use super::writer::Writer;
+use crate::kv::KvError;
+use std::io;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+
+impl Writer {
+    /// Makes a target a mirror. With `copies`, it gets the state from the others before it counts.
+    pub fn join(&mut self, place: &Place, whole: bool, copies: bool) {
+        self.next_key += 1;
+        let started = Mirror::start(self.next_key, place.clone(), self.durable, &self.shared, self.sender.clone());
+        let mut mirror = match started {
+            Ok(mirror) => mirror,
+            Err(error) => return self.note_failure(place, &error, Weak::new()),
+        };
+        (mirror.whole, mirror.done) = (whole, self.number.saturating_sub(u64::from(self.batch.is_some())));
+        mirror.acked = if whole { self.durable } else { 0 };
+        if copies {
+            let (state, place) = (self.state(place), place.clone());
+            mirror.copy(state.snapshot, Box::new(move |_| state.bring(&place)));
+        }
+        self.mirrors.push(mirror);
+        if let Some(batch) = self.batch.clone() {
+            self.send(self.mirrors.len() - 1, &batch);
+        }
+    }
+
+    /// What a new mirror gets before the batch in progress.
+    fn state(&self, place: &Place) -> State {
+        let whole = self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| &mirror.place);
+        let parked = self.parked.iter().map(|(place, ..)| place);
+        let files = self.shared.files();
+        State {
+            volume: self.shared.volume,
+            claim: self.shared.claim_request(),
+            snapshot: files.snapshot,
+            segments: files.segments.clone(),
+            last: self.durable,
+            lineage: self.shared.lineage.clone(),
+            sources: whole.chain(parked).filter(|source| !same(source, place)).cloned().collect(),
+            room: files.need(&self.shared.limits),
+        }
+    }
+
+    /// A mirror has got the whole state.
+    pub fn joined(&mut self, number: usize) {
+        let id = self.mirrors[number].place.0;
+        let behind = {
+            let mut files = self.shared.files();
+            let snapshot = files.snapshot;
+            // The snapshot that it got may be an older one by now.
+            let has = self.mirrors[number].copied;
+            files.complete.insert(id, has);
+            has != snapshot
+        };
+        self.changed();
+        // What was kept for it can go, and it may lack the newest snapshot.
+        if behind || self.shared.files().grown() > 0 {
+            self.shared.task(|tasks| tasks.snapshot = true);
+        }
+    }
+
+    /// Drops a mirror that failed.
+    pub fn lose(&mut self, number: usize, error: &io::Error) {
+        let mirror = self.mirrors.remove(number);
+        self.park(&mirror);
+        self.note_failure(&mirror.place, error, mirror.running());
+        self.changed();
+    }
+
+    /// Remembers what a former mirror has.
+    fn park(&mut self, mirror: &Mirror) {
+        let complete = self.shared.files().complete.get(&mirror.place.0).copied();
+        if let Some(snapshot) = complete.filter(|_| mirror.whole) {
+            self.parked.push((mirror.place.clone(), mirror.done, snapshot));
+        }
+        self.ending.push((mirror.place.0, mirror.running()));
+    }
+
+    /// Handles the requests since the last call: drops the mirrors that the checkpointer reported
+    /// as failed, and switches to other targets.
+    pub fn settle(&mut self) -> Result<(), KvError> {
+        let (asked, suspects) = {
+            let mut files = self.shared.files();
+            (files.asked, std::mem::take(&mut files.suspects))
+        };
+        if asked == self.settled {
+            return Ok(());
+        }
+        for (place, why, _) in suspects {
+            if let fenced @ KvError::Fenced(_) = unavailable(place.0, &why) {
+                return Err(fenced);
+            }
+            if let Some(number) = self.mirrors.iter().position(|mirror| mirror.is(&place)) {
+                self.lose(number, &why);
+            }
+        }
+        self.renew();
+        self.promote();
+        self.fill();
+        self.release();
+        self.settled = asked;
+        self.shared.task(|tasks| tasks.settled = asked);
+        Ok(())
+    }
+
+    /// Drops mirrors whose target was opened again; `fill` takes the new one. There are never two
+    /// mirrors with the same id, since they may be one target.
+    fn renew(&mut self) {
+        let places = self.shared.files().places.clone();
+        let anew = |mirror: &Mirror| places.iter().any(|place| place.0 == mirror.place.0 && !mirror.is(place));
+        while let Some(number) = self.mirrors.iter().position(anew) {
+            let mirror = self.mirrors.remove(number);
+            // It can still be read.
+            self.park(&mirror);
+            self.shared.files().complete.remove(&mirror.place.0);
+            self.changed();
+        }
+    }
+
+    /// A mirror with all records behind its snapshot is whole.
+    fn promote(&mut self) {
+        let complete = self.shared.files().complete.clone();
+        let mut more = false;
+        for mirror in self.mirrors.iter_mut().filter(|mirror| !mirror.whole && mirror.copying.is_none()) {
+            if complete.get(&mirror.place.0).is_some_and(|&last| last >= mirror.since) {
+                (mirror.whole, more) = (true, true);
+            }
+        }
+        if more {
+            self.fresh = false;
+            self.changed();
+        }
+    }
+
+    /// Drops mirrors that are no longer wanted, unless they are still needed.
+    fn release(&mut self) {
+        let gone = {
+            let files = self.shared.files();
+            let (_, whole) = files.staying();
+            let unwanted = |mirror: &Mirror| !files.has_place(&mirror.place);
+            if whole < files.expected { None } else { self.mirrors.iter().position(unwanted) }
+        };
+        let Some(number) = gone else { return };
+        let mirror = self.mirrors.remove(number);
+        self.ending.push((mirror.place.0, mirror.running()));
+        self.changed();
+        self.release();
+    }
+
+    /// Adds mirrors from the other targets.
+    pub fn fill(&mut self) {
+        let (places, busy) = {
+            let files = self.shared.files();
+            (files.places.clone(), files.snapshotting.clone())
+        };
+        self.ending.retain(|(_, running)| running.upgrade().is_some());
+        let wanted = self.shared.wanted(places.len());
+        self.wanted = wanted;
+        let full = self.mirrors.iter().filter(|mirror| mirror.full.is_some()).count();
+        // A copy that takes long may hang.
+        let slow = |mirror: &&Mirror| mirror.copying.is_some_and(|at| at.elapsed() > self.shared.limits.deadline);
+        let slow = self.mirrors.iter().filter(slow).count();
+        let stays = |mirror: &&Mirror| places.iter().any(|place| mirror.is(place));
+        let staying = self.mirrors.iter().filter(stays).count();
+        let mut lacking = (wanted + full + slow).saturating_sub(staying);
+        for place in &places {
+            if lacking == 0 {
+                break;
+            }
+            let used = self.mirrors.iter().any(|mirror| mirror.place.0 == place.0)
+                || self.ending.iter().any(|(id, _)| *id == place.0)
+                || busy.contains(&place.0);
+            if used || self.shared.files().has_failed(place) {
+                continue;
+            }
+            lacking -= 1;
+            let current = self.number.saturating_sub(u64::from(self.batch.is_some()));
+            let parked = self.parked.iter().position(|(parked, done, _)| same(parked, place) && *done >= current);
+            match parked {
+                // It has everything but the batch in progress.
+                Some(number) => {
+                    let (_, _, has) = self.parked.remove(number);
+                    let newest = {
+                        let mut files = self.shared.files();
+                        files.complete.insert(place.0, has);
+                        files.snapshot
+                    };
+                    self.join(place, true, false);
+                    if has != newest {
+                        self.shared.task(|tasks| tasks.snapshot = true);
+                    }
+                }
+                None => self.join(place, false, !self.fresh),
+            }
+            self.changed();
+        }
+    }
+
+    /// How many targets become mirrors as soon as they have done what they are doing.
+    pub fn coming(&self) -> usize {
+        let files = self.shared.files();
+        let used = |place: &Place| self.mirrors.iter().any(|mirror| mirror.place.0 == place.0);
+        let busy = |place: &Place| {
+            let ends = self.ending.iter().any(|(id, running)| *id == place.0 && running.upgrade().is_some());
+            ends || files.snapshotting.contains(&place.0)
+        };
+        let comes = |place: &&Place| !used(place) && busy(place) && !files.has_failed(place);
+        files.places.iter().filter(comes).count()
+    }
+
+    /// Notes a change of mirrors. The next batch begins a segment, whose head names them.
+    pub fn changed(&mut self) {
+        let (mirrors, whole): (Vec<Place>, Vec<Place>) = (
+            self.mirrors.iter().map(|mirror| mirror.place.clone()).collect(),
+            self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| mirror.place.clone()).collect(),
+        );
+        {
+            let mut files = self.shared.files();
+            files.mirrors = mirrors;
+            files.whole = whole;
+            let copying = self.mirrors.iter().filter(|mirror| mirror.copying.is_some());
+            files.copying = copying.map(|mirror| mirror.place.0).collect();
+            files.generation += 1;
+        }
+        self.restart = true;
+        self.note_least();
+        self.shared.task(|_| ());
+    }
+
+    /// Notes what all mirrors have: older files are not needed by any of them.
+    pub fn note_least(&self) {
+        let least = self.mirrors.iter().map(|mirror| if mirror.whole { mirror.acked } else { mirror.since });
+        let copying = self.mirrors.iter().any(|mirror| mirror.copying.is_some());
+        self.shared.least.store(if copying { 0 } else { least.min().unwrap_or(0) }, Ordering::Relaxed);
+    }
+
+    pub fn note_failure(&self, place: &Place, error: &io::Error, running: Weak<()>) {
+        let mut files = self.shared.files();
+        files.complete.remove(&place.0);
+        files.last_error = Some(format!("target {}: {error}", place.0.0));
+        // A target that has left the volume may come back.
+        if files.has_place(place) {
+            files.failed.push(Failed { place: place.clone(), why: error.to_string(), full: is_full(error) });
+            files.retries.failed(place.0, self.shared.limits.retry, running);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! One history: metadata that cannot fork, roll back, or be away without a word. See
+//! `docs/design/008-one-history.md`.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{memory, of_places, small};
+use meta::journal::{Access, Journaled, Limits, Options, Place};
+use meta::kv::{Batch, Kv, KvError};
+use plan::TargetId;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use volume::target::{Clock, Faults, Faulty, Holder, Memory, Target};
+
+/// Disks in memory. Each opening has its own view of them, which can be cut off.
+struct Disks(Vec<Memory>);
+
+/// What one opening sees of the disks.
+struct Seen(Vec<Arc<Faulty>>);
+
+impl Disks {
+    fn new(count: usize) -> Self {
+        Self((0..count).map(|_| Memory::default()).collect())
+    }
+
+    fn see(&self) -> Seen {
+        Seen(self.0.iter().map(|disk| Arc::new(Faulty::new(Arc::new(disk.open_again())))).collect())
+    }
+}
+
+impl Seen {
+    fn places(&self) -> Vec<Place> {
+        let place = |(id, disk): (usize, &Arc<Faulty>)| (TargetId(id as u16), disk.clone() as Arc<dyn Target>);
+        self.0.iter().enumerate().map(place).collect()
+    }
+
+    fn cut(&self, number: usize, away: bool) {
+        self.0[number].set(Faults { dead: away, ..Faults::default() });
+    }
+
+    fn cut_all(&self) {
+        (0..self.0.len()).for_each(|number| self.cut(number, true));
+    }
+}
+
+fn limits() -> Limits {
+    Limits { retry: Duration::from_millis(20), ..small() }
+}
+
+/// Options of an opener with a name; `losses` targets may be lost.
+fn named(name: &str, seen: &Seen, losses: usize) -> Options {
+    let id = name.bytes().fold(1, |id, byte| id * 251 + u128::from(byte));
+    let holder = Holder { id, name: name.into(), address: String::new() };
+    Options { holder, ..of_places(seen.places(), losses + 1, memory(), limits()) }
+}
+
+/// A transaction with a number: its key, and the count of all.
+fn add(kv: &Journaled, number: u64) -> Result<u64, KvError> {
+    let mut batch = Batch::default();
+    batch.put(number.to_be_bytes(), vec![7; 50]);
+    batch.merge("sum", 1i64.to_le_bytes());
+    Ok(kv.commit(batch)?.seq)
+}
+
+fn add_durably(kv: &Journaled, number: u64) -> Result<(), KvError> {
+    kv.sync(add(kv, number)?)
+}
+
+/// The numbers of all transactions.
+fn numbers(kv: &Journaled) -> BTreeSet<u64> {
+    let (mut all, mut sum) = (BTreeSet::new(), 0);
+    kv.snapshot(&mut |key, value| {
+        match key.try_into() {
+            Ok(number) => _ = all.insert(u64::from_be_bytes(number)),
+            Err(_) => sum = u64::from_le_bytes(value.try_into().unwrap()),
+        }
+        Ok(true)
+    })
+    .unwrap();
+    assert_eq!(all.len() as u64, sum, "transactions are whole");
+    all
+}
+
+#[test]
+fn of_two_openings_at_once_only_the_later_one_goes_on() {
+    let disks = Disks::new(6);
+    let (one, other) = (disks.see(), disks.see());
+    let first = Journaled::create(named("first", &one, 2)).unwrap();
+    (0..20).for_each(|n| add_durably(&first, n).unwrap());
+    let second = Journaled::open(named("second", &other, 2)).unwrap();
+    (100..120).for_each(|n| add_durably(&second, n).unwrap());
+    // The first one wakes up.
+    let refused = add_durably(&first, 50).unwrap_err();
+    assert!(matches!(&refused, KvError::Fenced(whose) if whose.contains("second")), "{refused:?}");
+    for _ in 0..2 {
+        assert!(matches!(add_durably(&first, 51), Err(KvError::Fenced(_))), "it has ended for ever");
+        assert!(matches!(first.get(b"sum"), Err(KvError::Fenced(_))), "and is not read");
+        assert!(matches!(first.checkpoint(), Err(KvError::Fenced(_))));
+        assert!(matches!(first.close(), Err(KvError::Fenced(_))));
+    }
+    assert!(first.status().trouble.is_some_and(|why| why.contains("second")));
+    drop(first);
+    (120..140).for_each(|n| add_durably(&second, n).unwrap());
+    second.close().unwrap();
+    drop(second);
+    let kv = Journaled::open(named("third", &disks.see(), 2)).unwrap();
+    assert_eq!(numbers(&kv), (0..20).chain(100..140).collect());
+}
+
+#[test]
+fn without_the_mirrors_nothing_older_is_opened() {
+    let disks = Disks::new(8);
+    let seen = disks.see();
+    let kv = Journaled::create(named("a", &seen, 2)).unwrap();
+    (0..20).for_each(|n| add_durably(&kv, n).unwrap());
+    // Mirrors change: what is left of the old ones has an older journal.
+    (0..2).for_each(|number| seen.cut(number, true));
+    (20..40).for_each(|n| add_durably(&kv, n).unwrap());
+    kv.close().unwrap();
+    let mirrors = kv.status().mirrors;
+    drop(kv);
+    let seen = disks.see();
+    let away: Vec<usize> = mirrors.iter().take(3).map(|id| usize::from(id.0)).collect();
+    away.iter().for_each(|&number| seen.cut(number, true));
+    for access in [Access::Write, Access::Read, Access::ReadFiles] {
+        let opened = Journaled::open(Options { access, ..named("b", &seen, 2) });
+        let Err(KvError::TooFew(why)) = &opened else { panic!("{access:?}: {opened:?}") };
+        assert!(away.iter().all(|number| why.contains(&format!("target {number}: "))), "{why}");
+    }
+    let kv = Journaled::open(named("c", &disks.see(), 2)).unwrap();
+    assert_eq!(numbers(&kv), (0..40).collect());
+}
+
+#[test]
+fn what_few_mirrors_have_is_not_durable() {
+    let disks = Disks::new(6);
+    let seen = disks.see();
+    let kv = Journaled::create(named("a", &seen, 2)).unwrap();
+    (0..20).for_each(|n| add_durably(&kv, n).unwrap());
+    (0..5).for_each(|number| seen.cut(number, true));
+    let refused = add_durably(&kv, 20);
+    assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
+    seen.cut_all();
+    drop(kv);
+    // The only disk that had it is lost, and the others come back.
+    let seen = disks.see();
+    seen.cut(5, true);
+    let kv = Journaled::open(named("b", &seen, 2)).unwrap();
+    assert_eq!(numbers(&kv), (0..20).collect());
+    add_durably(&kv, 21).unwrap();
+    kv.close().unwrap();
+    drop(kv);
+    // It was not lost after all.
+    let kv = Journaled::open(named("c", &disks.see(), 2)).unwrap();
+    assert_eq!(numbers(&kv), (0..20).chain([21]).collect());
+}
+
+#[test]
+fn what_was_answered_before_a_takeover_is_there_after_it() {
+    for round in 0..5 {
+        let disks = Disks::new(5);
+        let seen = disks.see();
+        let kv = Journaled::create(named("a", &seen, 2)).unwrap();
+        let answered = Mutex::new(BTreeSet::new());
+        let taken = std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (kv, answered) = (&kv, &answered);
+                scope.spawn(move || {
+                    for n in 0..100_000 {
+                        let number = thread * 1_000_000 + n;
+                        if add_durably(kv, number).is_err() {
+                            break;
+                        }
+                        answered.lock().unwrap().insert(number);
+                    }
+                });
+            }
+            while answered.lock().unwrap().len() < 20 * (round + 1) {
+                std::thread::yield_now();
+            }
+            Journaled::open(named("b", &disks.see(), 2)).unwrap()
+        });
+        let there = numbers(&taken);
+        let lost: Vec<u64> = answered.into_inner().unwrap().into_iter().filter(|n| !there.contains(n)).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+}
+
+#[test]
+fn a_lease_keeps_others_away_until_it_is_over_or_given_back() {
+    let time = Arc::new(Mutex::new(Duration::ZERO));
+    let clock = {
+        let time = time.clone();
+        Clock::new(move || *time.lock().unwrap())
+    };
+    let disks = Disks((0..4).map(|_| Memory::with_clock(clock.clone())).collect());
+    let lease = Some(Duration::from_secs(30));
+    let open = |name: &str, seen: &Seen| Journaled::open(Options { lease, ..named(name, seen, 1) });
+    let seen = disks.see();
+    let kv = Journaled::create(Options { lease, ..named("a", &seen, 1) }).unwrap();
+    add_durably(&kv, 1).unwrap();
+    let refused = open("b", &disks.see());
+    assert!(matches!(&refused, Err(KvError::Held(whose)) if whose.contains('a')), "{refused:?}");
+    // That was no fence.
+    add_durably(&kv, 2).unwrap();
+    assert_eq!(numbers(&kv), [1, 2].into());
+    kv.close().unwrap();
+    drop(kv);
+    let seen = disks.see();
+    let kv = open("b", &seen).unwrap();
+    add_durably(&kv, 3).unwrap();
+    // It dies, and somebody else waits for its lease.
+    seen.cut_all();
+    drop(kv);
+    assert!(matches!(open("c", &disks.see()), Err(KvError::Held(_))));
+    *time.lock().unwrap() += Duration::from_secs(31);
+    let kv = open("c", &disks.see()).unwrap();
+    assert_eq!(numbers(&kv), [1, 2, 3].into());
+}
+
+#[test]
+fn who_cannot_renew_the_lease_is_not_read() {
+    let disks = Disks::new(4);
+    let seen = disks.see();
+    let lease = Some(Duration::from_millis(200));
+    let kv = Journaled::create(Options { lease, ..named("a", &seen, 1) }).unwrap();
+    add_durably(&kv, 1).unwrap();
+    assert_eq!(numbers(&kv), [1].into());
+    (0..3).for_each(|number| seen.cut(number, true));
+    while kv.check_fresh().is_ok() {
+        std::thread::yield_now();
+    }
+    assert!(matches!(kv.get(b"sum"), Err(KvError::Unavailable(why)) if why.contains("lease")));
+    (0..3).for_each(|number| seen.cut(number, false));
+    while kv.check_fresh().is_err() {
+        std::thread::yield_now();
+    }
+    assert_eq!(numbers(&kv), [1].into());
+}
+
+#[test]
+fn a_loss_is_accepted_only_by_who_says_so() {
+    let mut disks = Disks::new(6);
+    let seen = disks.see();
+    let kv = Journaled::create(named("a", &seen, 2)).unwrap();
+    (0..20).for_each(|n| add_durably(&kv, n).unwrap());
+    kv.close().unwrap();
+    drop(kv);
+    (0..3).for_each(|number| disks.0[number] = Memory::default());
+    let opened = Journaled::open(named("b", &disks.see(), 2));
+    assert!(matches!(opened, Err(KvError::TooFew(_))), "{opened:?}");
+    let opened = Journaled::open(named("b", &disks.see(), 2));
+    assert!(matches!(opened, Err(KvError::TooFew(_))), "trying again does not help: {opened:?}");
+    let kv = Journaled::open(Options { accept_loss: true, ..named("b", &disks.see(), 2) }).unwrap();
+    assert!(kv.status().lossy);
+    assert_eq!(numbers(&kv), (0..20).collect());
+    add_durably(&kv, 20).unwrap();
+    kv.close().unwrap();
+    drop(kv);
+    let kv = Journaled::open(named("c", &disks.see(), 2)).unwrap();
+    assert!(!kv.status().lossy);
+    assert_eq!(numbers(&kv), (0..21).collect());
+}
+
+/// An opening in a random history.
+struct Opening {
+    kv: Journaled,
+    seen: Seen,
+    /// What it committed, in order.
+    committed: Vec<u64>,
+}
+
+/// Openings, crashes, disks away and back, and openings that sleep and wake up later. At any time
+/// at most `losses` disks are away for everybody or lost for ever.
+fn random_history(seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (count, losses) = [(3, 1), (4, 1), (5, 2), (6, 2), (4, 2)][random.usize(..5)];
+    let writable = losses.min(count - losses - 1);
+    let mut disks = Disks::new(count);
+    let mut away = vec![false; count];
+    let mut lost = 0;
+    let mut answered: BTreeSet<u64> = BTreeSet::new();
+    let mut next = 0;
+    let seen = disks.see();
+    let kv = Journaled::create(named("creator", &seen, losses)).unwrap();
+    let mut openings = vec![Opening { kv, seen, committed: Vec::new() }];
+    let mut dead: Vec<Vec<u64>> = Vec::new();
+    for step in 0..60 {
+        match random.u32(..100) {
+            // Somebody writes: most often the newest one, and sometimes one that slept.
+            0..60 if !openings.is_empty() => {
+                let number = if random.u8(..4) == 0 { random.usize(..openings.len()) } else { openings.len() - 1 };
+                let opening = &mut openings[number];
+                for _ in 0..random.usize(1..6) {
+                    next += 1;
+                    let Ok(seq) = add(&opening.kv, next) else { break };
+                    opening.committed.push(next);
+                    if random.bool() && opening.kv.sync(seq).is_ok() {
+                        answered.extend(&opening.committed);
+                    }
+                }
+                // A snapshot waits for what is not durable.
+                if random.u8(..8) == 0 && opening.kv.sync(u64::MAX).is_ok() {
+                    let _ = opening.kv.checkpoint();
+                }
+            }
+            60..72 => {
+                // A disk goes away for everybody, or comes back.
+                let number = random.usize(..count);
+                if away[number] || away.iter().filter(|away| **away).count() + lost < losses {
+                    away[number] = !away[number];
+                    openings.iter().for_each(|opening| opening.seen.cut(number, away[number]));
+                }
+            }
+            72..78 if !openings.is_empty() => {
+                // One of the openings reaches a disk no more, or again.
+                let (opening, number) = (random.usize(..openings.len()), random.usize(..count));
+                openings[opening].seen.cut(number, away[number] || random.bool());
+            }
+            78..84 if !openings.is_empty() => {
+                let opening = openings.swap_remove(random.usize(..openings.len()));
+                if random.bool() {
+                    let _ = opening.kv.close();
+                } else {
+                    opening.seen.cut_all();
+                }
+                dead.push(opening.committed);
+            }
+            84..86 if away.iter().filter(|away| **away).count() + lost < losses => {
+                let number = random.usize(..count);
+                if !away[number] {
+                    // What writes to it now writes to what was lost.
+                    disks.0[number] = Memory::default();
+                    lost += 1;
+                }
+            }
+            86..100 => {
+                let seen = disks.see();
+                away.iter().enumerate().for_each(|(number, &away)| seen.cut(number, away));
+                match Journaled::open(named(&format!("step{step}"), &seen, losses)) {
+                    Ok(kv) => {
+                        let there = numbers(&kv);
+                        let gone: Vec<u64> = answered.iter().copied().filter(|n| !there.contains(n)).collect();
+                        assert!(gone.is_empty(), "seed {seed} step {step}: {gone:?} were answered as durable");
+                        for committed in openings.iter().map(|opening| &opening.committed).chain(&dead) {
+                            let has = committed.iter().map(|n| there.contains(n));
+                            let parts = has.collect::<Vec<_>>();
+                            assert!(parts.is_sorted_by(|one, other| one >= other), "seed {seed} step {step}: no prefix");
+                        }
+                        openings.push(Opening { kv, seen, committed: Vec::new() });
+                        if openings.len() > 3 {
+                            dead.push(openings.remove(0).committed);
+                        }
+                    }
+                    Err(why) => {
+                        let gone = away.iter().filter(|away| **away).count() + lost;
+                        assert!(gone > writable, "seed {seed} step {step}: {gone} are gone: {why}");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn no_history_loses_what_was_answered() {
+    let count = std::env::var("WEFT_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    (0..count).for_each(random_history);
+}
