@@ -154,9 +154,7 @@ pub fn decode_state(body: &[u8]) -> io::Result<ClaimState> {
 pub fn encode_refusal(error: &io::Error) -> Option<Vec<u8>> {
     Some(encode(&match Refusal::of(error)? {
         Refusal::Fenced(claim) => Refused::Fenced((&**claim).into()),
-        Refusal::Held { claim, remaining } => {
-            Refused::Held(claim.as_deref().map(Told::from), remaining.map(millis))
-        }
+        Refusal::Held { claim, remaining } => Refused::Held(claim.as_deref().map(Told::from), remaining.map(millis)),
         Refusal::Unclaimed(held) => Refused::Unclaimed(held.map(|epoch| (epoch.number, epoch.id))),
     }))
 }
@@ -169,9 +167,7 @@ pub fn decode_refusal(body: &[u8]) -> io::Error {
             let claim = told.map(|told| Box::new(told.into()));
             Refusal::Held { claim, remaining: left.map(Duration::from_millis) }.into()
         }
-        Ok(Refused::Unclaimed(held)) => {
-            Refusal::Unclaimed(held.map(|(number, id)| Epoch { number, id })).into()
-        }
+        Ok(Refused::Unclaimed(held)) => Refusal::Unclaimed(held.map(|(number, id)| Epoch { number, id })).into(),
         Err(_) => unreadable("a refusal"),
     }
 }

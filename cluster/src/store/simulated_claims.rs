@@ -19,9 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use volume::format::VolumeId;
-use volume::target::{
-    Claim, ClaimRequest, ClaimState, Clock, Crash, Epoch, Holder, Memory, Refusal, TargetFile,
-};
+use volume::target::{Claim, ClaimRequest, ClaimState, Clock, Crash, Epoch, Holder, Memory, Refusal, TargetFile};
 use wire::{Client, ClientOptions, ServerOptions};
 
 const STORES: usize = 5;
@@ -161,13 +159,8 @@ impl Life {
         let all: Vec<usize> = (0..STORES).collect();
         let number = highest + 1;
         let epoch = Epoch { number, id: u128::from(self.dice.u64(..)) };
-        let claim = Claim {
-            volume: VolumeId([7; 16]),
-            generation: 1,
-            epoch,
-            mirrors: Vec::new(),
-            holder: self.holder.clone(),
-        };
+        let claim =
+            Claim { volume: VolumeId([7; 16]), generation: 1, epoch, mirrors: Vec::new(), holder: self.holder.clone() };
         let take = ClaimRequest::Take { claim, lease: LEASE };
         let (mut granted, mut highest) = (Vec::new(), number);
         for (store, answer) in self.claim(&all, &take).await {

@@ -135,8 +135,7 @@ impl ClaimRecord {
     /// # Errors
     /// If the bytes are too few, damaged, of a newer version, or violate the format's limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let bytes =
-            bytes.get(..CLAIM_BYTES).ok_or(FormatError::Short { have: bytes.len(), need: CLAIM_BYTES })?;
+        let bytes = bytes.get(..CLAIM_BYTES).ok_or(FormatError::Short { have: bytes.len(), need: CLAIM_BYTES })?;
         let mut from = Reader::new(bytes);
         if from.array() != MAGIC {
             return Err(FormatError::Magic);

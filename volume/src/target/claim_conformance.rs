@@ -36,12 +36,9 @@ fn fenced_by(error: &Error) -> Epoch {
 /// Every change of the volume as a whole.
 fn change(target: &dyn Target, expected: impl Fn(std::io::Result<()>, &str)) {
     let bytes = [IoSlice::new(b"x")];
-    for file in [
-        TargetFile::Label,
-        TargetFile::NewLabel,
-        TargetFile::Journal { first: 1 },
-        TargetFile::Snapshot { last: 1 },
-    ] {
+    for file in
+        [TargetFile::Label, TargetFile::NewLabel, TargetFile::Journal { first: 1 }, TargetFile::Snapshot { last: 1 }]
+    {
         let what = format!("{file:?}");
         expected(target.write(file, 0, &bytes).and_then(|()| target.sync(file)), &format!("write {what}"));
         expected(target.write_durably(file, 0, &bytes), &format!("write {what} durably"));

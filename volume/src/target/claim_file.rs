@@ -84,14 +84,14 @@ impl ClaimFile {
     }
 
     /// Serves the directory to others from now on. The lock is taken now and kept. A directory
-    /// without a claim that has no space for one is served without, until it has.
+    /// whose claim cannot be made or read is served for reading and appending: its chunks are good.
     ///
     /// # Errors
     /// `Held` if another process has the lock.
     pub fn serve(&mut self, directory: &File) -> Result<()> {
         self.serving = true;
         match self.lock(directory) {
-            Err(error) if error.kind() == ErrorKind::StorageFull => Ok(()),
+            Err(error) if Refusal::of(&error).is_none() => Ok(()),
             locked => locked,
         }
     }
@@ -191,12 +191,12 @@ impl ClaimFile {
         };
         let file = File::from(opened);
         let found = file.metadata()?;
-        self.lock = take_lock(&file)?;
+        let lock = take_lock(&file)?;
         if found.len() < CLAIM_FILE_BYTES as u64 {
             fill(&file, directory)?;
         }
         self.find(newest(&file)?.0);
-        self.file = Some((file, found.ino()));
+        (self.file, self.lock) = (Some((file, found.ino())), lock);
         Ok(())
     }
 

@@ -163,9 +163,9 @@ fn a_copy_of_the_handle_does_not_keep_the_lock() {
     take(&first, &claim(1, 1, 1)).unwrap();
     let is_it = |path: &Path| std::fs::read_link(path).is_ok_and(|to| to == place.file());
     let handles = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
-    let number: i32 = handles.into_iter().find(|path| is_it(path)).unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
-    let pidfd = std::process::Command::new("sleep").arg("1000").stdin(duplicate(number)).spawn();
-    let mut child = pidfd.unwrap();
+    let handle = handles.into_iter().find(|path| is_it(path)).unwrap();
+    let number = handle.file_name().and_then(|name| name.to_str()).unwrap().parse().unwrap();
+    let mut child = std::process::Command::new("sleep").arg("1000").stdin(duplicate(number)).spawn().unwrap();
     drop(first);
     let taken = take(&place.open(), &claim(2, 2, 2));
     child.kill().unwrap();
@@ -219,9 +219,11 @@ fn a_damaged_claim_is_no_free_target() {
     bytes[5000] ^= 1;
     std::fs::write(place.file(), &bytes).unwrap();
     let disk = place.open();
+    // A store has other targets, and this one has chunks.
+    disk.serve().unwrap();
     let error = disk.claim(&ClaimRequest::Read).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
-    assert!(take(&disk, &claim(2, 2, 2)).is_err() && write(&disk).is_err());
+    assert!(take(&disk, &claim(2, 2, 2)).is_err() && write(&place.open()).is_err());
 }
 
 /// A store may be away for less than the lease that it promised.

@@ -3,9 +3,9 @@
 //! Every access goes through a handle on the directory. So a directory that was removed or replaced
 //! is detected and never filled by mistake.
 
-use super::directory::{LOST_AND_FOUND, make_private};
 use super::claim::{Change, ClaimRequest, ClaimState, Clock};
 use super::claim_file::{self, ClaimFile};
+use super::directory::{LOST_AND_FOUND, make_private};
 use super::{Presence, Space, Target, TargetFile};
 use crate::{Error, Result, Shown};
 use rustix::fd::{AsFd, OwnedFd};
