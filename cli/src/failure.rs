@@ -13,6 +13,8 @@ pub enum Failure {
     Work(volume::Error),
     /// The work on a volume failed: exit status 1, or 130 when it was interrupted.
     Volume(fs::Error),
+    /// So few targets of the volume are there that others may have a newer state: exit status 3.
+    TooFew(String),
     /// Another process has the volume open, which may carry the command out: exit status 1.
     Busy(PathBuf, String),
     /// The command printed what it found, and it is not good: exit status 1.
@@ -39,6 +41,7 @@ impl From<fs::Error> for Failure {
     fn from(error: fs::Error) -> Self {
         match error {
             fs::Error::Volume(error) => error.into(),
+            fs::Error::TooFew(what) => Self::TooFew(what),
             error => Self::Volume(error),
         }
     }
@@ -53,7 +56,7 @@ impl From<ec::InvalidCode> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Other(what) | Self::Busy(_, what) => f.write_str(what),
+            Self::Usage(what) | Self::Other(what) | Self::Busy(_, what) | Self::TooFew(what) => f.write_str(what),
             Self::Volume(error) => error.fmt(f),
             Self::Work(error) => error.fmt(f),
             Self::Found | Self::OutputClosed => Ok(()),
@@ -69,6 +72,10 @@ impl Failure {
             Self::Volume(fs::Error::NotFound(what)) if what.ends_with(" is not a volume") => {
                 Some("make one with weft volume create, or find a lost one's targets with weft volume open")
             }
+            Self::TooFew(what) if what.contains("were given") => {
+                Some("give more of them, or see weft volume open --help about --accept-loss")
+            }
+            Self::TooFew(_) => Some("--possibly-old shows what there is"),
             Self::Work(volume::Error::Invalid(what)) if what.ends_with(" exists and is not a regular file") => {
                 Some("--out - writes to standard output")
             }
@@ -83,6 +90,7 @@ impl Failure {
             Self::Volume(fs::Error::NotFound(_)) => "not-found",
             Self::Volume(fs::Error::Unavailable(_)) => "unavailable",
             Self::Busy(..) => "busy",
+            Self::TooFew(_) => "too-few-targets",
             Self::Found | Self::OutputClosed | Self::Other(_) | Self::Volume(_) => "failed",
         }
     }
@@ -99,6 +107,7 @@ impl Failure {
         }
         match self {
             Self::Usage(_) => 2,
+            Self::TooFew(_) => 3,
             Self::Work(volume::Error::Interrupted) => 130,
             _ => 1,
         }

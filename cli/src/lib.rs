@@ -48,6 +48,9 @@ struct Arguments {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
+    /// Read a volume although targets are missing that may have a newer state
+    #[arg(long, global = true, hide_short_help = true)]
+    possibly_old: bool,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -277,6 +280,9 @@ fn run(arguments: Arguments) -> u8 {
 
 fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
     let json = arguments.json;
+    if arguments.possibly_old {
+        volumes::allow_possibly_old();
+    }
     if let Some(place) = identity {
         cluster::use_identity(&cluster::Identity::at(place))?;
     }

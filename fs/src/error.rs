@@ -28,6 +28,9 @@ pub enum Error {
     NotFound(String),
     /// Something that is needed does not answer now, and may do so later.
     Unavailable(String),
+    /// So few targets of the volume are there that others may have a newer state; the text says
+    /// which are missing.
+    TooFew(String),
 }
 
 impl Error {
@@ -59,7 +62,7 @@ impl Error {
             Self::NoData => Errno::NXIO,
             Self::Unsupported(_) => Errno::OPNOTSUPP,
             Self::Conflict(_) | Self::Volume(V::Conflict { .. }) | Self::Meta(M::Held(_)) => Errno::BUSY,
-            Self::Meta(_) | Self::Volume(_) | Self::Unavailable(_) => Errno::IO,
+            Self::Meta(_) | Self::Volume(_) | Self::Unavailable(_) | Self::TooFew(_) => Errno::IO,
         };
         errno.raw_os_error()
     }
@@ -92,9 +95,11 @@ impl fmt::Display for Error {
             Self::Stale => f.write_str("the file was removed"),
             Self::NoData => f.write_str("there is neither data nor a hole"),
             Self::Unsupported(what) => f.write_str(what),
-            Self::Invalid(what) | Self::Conflict(what) | Self::NotFound(what) | Self::Unavailable(what) => {
-                f.write_str(what)
-            }
+            Self::Invalid(what)
+            | Self::Conflict(what)
+            | Self::NotFound(what)
+            | Self::Unavailable(what)
+            | Self::TooFew(what) => f.write_str(what),
         }
     }
 }

@@ -50,9 +50,9 @@ fn upgrade(
     }
     label.upgrade();
     for (&id, disk) in disks {
-        label.write(&**disk, id).map_err(|why| {
-            Error::Unavailable(format!("cannot upgrade the label of target {}: {why}", id.0))
-        })?;
+        label
+            .write(&**disk, id)
+            .map_err(|why| Error::Unavailable(format!("cannot upgrade the label of target {}: {why}", id.0)))?;
     }
     let Some(directory) = directory else { return Ok(()) };
     label
@@ -61,12 +61,12 @@ fn upgrade(
 }
 
 /// Adds to an error about missing targets why they are missing.
-fn with_reasons(error: KvError, missing: &[(TargetId, String)]) -> KvError {
-    let KvError::TooFew(mut text) = error else { return error };
+fn with_reasons(error: KvError, missing: &[(TargetId, String)]) -> Error {
+    let KvError::TooFew(mut text) = error else { return meta::Error::from(error).into() };
     for (id, why) in missing {
         text = text.replace(&format!("target {}: it is not there", id.0), &format!("target {}: {why}", id.0));
     }
-    KvError::TooFew(text)
+    Error::TooFew(text)
 }
 
 /// A target for the journal. Opening a volume always writes to the journal, at least a new epoch.
@@ -87,6 +87,15 @@ impl FileSystem {
         let places = options.places.clone();
         let found = find(&places, pointer)?;
         let silent = found.silent;
+        if options.read_only
+            && !found.disks.is_empty()
+            && let Err(why) = found.is_newest()
+        {
+            if !options.possibly_old {
+                return Err(why);
+            }
+            options.warn.iter().for_each(|warn| warn(&format!("POSSIBLY OLD: {why}")));
+        }
         let index: Box<dyn Index> = match options.read_only {
             true => Box::new(ScratchIndex::new(options.metadata_bytes)),
             false => Self::index(&directory.join(INDEX), options.metadata_bytes)?,
@@ -94,7 +103,7 @@ impl FileSystem {
         let opened = Self::open_with(Some((Directories.full(directory)?, guard)), found, index, options);
         opened.map_err(|error| match error {
             // The silent targets may have what is missing.
-            Error::Meta(meta::Error::TooFew(_) | meta::Error::Held(_) | meta::Error::Fenced(_)) => error,
+            Error::Meta(meta::Error::Held(_) | meta::Error::Fenced(_)) => error,
             Error::Meta(_) | Error::Volume(_) if silent > 0 => Error::Unavailable(error.to_string()),
             error => error,
         })
@@ -158,25 +167,27 @@ impl FileSystem {
             upgrade(&mut label, &disks, shape.m, directory.as_deref())?;
         }
         let limits = journal_limits(targets.spaces(false).into_iter().map(|(_, space)| space));
-        let journal = Arc::new(Journaled::open(meta::journal::Options {
-            volume,
-            targets: disks.iter().map(|(&id, disk)| (id, journal_target(disk, options.read_only))).collect(),
-            voters: label.members().map(|member| member.id).collect(),
-            losses: shape.m,
-            generation: label.generation,
-            holder: options.holder(directory.as_deref()),
-            lease: options.lease,
-            access: options.access(),
-            index,
-            merge: meta::MERGE,
-            limits: Limits {
-                overlay_bytes: limits.overlay_bytes.min(options.metadata_bytes / 4),
-                pending_bytes: limits.pending_bytes.min(options.metadata_bytes / 4),
-                ..limits
-            },
-            accept_loss: options.accept_loss,
-        })
-        .map_err(|error| with_reasons(error, &missing))?);
+        let journal = Arc::new(
+            Journaled::open(meta::journal::Options {
+                volume,
+                targets: disks.iter().map(|(&id, disk)| (id, journal_target(disk, options.read_only))).collect(),
+                voters: label.members().map(|member| member.id).collect(),
+                losses: shape.m,
+                generation: label.generation,
+                holder: options.holder(directory.as_deref()),
+                lease: options.lease,
+                access: options.access(),
+                index,
+                merge: meta::MERGE,
+                limits: Limits {
+                    overlay_bytes: limits.overlay_bytes.min(options.metadata_bytes / 4),
+                    pending_bytes: limits.pending_bytes.min(options.metadata_bytes / 4),
+                    ..limits
+                },
+                accept_loss: options.accept_loss,
+            })
+            .map_err(|error| with_reasons(error, &missing))?,
+        );
         if let Some(directory) = directory.as_ref().filter(|_| options.serve) {
             journal.keep_local_wal(&directory.join(TAIL)).map_err(meta::Error::from)?;
         }
@@ -258,9 +269,8 @@ impl FileSystem {
         }
         let mut losses: Vec<(i64, String)> = meta.setting(LOSSES)?.unwrap_or_default();
         let (committed, epoch) = (status.committed, status.epoch);
-        let text = format!(
-            "opened with too few targets in epoch {epoch}: transactions after {committed} may have been lost"
-        );
+        let text =
+            format!("opened with too few targets in epoch {epoch}: transactions after {committed} may have been lost");
         losses.push((now().seconds, text));
         let seq = meta.put_setting(LOSSES, &losses)?;
         Ok(meta.sync(seq)?)

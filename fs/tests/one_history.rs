@@ -71,7 +71,7 @@ fn an_older_journal_is_refused_and_the_newest_is_there_again() {
     away.iter().for_each(|&number| std::fs::rename(place.target(number), moved(number)).unwrap());
     for options in [OpenOptions::default(), read_only(), OpenOptions { files_only: true, ..read_only() }] {
         let error = place.open(options).err().expect("it is refused");
-        let Error::Meta(meta::Error::TooFew(why)) = &error else { panic!("{error:?}") };
+        let Error::TooFew(why) = &error else { panic!("{error:?}") };
         assert!(away.iter().all(|number| why.contains(&format!("target {number}: "))), "{why}");
     }
     // Who says so sees what there is.
@@ -95,7 +95,7 @@ fn a_loss_is_refused_unless_accepted_and_then_recorded() {
     drop(fs);
     (0..3).for_each(|number| std::fs::remove_dir_all(place.target(number)).unwrap());
     let error = place.open(OpenOptions::default()).err().expect("it is refused");
-    assert!(matches!(error, Error::Meta(meta::Error::TooFew(_))), "{error:?}");
+    assert!(matches!(error, Error::TooFew(_)), "{error:?}");
     let lossy = || OpenOptions { accept_loss: true, ..OpenOptions::default() };
     for openings in 1..3 {
         let fs = place.open(lossy()).unwrap();

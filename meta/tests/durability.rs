@@ -216,7 +216,9 @@ fn a_mirror_that_fails_is_replaced_and_the_volume_is_whole_again() {
                 }
             }
             kv.sync(u64::MAX).unwrap();
-            wait_until("the spare target is whole", &kv, |status| status.mirrors.contains(&TargetId(4)) && status.whole == 4);
+            wait_until("the spare target is whole", &kv, |status| {
+                status.mirrors.contains(&TargetId(4)) && status.whole == 4
+            });
             let status = kv.status();
             assert_eq!((status.mirrors.len(), status.failed.len()), (4, 1), "{status:?}");
             let model = contents(&kv);

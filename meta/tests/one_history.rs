@@ -346,7 +346,10 @@ fn random_history(seed: u64) {
                         for committed in openings.iter().map(|opening| &opening.committed).chain(&dead) {
                             let has = committed.iter().map(|n| there.contains(n));
                             let parts = has.collect::<Vec<_>>();
-                            assert!(parts.is_sorted_by(|one, other| one >= other), "seed {seed} step {step}: no prefix");
+                            assert!(
+                                parts.is_sorted_by(|one, other| one >= other),
+                                "seed {seed} step {step}: no prefix"
+                            );
                         }
                         openings.push(Opening { kv, seen, committed: Vec::new() });
                         if openings.len() > 3 {

@@ -6,8 +6,9 @@ use crate::failure::{Failure, Outcome};
 use crate::{show, sizes};
 use clap::Args;
 use cluster::StoreAddress;
-use fs::{Coding, Domain, Placement, PolicyName};
+use fs::{Coding, Domain, Placement, PolicyName, Remains, Voters};
 use serde_json::json;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use volume::Shown;
 
@@ -95,10 +96,15 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         places: places(),
     }
     .run(&arguments.volume)?;
+    let voters = Voters { all: arguments.targets.len(), losses: code.shape().m };
     if as_json {
-        return show::json(
-            &json!({ "volume": show::path(&arguments.volume), "name": name, "code": arguments.code, "targets": arguments.targets.len() }),
-        );
+        return show::json(&json!({
+            "volume": show::path(&arguments.volume),
+            "name": name,
+            "code": arguments.code,
+            "targets": voters.all,
+            "metadata": away_document(voters),
+        }));
     }
     show::text(format_args!(
         "{} is a volume of code {} on {}. Next: weft mount {} MOUNTPOINT",
@@ -106,7 +112,27 @@ pub fn create(arguments: &CreateArguments, as_json: bool) -> Outcome {
         arguments.code,
         show::count(arguments.targets.len(), "target"),
         Shown(&arguments.volume)
-    ))
+    ))?;
+    let more = match voters.more() {
+        0 => String::new(),
+        more => format!("; with {} that is {}", show::count(more, "more target"), voters.losses),
+    };
+    show::text(format_args!("Its metadata is {}{more}.", away(voters)))
+}
+
+/// How many targets may be away.
+pub fn away(voters: Voters) -> String {
+    let (readable, writable) = (voters.readable_without(), voters.writable_without());
+    format!("readable with {} away, writable with {writable}", show::count(readable, "target"))
+}
+
+/// The same for JSON.
+pub fn away_document(voters: Voters) -> serde_json::Value {
+    json!({
+        "readable_without": voters.readable_without(),
+        "writable_without": voters.writable_without(),
+        "more_targets": voters.more(),
+    })
 }
 
 /// Refuses targets of which some are directories of this machine: no storage server reaches those.
@@ -144,18 +170,76 @@ fn check(targets: &[PathBuf]) -> Outcome {
 #[command(after_help = "Examples:
   weft volume open /srv/films /disk1 /disk3 /disk4 /disk5
 
-Nothing is lost while no more than m targets are: the metadata is on m+1 of them.")]
+  # More than m targets are gone for good. It says what will be done, and asks.
+  weft volume open /srv/films /disk1 /disk3 --accept-loss
+
+Nothing is lost while no more than m targets are: the metadata is on m+1 of them. With fewer targets, others may have \
+newer changes. --accept-loss gives those targets up, and weft status says so ever after.")]
 pub struct OpenArguments {
     /// The directory to create
     volume: PathBuf,
     /// Its targets, wherever they are now; up to m may be missing
     #[arg(required = true, value_name = "DIR")]
     targets: Vec<PathBuf>,
+    /// Give up the targets that are missing, and what only they have
+    #[arg(long)]
+    accept_loss: bool,
+    /// The name of the volume that may lose something, instead of the question
+    #[arg(long, value_name = "NAME", requires = "accept_loss")]
+    yes_lose: Option<String>,
+}
+
+/// Says what is lost and what will be done, and asks.
+fn agreed(arguments: &OpenArguments, targets: &[PathBuf], as_json: bool) -> Outcome {
+    let remains = Remains::of(targets, &*places())?;
+    let label = &remains.label;
+    if remains.is_enough() {
+        let what = "these targets have everything that was durable; leave --accept-loss out";
+        return Err(Failure::Usage(what.into()));
+    }
+    if !as_json {
+        let voters = Voters::of(label);
+        show::text(format_args!("{}: {} of {} targets are there", label.name, remains.there.len(), voters.all))?;
+        for member in remains.missing() {
+            show::text(format_args!("  MISSING target {}: {}", member.id.0, Shown(&member.path)))?;
+        }
+        show::text(match remains.mirrors() {
+            Some((of, there)) => {
+                format!("The newest journal that is known was on {of} targets; {there} of them are there.")
+            }
+            None => "It is not known on which targets the newest journal was.".into(),
+        })?;
+        show::text(format_args!(
+            "This will: take the {} out of the volume for good; begin a new history with what the others have; \
+             lose every change that only those had, and the data of which too few blocks are left; \
+             say so in weft status ever after.",
+            show::count(voters.all - remains.there.len(), "missing target")
+        ))?;
+    }
+    let given = match &arguments.yes_lose {
+        Some(name) => name.clone(),
+        None if !as_json && std::io::stdin().is_terminal() => {
+            show::text("Type the name of the volume to do that:")?;
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).map_err(|why| Failure::Other(why.to_string()))?;
+            line.trim_end_matches('\n').into()
+        }
+        None => return Err(Failure::Usage(format!("nothing was changed; to do it, give --yes-lose {}", label.name))),
+    };
+    if given == label.name {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!("nothing was changed: the volume is called {}, not {given}", label.name)))
 }
 
 pub fn open(arguments: &OpenArguments, as_json: bool) -> Outcome {
     let targets: Vec<PathBuf> = arguments.targets.iter().map(|target| new_target(target)).collect::<Result<_, _>>()?;
-    let label = fs::reopen(&arguments.volume, &targets, places())?;
+    let label = if arguments.accept_loss {
+        agreed(arguments, &targets, as_json)?;
+        fs::reopen_with_loss(&arguments.volume, &targets, places())?
+    } else {
+        fs::reopen(&arguments.volume, &targets, places())?
+    };
     if as_json {
         return show::json(
             &json!({ "volume": show::path(&arguments.volume), "name": label.name, "code": label.code, "targets": label.members().count() }),

@@ -39,6 +39,8 @@ impl Arguments {
 
 /// What comes from chunks alone is less than what there is.
 fn refuse_if_readable(volume: &Path) -> Outcome {
+    // Old metadata is more than none.
+    super::allow_possibly_old();
     match open_own(volume, true) {
         Ok(_) => Err(Failure::Other(format!(
             "the metadata of {} can be read, and chunks alone give back less; give --force to rebuild it nevertheless",

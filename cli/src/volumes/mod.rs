@@ -29,6 +29,7 @@ use fs::{FileSystem, OpenOptions};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -112,10 +113,19 @@ pub fn places() -> Arc<cluster::ClusterPlaces> {
     PLACES.get_or_init(Arc::default).clone()
 }
 
+/// Whether commands that only read may do so with too few targets.
+static POSSIBLY_OLD: AtomicBool = AtomicBool::new(false);
+
+/// Lets commands that only read take what there is.
+pub fn allow_possibly_old() {
+    POSSIBLY_OLD.store(true, Ordering::Relaxed);
+}
+
 /// How a command opens a volume.
 pub fn options(read_only: bool) -> OpenOptions {
     let warn = Box::new(|what: &str| show::warning(what));
-    OpenOptions { read_only, warn: Some(warn), places: places(), ..OpenOptions::default() }
+    let possibly_old = POSSIBLY_OLD.load(Ordering::Relaxed);
+    OpenOptions { read_only, possibly_old, warn: Some(warn), places: places(), ..OpenOptions::default() }
 }
 
 /// Opens a volume, or uses it if this process serves it.

@@ -3,6 +3,7 @@
 mod archive;
 mod damage;
 mod energy;
+mod few_targets;
 mod forest;
 mod hostile;
 mod killed;

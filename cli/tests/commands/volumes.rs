@@ -360,7 +360,7 @@ fn more_than_m_losses_are_told_and_harm_only_what_they_must() {
     for disk in &volume.scratch.disks[..2] {
         fs::remove_dir_all(disk).unwrap();
     }
-    volume.on(&["status"]).failed(1);
+    assert!(volume.on(&["status"]).failed(3).contains("1 of 3 targets"));
 }
 
 /// A slip of an operator is refused before anything is changed, and draining can be undone.

@@ -11,6 +11,7 @@ pub mod orphan_chunks;
 pub mod presence;
 pub mod probe;
 pub mod rejoin;
+pub mod reopen;
 pub mod repair;
 pub mod status;
 pub mod targets;

@@ -2,7 +2,8 @@
 
 use crate::maintenance::verify::{SCRUB, SCRUB_NEW, Scrub, UNREPAIRABLE};
 use crate::mutex::lock;
-use crate::volume::label::Role;
+use crate::volume::label::{Loss, Role};
+use crate::volume::voters::Voters;
 use crate::{FileSystem, RepairProgress, Result, Usage};
 use meta::SetRecord;
 use plan::membership::State;
@@ -57,6 +58,10 @@ pub struct Status {
     pub scrub_new: Option<Scrub>,
     /// Problems of the last verification that no repair can heal.
     pub unrepairable: u64,
+    /// How many targets there are, and how many may be away.
+    pub voters: Voters,
+    /// The losses that the owner of the volume accepted.
+    pub losses: Vec<Loss>,
     /// Targets that have all of the metadata, and the number that should.
     pub mirrors: (usize, usize),
     /// The last error of the metadata.
@@ -350,6 +355,8 @@ impl FileSystem {
             scrub: meta.setting(SCRUB)?,
             scrub_new: meta.setting::<Option<Scrub>>(SCRUB_NEW)?.flatten(),
             unrepairable: meta.setting(UNREPAIRABLE)?.unwrap_or(0),
+            voters: Voters::of(&label),
+            losses: label.losses.clone(),
             // A spare mirror is nobody's business.
             mirrors: (journal.whole.min(journal.wanted), journal.wanted),
             metadata_error: journal.trouble,

@@ -4,12 +4,10 @@ use crate::maintenance::repair::Repaired;
 use crate::mutex::lock;
 use crate::volume::find::open_target;
 use crate::volume::label::{Label, Member, Role};
-use crate::volume::places::Places;
 use crate::{Error, FileSystem, Result};
 use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::Control;
 
@@ -30,7 +28,7 @@ impl FileSystem {
     }
 
     /// Changes the label everywhere: first on the targets that can be reached, then in the pointer.
-    fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
+    pub(super) fn relabel(&self, change: impl FnOnce(&mut Label)) -> Result<()> {
         let mut label = lock(&self.volume.label);
         let mut new = label.clone();
         change(&mut new);
@@ -332,64 +330,6 @@ pub fn wait_until_closed(directory: &Path) {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-}
-
-/// Recreates a volume directory from the targets that are left.
-///
-/// # Errors
-/// When they belong to different volumes or to none, or the directory already holds a volume.
-pub fn reopen(directory: &Path, targets: &[PathBuf], places: Arc<dyn Places>) -> Result<Label> {
-    reopen_with(directory, targets, crate::OpenOptions { places, ..crate::OpenOptions::default() })
-}
-
-/// As [`reopen`], with other options, as to accept a loss.
-///
-/// # Errors
-/// As `reopen`.
-pub fn reopen_with(directory: &Path, targets: &[PathBuf], options: crate::OpenOptions) -> Result<Label> {
-    let places = options.places.clone();
-    if directory.join(crate::volume::label::POINTER).exists() {
-        return Err(Error::Conflict(format!("{} is a volume already", volume::Shown(directory))));
-    }
-    let mut newest: Option<Label> = None;
-    let mut found = Vec::new();
-    for path in targets {
-        let path = places.full(path)?;
-        let shown = volume::Shown(&path).to_string();
-        let target = places.open(&path)?;
-        let Some(label) = Label::read(&*target, &shown)? else {
-            return Err(Error::Invalid(format!("{shown} is no target of a volume")));
-        };
-        if newest.as_ref().is_some_and(|newest| newest.volume != label.volume) {
-            return Err(Error::Invalid(format!("{shown} is a target of another volume than the first")));
-        }
-        found.extend(label.target.map(|id| (id, path)));
-        if newest.as_ref().is_none_or(|newest| newest.generation < label.generation) {
-            newest = Some(label);
-        }
-    }
-    let Some(mut label) = newest else { return Err(Error::Invalid("no target was given".into())) };
-    for member in &mut label.targets {
-        if let Some((_, path)) = found.iter().find(|(id, _)| *id == member.id) {
-            member.path.clone_from(path);
-        }
-    }
-    volume::target::make_private(directory)
-        .and_then(|()| label.write_pointer(directory))
-        .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(directory))))?;
-    // Open the volume to make sure that the new directory works.
-    let fs = FileSystem::open_volume(directory, options);
-    match fs {
-        Ok(fs) => {
-            fs.relabel(|_| {})?;
-            fs.close_volume()?;
-            Ok(label)
-        }
-        Err(error) => {
-            let _ = std::fs::remove_file(directory.join(crate::volume::label::POINTER));
-            Err(error)
-        }
     }
 }
 

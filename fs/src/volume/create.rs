@@ -1,8 +1,8 @@
 //! Creates a volume: labels on its targets, a pointer to them, and metadata with a root directory.
 
 use crate::volume::label::{Label, Member, POINTER};
-use crate::volume::places::Places;
 use crate::volume::opened::OpenOptions;
+use crate::volume::places::Places;
 use crate::volume::stripe_size::block_bytes;
 use crate::{Error, Result, now};
 use meta::journal::{Journaled, Limits};

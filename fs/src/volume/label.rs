@@ -48,6 +48,20 @@ pub struct Label {
     pub target: Option<TargetId>,
     /// All targets of the volume.
     pub targets: Vec<Member>,
+    /// The losses that its owner accepted; the volume may lack what was durable before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
+}
+
+/// An opening with so few targets that newer changes may have been lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// When, in seconds since 1970.
+    pub when: u64,
+    /// The targets that were given up.
+    pub targets: Vec<TargetId>,
+    /// The number of targets before.
+    pub of: usize,
 }
 
 /// A target of a volume.
@@ -110,6 +124,7 @@ impl Label {
             generation: 1,
             target: None,
             targets,
+            losses: Vec::new(),
         }
     }
 

@@ -7,4 +7,5 @@ pub mod label;
 pub mod opened;
 pub mod places;
 pub mod stripe_size;
+pub mod voters;
 pub mod warnings;

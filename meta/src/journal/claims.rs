@@ -6,8 +6,8 @@
 //! targets, so no other opening has the same number.
 
 use super::frame::EpochId;
-use super::inventory::{ask, take_all};
 use super::inventory::{Found, Owner};
+use super::inventory::{ask, take_all};
 use super::options::{Access, Options, Place};
 use crate::kv::KvError;
 use plan::TargetId;
@@ -95,8 +95,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
         let request = take_request(&claim, options.lease);
         let taken = ask(&known, enough, usize::MAX, deadline, move |target| target.claim(&request));
         let mut taken = taken.into_iter();
-        let mut granted =
-            Granted { epoch: name(&claim), claim, before: Vec::new(), blank, missing: Vec::new() };
+        let mut granted = Granted { epoch: name(&claim), claim, before: Vec::new(), blank, missing: Vec::new() };
         let (mut fenced, mut holder) = (false, None);
         for (place, (((id, _), read), before)) in places.iter().zip(read).zip(before).enumerate() {
             if granted.blank.contains(&place) {

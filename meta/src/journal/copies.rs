@@ -67,13 +67,7 @@ impl Copy {
 
     /// Whether a valid frame that `wanted` accepts is at or behind an offset. It reads a limited
     /// amount, so that it does not take long.
-    pub fn any_behind(
-        &mut self,
-        volume: &VolumeId,
-        id: u128,
-        offset: u64,
-        wanted: impl Fn(&Frame) -> bool,
-    ) -> bool {
+    pub fn any_behind(&mut self, volume: &VolumeId, id: u128, offset: u64, wanted: impl Fn(&Frame) -> bool) -> bool {
         let (mut at, mut budget) = (offset, 4 * MAX_PAYLOAD_BYTES);
         while let Some(bytes) = self.read(at, FRAME_BYTES) {
             let mut frame = Frame::parse(bytes);

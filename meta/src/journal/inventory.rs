@@ -67,13 +67,8 @@ fn owner(copy: &mut Copy, target: &Arc<dyn Target>, volume: &VolumeId) -> io::Re
     // In format 1, the first frame behind a damaged head names the epoch. Later formats need the
     // epoch's id from the head of another copy.
     let first = copy.frame(volume, 0, OLD_HEAD_BYTES as u64);
-    let head = |epoch| Head {
-        volume: *volume,
-        epoch,
-        origin: Origin::default(),
-        mirrors: Vec::new(),
-        bytes: OLD_HEAD_BYTES,
-    };
+    let head =
+        |epoch| Head { volume: *volume, epoch, origin: Origin::default(), mirrors: Vec::new(), bytes: OLD_HEAD_BYTES };
     Ok(first.map_or(Owner::Unknown, |(frame, _)| Owner::Ours(head(frame.epoch))))
 }
 

@@ -144,10 +144,12 @@ mod tests {
     fn what_follows_on_the_targets_comes_back() {
         let place = std::env::temp_dir().join(format!("weft-wal-{}", std::process::id()));
         // Epochs are named with a gap: numbers are lost when an opening fails.
-        let after = |before: u64, first| left(&place, &VOLUME, epoch(before + 1, first), epoch(before, 1).name()).unwrap();
+        let after =
+            |before: u64, first| left(&place, &VOLUME, epoch(before + 1, first), epoch(before, 1).name()).unwrap();
         let left = |number: u64, first| after(number - 1, first);
         assert!(left(3, 1).is_empty());
-        let begin = |number, before, first| LocalWal::begin(&place, &VOLUME, epoch(number, first), epoch(before, 1).name());
+        let begin =
+            |number, before, first| LocalWal::begin(&place, &VOLUME, epoch(number, first), epoch(before, 1).name());
         let mut wal = begin(3, 1, 1).unwrap();
         for number in 1..10 {
             wal.add(&record(3, number)).unwrap();

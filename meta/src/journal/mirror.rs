@@ -60,7 +60,13 @@ impl Mirror {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(key: u64, place: Place, since: Seq, shared: &Arc<Shared>, answers: Sender<Answer>) -> io::Result<Self> {
+    pub fn start(
+        key: u64,
+        place: Place,
+        since: Seq,
+        shared: &Arc<Shared>,
+        answers: Sender<Answer>,
+    ) -> io::Result<Self> {
         let (jobs, receiver) = channel::<(Job, bool)>();
         let (alive, broken) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
         let running = Arc::downgrade(&alive);

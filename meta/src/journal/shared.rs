@@ -1,7 +1,7 @@
 //! The state that an engine's threads share, and how they wait for each other.
 
-use super::files::Files;
 use super::claims::{Granted, take_request};
+use super::files::Files;
 use super::frame::{Epoch, Frame, Kind, Origin, VolumeId, put_edit};
 use super::lease::Lease;
 use super::lineage::Lineage;

@@ -12,8 +12,8 @@ mod record;
 
 pub use chunk::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, VolumeId};
 pub use claim::{
-    CLAIM_BYTES, CLAIM_FILE_BYTES, Claim, ClaimRecord, Epoch, Holder, MAX_CLAIM_MIRRORS, MAX_HOLDER_ADDRESS, MAX_HOLDER_NAME,
-    MAX_LEASE,
+    CLAIM_BYTES, CLAIM_FILE_BYTES, Claim, ClaimRecord, Epoch, Holder, MAX_CLAIM_MIRRORS, MAX_HOLDER_ADDRESS,
+    MAX_HOLDER_NAME, MAX_LEASE,
 };
 pub(crate) use header::valid_name;
 pub use header::{HEADER_BYTES, Header, ObjectId, Timestamp};

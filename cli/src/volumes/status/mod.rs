@@ -6,6 +6,7 @@ mod repairs;
 mod stores;
 mod summary;
 
+use super::create::{away, away_document};
 use super::{open_own, places, served};
 use crate::failure::{Failure, Outcome};
 use crate::show;
@@ -165,7 +166,10 @@ fn print(status: &Status, volume: &Path) -> Outcome {
     }
     print_domains(&status.domains)?;
     let (have, wanted) = status.mirrors;
-    show::text(format_args!("  metadata on {have} of {}", show::count(wanted, "target")))?;
+    show::text(format_args!("  metadata on {have} of {}; {}", show::count(wanted, "target"), away(status.voters)))?;
+    if let Some(losses) = losses(status) {
+        show::text(format_args!("  history {losses}"))?;
+    }
     if let Some(error) = &status.metadata_error {
         show::text(format_args!("  metadata trouble: {error}"))?;
     }
@@ -196,6 +200,17 @@ fn print(status: &Status, volume: &Path) -> Outcome {
         show::text(format_args!("  verified {verified}"))?;
     }
     repairs::print(status)
+}
+
+/// The losses that were accepted.
+fn losses(status: &Status) -> Option<String> {
+    let each = status.losses.iter().map(|loss| {
+        let age = Duration::from_secs(now().cast_unsigned().saturating_sub(loss.when));
+        let lost = loss.targets.len();
+        format!("{lost} of {} were given up {} ago", show::count(loss.of, "target"), show::age(age))
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| format!("LOSS ACCEPTED: {}", each.join("; ")))
 }
 
 /// When the volume was verified, and what was found.
@@ -280,6 +295,8 @@ fn document(status: &Status) -> Value {
         "bytes": status.bytes,
         "uncommitted_bytes": status.uncommitted,
         "nearly_full": status.is_nearly_full(),
+        "metadata": away_document(status.voters),
+        "losses": status.losses,
         "targets": targets.collect::<Vec<_>>(),
         "placement": status.placement.policy.to_string(),
         "domain_level": status.placement.domain_level,

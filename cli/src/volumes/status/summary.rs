@@ -1,8 +1,9 @@
 //! The status at a glance: 80 columns and 20 lines, however many disks there are. What needs
 //! attention comes first, and a line says what was left out.
 
-use super::{files, verified};
+use super::{files, losses, verified};
 use crate::show;
+use crate::volumes::create::away;
 use cluster::StoreAddress;
 use cluster::store::Seen;
 use fs::label::Role;
@@ -30,7 +31,11 @@ pub fn lines(status: &Status, reports: &BTreeMap<String, Seen>, volume: &Path) -
     domains(status, &mut say);
     let (have, wanted) = status.mirrors;
     let trouble = status.metadata_error.as_ref().map_or_else(String::new, |why| format!("; TROUBLE: {why}"));
-    say("metadata", format!("on {have} of {}{trouble}", show::count(wanted, "target")));
+    let away = away(status.voters);
+    say("metadata", format!("on {have} of {}{trouble}; {away}", show::count(wanted, "target")));
+    if let Some(losses) = losses(status) {
+        say("history", losses);
+    }
     if let Some(verified) = verified(status) {
         say("verified", verified);
     }
@@ -278,6 +283,8 @@ mod tests {
             scrub: None,
             scrub_new: None,
             unrepairable: 0,
+            voters: fs::Voters { all: 14, losses: 4 },
+            losses: Vec::new(),
             mirrors: (5, 5),
             metadata_error: None,
             repairs: Vec::new(),

@@ -1,0 +1,90 @@
+//! Volumes of which more targets are gone than may be: what is old is not taken for new, and what
+//! is lost is said.
+
+use crate::scratch::{Ended, run, weft};
+use crate::volumes::Volume;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a command printed.
+#[track_caller]
+fn text(ended: Ended) -> String {
+    String::from_utf8(ended.good()).unwrap()
+}
+
+/// The disks with the journal, and the others.
+fn mirrors(volume: &Volume) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let has_journal = |disk: &PathBuf| fs::read_dir(disk.join("journal")).unwrap().next().is_some();
+    volume.scratch.disks.iter().cloned().partition(has_journal)
+}
+
+fn away(disk: &Path) -> PathBuf {
+    disk.with_extension("away")
+}
+
+#[test]
+fn a_new_volume_tells_how_many_targets_may_be_away() {
+    let volume = Volume::new("rs:4+2", 6);
+    let status = text(volume.on(&["status"]));
+    assert!(status.contains("readable with 2 targets away, writable with 2\n"), "{status}");
+    let path = volume.scratch.path.join("small");
+    let disks: Vec<PathBuf> = (0..4).map(|number| volume.scratch.path.join(format!("small {number}"))).collect();
+    let created = text(run(weft().arg("create").arg(&path).args(["--code", "rs:2+2"]).args(&disks)));
+    assert!(created.contains("writable with 1; with 1 more target that is 2"), "{created}");
+    let status = run(weft().args(["status", "--json"]).arg(&path)).json();
+    let expected = serde_json::json!({ "readable_without": 2, "writable_without": 1, "more_targets": 1 });
+    assert_eq!(status["metadata"], expected);
+}
+
+#[test]
+fn old_metadata_is_shown_only_on_demand() {
+    let volume = Volume::new("rs:4+2", 6);
+    volume.put(volume.scratch.file("f", 100), "").good();
+    let (_, others) = mirrors(&volume);
+    others.iter().for_each(|disk| fs::rename(disk, away(disk)).unwrap());
+    let root = volume.at("");
+    let commands: [(&[&str], &std::ffi::OsStr); 4] = [
+        (&["ls"], &root),
+        (&["stat"], &root),
+        (&["status"], volume.path.as_os_str()),
+        (&["fsck"], volume.path.as_os_str()),
+    ];
+    for (command, of) in commands {
+        let said = run(weft().args(command).arg(of)).failed(3);
+        let line = "3 of 6 targets of the volume a volume are there and 4 are needed to know its newest state";
+        assert!(said.contains(line) && said.contains("--possibly-old"), "{said}");
+        assert!(others.iter().all(|disk| said.contains(disk.to_str().unwrap())), "{said}");
+    }
+    let listed = run(weft().args(["ls", "--possibly-old"]).arg(&root));
+    assert!(listed.errors.contains("POSSIBLY OLD"), "{}", listed.errors);
+    assert_eq!(text(listed), "f\n");
+    others[1..].iter().for_each(|disk| fs::rename(away(disk), disk).unwrap());
+    assert_eq!(text(run(weft().arg("ls").arg(&root))), "f\n");
+}
+
+#[test]
+fn a_loss_is_accepted_by_name_and_remembered() {
+    let volume = Volume::new("rs:4+2", 6);
+    volume.put(volume.scratch.file("f", 100), "").good();
+    let (left, others) = mirrors(&volume);
+    fs::remove_dir_all(&volume.path).unwrap();
+    let open = |more: &[&str]| run(weft().args(["volume", "open"]).arg(&volume.path).args(&left).args(more));
+    assert!(open(&[]).failed(3).contains("--accept-loss"));
+    let enough =
+        weft().args(["volume", "open"]).arg(&volume.path).args(&volume.scratch.disks).arg("--accept-loss").output();
+    assert_eq!(enough.unwrap().status.code(), Some(2), "nothing need be lost");
+    let asked = open(&["--accept-loss"]);
+    let listed = String::from_utf8_lossy(&asked.output).into_owned();
+    assert!(others.iter().all(|disk| listed.contains(disk.to_str().unwrap())), "{listed}");
+    assert!(asked.failed(2).contains("--yes-lose"));
+    assert!(open(&["--accept-loss", "--yes-lose", "another"]).failed(2).contains("is called a volume"));
+    assert!(!volume.path.join("volume.json").exists(), "nothing was changed");
+    open(&["--accept-loss", "--yes-lose", "a volume"]).good();
+    assert_eq!(text(run(weft().arg("ls").arg(volume.at("")))), "f\n");
+    let status = volume.on(&["status"]);
+    let shown = String::from_utf8_lossy(&status.output).into_owned();
+    assert!(shown.contains("LOSS ACCEPTED: 3 of 6 targets were given up"), "{shown}");
+    // Whoever comes back has no say any more.
+    let status = volume.on(&["status", "--json"]).json();
+    assert_eq!((status["targets"].as_array().unwrap().len(), status["losses"][0]["of"].as_u64()), (3, Some(6)));
+}
