@@ -1,6 +1,6 @@
 //! A target that loses unsynced data in a crash, for tests.
 
-use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use super::{Change, ClaimRequest, ClaimState, Epoch, Space, Target, TargetFile};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -15,6 +15,8 @@ const SECTOR: u64 = 512;
 pub struct Crash {
     inner: Arc<dyn Target>,
     waiting: Mutex<Waiting>,
+    /// The epoch under which the inner target is changed: what waits in memory is refused, too.
+    own: Mutex<Option<Epoch>>,
 }
 
 /// State that a crash may lose or restore.
@@ -44,7 +46,7 @@ impl Dice {
 impl Crash {
     /// A target before its first crash.
     pub fn new(inner: Arc<dyn Target>) -> Self {
-        Self { inner, waiting: Mutex::default() }
+        Self { inner, waiting: Mutex::default(), own: Mutex::default() }
     }
 
     /// Simulates a power loss. Unsynced data is kept, lost or torn at random, sector by sector.
@@ -92,6 +94,15 @@ impl Crash {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Fails if a change needs a claim that this target does not have.
+    fn allow(&self, change: Change, file: TargetFile) -> io::Result<()> {
+        if change.needs_claim(file) {
+            let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
+            self.inner.claim(&ClaimRequest::Read)?.check(own)?;
+        }
+        Ok(())
+    }
+
     fn put(&self, file: TargetFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.inner.write(file, offset, &[IoSlice::new(bytes)])
     }
@@ -117,6 +128,7 @@ impl Crash {
 
 impl Target for Crash {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.allow(Change::Write, file)?;
         let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         self.waiting().writes.entry(file).or_default().push((offset, bytes));
@@ -163,6 +175,7 @@ impl Target for Crash {
     }
 
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.allow(Change::Remove, file)?;
         let mut waiting = self.waiting();
         self.touch(&mut waiting, file, false)?;
         let end = self.list_length(&waiting, file)?.min(range.end);
@@ -174,6 +187,7 @@ impl Target for Crash {
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.allow(Change::Remove, to)?;
         let mut waiting = self.waiting();
         self.touch(&mut waiting, from, false)?;
         // The rename is durable on return; unsynced data of the file is not.
@@ -185,6 +199,7 @@ impl Target for Crash {
     }
 
     fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.allow(Change::Remove, file)?;
         let mut waiting = self.waiting();
         waiting.writes.remove(&file);
         if let Some(bytes) = self.durable(file)? {
@@ -208,7 +223,14 @@ impl Target for Crash {
     }
 
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
-        self.inner.claim(ask)
+        let state = self.inner.claim(ask)?;
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        match ask {
+            ClaimRequest::Read => {}
+            ClaimRequest::Take { claim, .. } => *own = Some(claim.epoch),
+            ClaimRequest::Release(epoch) => _ = own.take_if(|own| own == epoch),
+        }
+        Ok(state)
     }
 }
 
