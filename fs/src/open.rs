@@ -81,9 +81,9 @@ impl FileSystem {
     /// # Errors
     /// When the directory holds no volume, when the volume is open elsewhere or of a newer format,
     /// and when too few of its targets are there: `Unavailable` if some of them do not answer.
-    pub fn open_volume(directory: &Path, options: OpenOptions) -> Result<Arc<Self>> {
+    pub fn open_volume(directory: &Path, mut options: OpenOptions) -> Result<Arc<Self>> {
         let pointer = Label::read_pointer(directory)?;
-        let guard = lock(directory)?;
+        let guard = options.lock.take().map_or_else(|| lock(directory), Ok)?;
         let places = options.places.clone();
         let found = find(&places, pointer)?;
         let silent = found.silent;
@@ -148,7 +148,7 @@ impl FileSystem {
     }
 
     fn open_with(
-        place: Option<(PathBuf, std::fs::File)>,
+        place: Option<(PathBuf, Arc<std::fs::File>)>,
         found: Found,
         index: Box<dyn Index>,
         options: OpenOptions,

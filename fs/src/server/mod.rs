@@ -10,6 +10,7 @@ mod handle;
 mod openings;
 mod removed;
 mod table;
+mod tenure;
 
 use crate::mutex::lock;
 pub use crate::session::Question;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 use table::{Left, Table};
+pub use tenure::Tenure;
 
 /// The longest wait for a client to commit after a recall.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,6 +3,7 @@
 pub mod create;
 pub mod find;
 pub mod history;
+pub mod holder;
 pub mod label;
 pub mod opened;
 pub mod places;

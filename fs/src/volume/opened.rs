@@ -8,6 +8,7 @@ use meta::journal::Access;
 use plan::TargetId;
 use plan::coding::Coding;
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -54,6 +55,9 @@ pub struct OpenOptions {
     /// operator who accepts the loss; it is recorded for ever, see
     /// [`FileSystem::accepted_losses`](crate::FileSystem::accepted_losses).
     pub accept_loss: bool,
+    /// The lock of the volume directory, if the caller has it already; see
+    /// [`lock_directory`](crate::lock_directory).
+    pub lock: Option<Arc<File>>,
 }
 
 /// The range of useful memory for metadata, in bytes: enough, and the most that it can use.
@@ -75,6 +79,7 @@ impl Default for OpenOptions {
             lease: None,
             possibly_old: false,
             accept_loss: false,
+            lock: None,
         }
     }
 }
@@ -93,7 +98,7 @@ pub(crate) struct Opened {
     /// Targets that were not found, with the reason.
     pub missing: Mutex<HashMap<TargetId, String>>,
     /// Keeps other processes from opening the volume.
-    pub _lock: Option<std::fs::File>,
+    pub _lock: Option<Arc<File>>,
 }
 
 /// The first stripe number of a session. An opening that serves no clients uses lower numbers than
@@ -166,15 +171,19 @@ impl OpenOptions {
     }
 }
 
-/// Locks a volume directory, so that only one process has it open.
-pub(crate) fn lock(directory: &Path) -> Result<std::fs::File> {
+/// Locks a volume directory, so that only one process has it open. The lock is held until the last
+/// copy of the handle is dropped; processes that this one starts do not get it.
+///
+/// # Errors
+/// `Conflict` when another process has it, or it cannot be locked.
+pub fn lock(directory: &Path) -> Result<Arc<File>> {
     use rustix::fs::{FlockOperation, flock};
     let cannot = |why: &dyn std::fmt::Display| {
         Error::Conflict(format!("cannot lock the volume {}: {why}", volume::Shown(directory)))
     };
-    let file = std::fs::File::open(directory).map_err(|why| cannot(&why))?;
+    let file = File::open(directory).map_err(|why| cannot(&why))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Arc::new(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Conflict(format!(
             "the volume {} is open in another process; if it is mounted, use the mount point",
             volume::Shown(directory)

@@ -7,7 +7,7 @@ use super::guard::guarded;
 use super::inventory::{Owner, ask, take, take_all};
 use super::lineage::Lineage;
 use super::local_wal::{self, LocalWal};
-use super::options::{Options, Place, Status};
+use super::options::{Options, Place, Standing, Status};
 use super::recover::{Chosen, Recovered, check, recover};
 use super::relocate::set_targets;
 use super::resync::wanted;
@@ -180,6 +180,15 @@ impl Journaled {
     /// The epoch of this opening.
     pub fn epoch(&self) -> volume::target::Epoch {
         self.shared.claim.epoch
+    }
+
+    /// What is known now of the claim; waits for nothing.
+    pub fn standing(&self) -> Standing {
+        match () {
+            () if self.shared.fenced().is_some() => Standing::Fenced,
+            () if self.shared.lease.is_fresh() => Standing::Fresh,
+            () => Standing::Late,
+        }
     }
 
     /// Whether what was read until now may be answered: no other opening has taken the volume over.

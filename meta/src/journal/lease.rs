@@ -61,7 +61,7 @@ impl Lease {
         self.renewed.notify_all();
     }
 
-    fn is_fresh(&self) -> bool {
+    pub fn is_fresh(&self) -> bool {
         self.length.is_none() || (self.begun.elapsed().as_nanos() as u64) < self.until.load(Ordering::Acquire)
     }
 

@@ -39,4 +39,4 @@ mod worker;
 mod writer;
 
 pub use engine::Journaled;
-pub use options::{Access, Limits, Options, Place, Status};
+pub use options::{Access, Limits, Options, Place, Standing, Status};

@@ -83,6 +83,17 @@ pub struct Limits {
     pub retry: Duration,
 }
 
+/// What an engine knows of its claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No other opening can have taken the volume over.
+    Fresh,
+    /// The lease was not renewed in time: another opening may have taken over.
+    Late,
+    /// Another opening has taken over.
+    Fenced,
+}
+
 /// The status of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {

@@ -1,0 +1,31 @@
+//! Whether an open volume is still this process's to answer for.
+
+use crate::FileSystem;
+use meta::journal::Standing;
+
+/// How certain it is that nobody else has the volume open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenure {
+    /// It is certain.
+    Fresh,
+    /// It was not confirmed in time: an answer that is given now may be outdated.
+    Stale,
+    /// Another opening has the volume.
+    Over,
+}
+
+impl FileSystem {
+    /// Whether an answer may be given that was made before this call. It waits for nothing.
+    pub fn tenure(&self) -> Tenure {
+        match self.role.owner().map(|engine| engine.journal.standing()) {
+            Some(Standing::Fenced) => Tenure::Over,
+            Some(Standing::Late) => Tenure::Stale,
+            Some(Standing::Fresh) | None => Tenure::Fresh,
+        }
+    }
+
+    /// The number of the last transaction; 0 for a client.
+    pub fn last_transaction(&self) -> u64 {
+        self.role.owner().map_or(0, |engine| engine.journal.status().committed)
+    }
+}
