@@ -26,7 +26,7 @@ pub use address::{StoreAddress, VolumeAddress};
 pub use capability::ClusterKey;
 pub use identity::{Identity, Members, make_identities, use_identity};
 pub use machine::start_of_machine;
-pub use meta_server::{MetaServer, Standby, Whereabouts, command, connect, keep, set_patience};
+pub use meta_server::{MetaServer, Peer, Standby, Whereabouts, command, connect, keep, set_patience};
 pub use places::ClusterPlaces;
 pub use store::{RemoteTarget, Store};
 

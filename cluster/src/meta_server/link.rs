@@ -480,6 +480,11 @@ pub fn command(address: &VolumeAddress, command: &[u8]) -> fs::Result<Vec<u8>> {
         Client::new(crate::runtime().handle().clone(), address, options)
     };
     let servers = Servers::new(&address.servers, Box::new(make));
+    if servers.are_several() {
+        // One that was stopped would keep the command and not answer.
+        let (_, turn) = servers.current();
+        crate::runtime().block_on(servers.look(turn, 0));
+    }
     let begun = Instant::now();
     let answer = loop {
         let (client, turn) = servers.current();

@@ -1,11 +1,16 @@
 //! The metadata server of a volume, and the client's connection to it.
 
+mod company;
 #[cfg(test)]
 mod crowded;
+mod entrance;
 mod grants;
 mod link;
 mod maintenance;
+mod peers;
+mod post;
 mod replay;
+mod seat;
 mod servers;
 mod service;
 #[cfg(test)]
@@ -13,9 +18,13 @@ mod simulated;
 mod standby;
 #[cfg(test)]
 mod switching;
+mod watch;
 
+pub use company::{Progress, Standing};
 pub use link::{command, connect, set_patience};
 pub use maintenance::keep;
+pub use post::{Host, Post, PostOptions, Standings, join, write_list};
+pub use seat::Peer;
 pub use service::{Commands, MetaServer};
 pub use standby::{Standby, Whereabouts};
 

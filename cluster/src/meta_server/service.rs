@@ -251,7 +251,7 @@ fn recall(peer: &Arc<Peer>) -> Recall {
 }
 
 /// Shared by all requests, each of which outlives its future.
-struct Shared(Arc<MetaServer>);
+pub(super) struct Shared(pub Arc<MetaServer>);
 
 /// Cancels a command when its client is gone.
 struct Cancel(Arc<Control>);

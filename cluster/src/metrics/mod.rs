@@ -9,7 +9,7 @@ mod text;
 mod volume;
 
 pub use http::{Subject, serve_metrics};
-pub use meta::MetaMetrics;
+pub use meta::{MetaMetrics, PostMetrics};
 pub use store::StoreMetrics;
 pub use text::Page;
 pub use volume::MountMetrics;

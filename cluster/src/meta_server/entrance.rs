@@ -1,0 +1,247 @@
+//! What connections to a metadata server reach, whether it has the volume or stands by. While it
+//! has the volume, requests go to the sessions; otherwise the answer is where to ask. An answer
+//! that was made when the volume had gone to another server is not given: the client asks that one,
+//! which knows which requests were carried out.
+
+use super::company::{Company, Progress};
+use super::peers::{Door, PEER, Told, What, reply};
+use super::seat::Peer;
+use super::service::{Commands, MetaServer, Shared};
+use super::standby::{Whereabouts, not_holder};
+use super::{COMMAND, WHO};
+use crate::capability::now_ms;
+use fs::Tenure;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use volume::Control;
+use wire::{Reply, Request, Service};
+
+/// How often to see whether a lease was renewed that is not fresh, and how long.
+const AGAIN: Duration = Duration::from_millis(5);
+const LATE: Duration = Duration::from_millis(1500);
+/// How long a command waits for a server that takes over, and how often it looks.
+const SOON: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a server that was invited may take until it has the volume.
+pub(super) const TAKES: Duration = Duration::from_secs(60);
+
+/// Answers whether this server has the volume now, or why not.
+pub(super) type Invited = oneshot::Sender<Result<(), String>>;
+
+/// One time in which this server has the volume.
+pub(super) struct Term {
+    pub meta: Arc<MetaServer>,
+    over: AtomicBool,
+}
+
+/// What a server knows and shares with its connections.
+pub(super) struct Entrance {
+    term: RwLock<Option<Arc<Term>>>,
+    company: Mutex<Company>,
+    /// The server that has the volume, as far as this one knows.
+    holder: Mutex<Option<Peer>>,
+    /// What this server tells the holder, and the last transaction that the holder told.
+    pub progress: Mutex<(Progress, u64)>,
+    /// The list of servers is another one than that which was kept last.
+    pub changed: AtomicBool,
+    door: Door,
+    /// The volume's label, for servers that join.
+    label: Mutex<String>,
+    commands: Commands,
+    invited: Box<dyn Fn(Invited) + Send + Sync>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Entrance {
+    pub fn new(
+        company: Company,
+        door: Door,
+        label: String,
+        commands: Commands,
+        invited: impl Fn(Invited) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            term: RwLock::default(),
+            company: Mutex::new(company),
+            holder: Mutex::default(),
+            progress: Mutex::default(),
+            changed: AtomicBool::new(false),
+            door,
+            label: Mutex::new(label),
+            commands,
+            invited: Box::new(invited),
+        }
+    }
+
+    pub fn company(&self) -> MutexGuard<'_, Company> {
+        lock(&self.company)
+    }
+
+    /// The server that has the volume, as far as this one knows.
+    pub fn holder(&self) -> Option<Peer> {
+        lock(&self.holder).clone()
+    }
+
+    pub fn set_holder(&self, holder: Option<Peer>) {
+        *lock(&self.holder) = holder;
+    }
+
+    pub fn set_label(&self, label: String) {
+        *lock(&self.label) = label;
+    }
+
+    /// The volume is open: from now on requests are answered.
+    pub fn begin(&self, meta: Arc<MetaServer>) {
+        let own = {
+            let mut company = self.company();
+            company.begin();
+            company.own().clone()
+        };
+        self.set_holder(Some(own));
+        let term = Arc::new(Term { meta, over: AtomicBool::new(false) });
+        *self.term.write().unwrap_or_else(PoisonError::into_inner) = Some(term);
+    }
+
+    /// From now on no request is answered, and none that is under way gets the answer that it
+    /// would have got.
+    pub fn end(&self, next: Option<Peer>) -> Option<Arc<Term>> {
+        self.set_holder(next);
+        let term = self.term.write().unwrap_or_else(PoisonError::into_inner).take()?;
+        term.over.store(true, Ordering::SeqCst);
+        Some(term)
+    }
+
+    /// What is open, if this server has the volume.
+    pub fn open(&self) -> Option<Arc<MetaServer>> {
+        self.now().map(|term| term.meta.clone())
+    }
+
+    fn now(&self) -> Option<Arc<Term>> {
+        self.term.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The answer of a server that does not have the volume.
+    fn elsewhere(&self) -> Reply {
+        let (own, servers) = {
+            let company = self.company();
+            (company.own().clone(), company.addresses())
+        };
+        let holder = self.holder().filter(|peer| *peer != own).map(|peer| peer.address);
+        not_holder(&Whereabouts { holder: holder.filter(|at| !at.is_empty()), servers })
+    }
+
+    /// Answers another server.
+    async fn hear(&self, request: &Request) -> Reply {
+        let (from, what) = match self.door.open(&request.body, now_ms()) {
+            Ok(said) => said,
+            Err(refused) => return refused,
+        };
+        let term = self.now();
+        let mut told = Told { holds: term.is_some(), ..Told::default() };
+        match what {
+            What::Join => told.label = Some(lock(&self.label).clone()),
+            What::Beat(progress) if term.is_some() => {
+                let heard = self.company().hear(&from, progress, Instant::now());
+                match heard {
+                    Ok(changes) => _ = self.changed.fetch_or(changes, Ordering::Relaxed),
+                    Err(why) => told.refused = Some(why.to_string()),
+                }
+            }
+            What::Beat(_) => {}
+            What::TakeOver => {
+                let (sender, taken) = oneshot::channel();
+                (self.invited)(sender);
+                let ended = || Err("it ended".to_owned());
+                let taken = tokio::time::timeout(TAKES, taken).await;
+                let taken =
+                    taken.map_or_else(|_| Err("it takes too long".into()), |taken| taken.unwrap_or_else(|_| ended()));
+                (told.refused, told.holds) = (taken.err(), self.now().is_some());
+            }
+        }
+        told.last = term.map_or(0, |term| term.meta.volume().last_transaction());
+        told.servers = self.company().list();
+        told.holder = self.holder();
+        reply(&told)
+    }
+
+    /// Carries out a command about this server, which stands by.
+    async fn command(&self, request: Request) -> Reply {
+        let (commands, operator) = (self.commands, crate::identity::is_operator(&request.peer));
+        let control = Arc::<Control>::default();
+        match crate::beside(move || commands(&request.body, operator, &control)).await {
+            Ok(answer) => Reply::default().with_payload(answer),
+            Err(_) => Reply::error(wire::STATUS_PANICKED, Vec::new()),
+        }
+    }
+
+    async fn answer(&self, request: Request) -> Reply {
+        if request.method == PEER {
+            return self.hear(&request).await;
+        }
+        if request.method == COMMAND {
+            self.somebody_has_it().await;
+        }
+        let Some(term) = self.now() else {
+            // With nobody to ask, it tells how it is itself.
+            let tells = request.method == COMMAND && !self.is_elsewhere();
+            return if tells { self.command(request).await } else { self.elsewhere() };
+        };
+        if request.method == WHO {
+            term.meta.set_servers(self.company().addresses());
+        }
+        let service = Shared(term.meta.clone());
+        if request.method == COMMAND {
+            // It may be the one that hands the volume over, which does not wait for itself.
+            drop(term);
+            return service.call(request).await;
+        }
+        // Who asks which server has the volume asks all of them.
+        let patience = if request.method == WHO { Duration::ZERO } else { LATE };
+        let reply = service.call(request).await;
+        if self.may_answer(&term, patience).await { reply } else { self.elsewhere() }
+    }
+
+    /// Whether another server has the volume, as far as this one knows.
+    fn is_elsewhere(&self) -> bool {
+        self.holder().is_some_and(|holder| holder != *self.company().own())
+    }
+
+    /// Waits a little for a server that takes over.
+    async fn somebody_has_it(&self) {
+        let begun = Instant::now();
+        while self.now().is_none() && !self.is_elsewhere() && begun.elapsed() < SOON {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Whether nobody else had the volume when the answer was made. While that is not certain, the
+    /// answer waits; after that the client looks for another server.
+    async fn may_answer(&self, term: &Term, patience: Duration) -> bool {
+        let mut begun = None;
+        loop {
+            if term.over.load(Ordering::SeqCst) {
+                return false;
+            }
+            match term.meta.volume().tenure() {
+                Tenure::Fresh => return true,
+                Tenure::Over => return false,
+                Tenure::Stale if begun.get_or_insert_with(Instant::now).elapsed() >= patience => return false,
+                Tenure::Stale => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+}
+
+/// The service of a server.
+pub(super) struct Desk(pub Arc<Entrance>);
+
+impl Service for Desk {
+    async fn call(&self, request: Request) -> Reply {
+        self.0.answer(request).await
+    }
+}

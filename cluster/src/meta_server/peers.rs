@@ -1,0 +1,177 @@
+//! Messages between the metadata servers of a volume: a standby tells the holder of itself and
+//! gets the list of all servers; a new one gets the label; a holder that hands the volume over
+//! invites the next one. Where there is a cluster key, each message has a token for everything,
+//! which only servers can make.
+
+use super::company::Progress;
+use super::link::way;
+use super::seat::Peer;
+use crate::capability::{CLOCK_TOLERANCE, ClusterKey, Guard, Wanted, now_ms};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use wire::{Client, ClientOptions, Reply, Role};
+
+/// The operation of these messages.
+pub(super) const PEER: u16 = 1002;
+/// Status of an answer: the sender is no server of this cluster, or the message cannot be read.
+const REFUSED: u16 = 1;
+/// Connections to other servers; there are never more than a few.
+const MOST_WAYS: usize = 64;
+
+/// What a server wants of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum What {
+    /// A new server wants the volume's label.
+    Join,
+    /// A standby is there.
+    Beat(Progress),
+    /// The sender has given the volume back: the receiver shall claim it.
+    TakeOver,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Message {
+    /// A token with all rights; empty where there is no cluster key.
+    token: Vec<u8>,
+    /// The volume's id; zeroes if the sender does not know it yet.
+    volume: [u8; 16],
+    from: Peer,
+    what: What,
+}
+
+/// The answer to a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Told {
+    /// The server that has the volume, as far as the asked one knows.
+    pub holder: Option<Peer>,
+    /// Whether that is the asked one.
+    pub holds: bool,
+    /// All servers.
+    pub servers: Vec<Peer>,
+    /// The last transaction, at the holder.
+    pub last: u64,
+    /// For `Join`: the volume's label, as JSON.
+    pub label: Option<String>,
+    /// Why what was wanted was not done.
+    pub refused: Option<String>,
+}
+
+/// Sends messages to other servers.
+pub(super) struct Ways {
+    own: Peer,
+    volume: [u8; 16],
+    key: Option<Arc<ClusterKey>>,
+    clients: Mutex<HashMap<String, Client>>,
+}
+
+impl Ways {
+    pub fn new(own: Peer, volume: [u8; 16], key: Option<Arc<ClusterKey>>) -> Self {
+        Self { own, volume, key, clients: Mutex::default() }
+    }
+
+    fn client(&self, address: &str) -> Client {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= MOST_WAYS {
+            clients.clear();
+        }
+        let new = || {
+            let tls = crate::identity::client_tls();
+            let backoff = Duration::from_millis(20)..=Duration::from_millis(200);
+            let options = ClientOptions { tls, channels: 1, direct: 0, role: Role::META, backoff, ..way() };
+            Client::new(crate::runtime().handle().clone(), address, options)
+        };
+        clients.entry(address.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// Sends a message and waits for the answer.
+    ///
+    /// # Errors
+    /// Why there is none, in a line.
+    pub fn ask(&self, address: &str, what: What, deadline: Duration) -> Result<Told, String> {
+        let token = self.key.as_ref().map_or_else(Vec::new, |key| key.own(now_ms()).as_bytes().to_vec());
+        let message = Message { token, volume: self.volume, from: self.own.clone(), what };
+        let body = postcard::to_stdvec(&message).map_err(|why| why.to_string())?;
+        match self.client(address).call_blocking(PEER, &body, &[], deadline) {
+            Ok(answer) => postcard::from_bytes(&answer.payload).map_err(|_| "it said what cannot be read".into()),
+            Err(wire::Error::Remote { status: REFUSED, body }) => Err(String::from_utf8_lossy(&body).into_owned()),
+            Err(wire::Error::Remote { .. }) => Err("it is no metadata server of this version".into()),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+}
+
+/// Reads messages of other servers and checks that they are such.
+pub(super) struct Door {
+    volume: [u8; 16],
+    guard: Option<Guard>,
+}
+
+impl Door {
+    pub fn new(volume: [u8; 16], key: Option<Arc<ClusterKey>>) -> Self {
+        Self { volume, guard: key.map(|key| Guard::new(key, CLOCK_TOLERANCE)) }
+    }
+
+    /// Who wants what.
+    ///
+    /// # Errors
+    /// The reply to who is refused.
+    pub fn open(&self, body: &[u8], now_ms: u64) -> Result<(Peer, What), Reply> {
+        let refused = |why: &str| Err(Reply::error(REFUSED, why.as_bytes().to_vec()));
+        let Ok(Message { token, volume, from, what }) = postcard::from_bytes(body) else {
+            return refused("it does not understand this version of a metadata server");
+        };
+        if let Some(guard) = &self.guard
+            && let Err(why) = guard.check(&token, Wanted::Everything, None, now_ms)
+        {
+            return refused(&format!("it answers the servers of its cluster alone: {why}"));
+        }
+        if volume != self.volume && (volume != [0; 16] || what != What::Join) {
+            return refused("it has another volume");
+        }
+        Ok((from, what))
+    }
+}
+
+/// An answer as a reply.
+pub(super) fn reply(told: &Told) -> Reply {
+    Reply::default().with_payload(postcard::to_stdvec(told).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Arc<ClusterKey> {
+        let path = std::env::temp_dir().join(format!("weft-peers-{name}-{}", std::process::id()));
+        ClusterKey::create(&path).unwrap();
+        let key = ClusterKey::read(&path).unwrap().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        Arc::new(key)
+    }
+
+    fn message(token: Vec<u8>, volume: [u8; 16], what: What) -> Vec<u8> {
+        let from = Peer { name: "b".into(), address: "b:1".into() };
+        postcard::to_stdvec(&Message { token, volume, from, what }).unwrap()
+    }
+
+    #[test]
+    fn only_servers_of_the_cluster_and_the_volume_are_heard() {
+        let (own, other, now) = (key("own"), key("other"), 1_000_000);
+        let door = Door::new([7; 16], Some(own.clone()));
+        let beat = || What::Beat(Progress::default());
+        let good = own.own(now).as_bytes().to_vec();
+        let opened = |token: &[u8], volume, what, now| door.open(&message(token.to_vec(), volume, what), now).is_ok();
+        assert!(opened(&good, [7; 16], beat(), now));
+        assert!(opened(&good, [0; 16], What::Join, now), "who joins does not know the volume");
+        assert!(!opened(&good, [0; 16], What::TakeOver, now) && !opened(&good, [8; 16], What::Join, now));
+        assert!(!opened(&[], [7; 16], beat(), now) && !opened(other.own(now).as_bytes(), [7; 16], beat(), now));
+        assert!(!opened(&good, [7; 16], beat(), now + 3_600_000), "an old one");
+        for bytes in [&[][..], &[0xFF; 64]] {
+            assert!(door.open(bytes, now).is_err());
+        }
+        assert!(Door::new([7; 16], None).open(&message(Vec::new(), [7; 16], beat()), now).is_ok(), "on loopback");
+    }
+}

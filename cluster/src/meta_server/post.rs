@@ -1,0 +1,587 @@
+//! A process that serves a volume's metadata beside others: it does what its seat says. One thread
+//! has the seat; whatever takes long has a thread of its own and tells that one how it ended.
+
+use super::company::{BEAT, Company, Progress, Standing};
+use super::entrance::{Desk, Entrance, Invited, TAKES, Term};
+use super::peers::{Door, Ways, What};
+use super::seat::{Action, Claimed, Peer, Rules, Seat, State};
+use super::service::{Commands, MetaServer};
+use super::watch::{Found, Watch};
+use crate::capability::ClusterKey;
+use crate::places::ClusterPlaces;
+use fs::{Error, Tenure};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wire::Service;
+
+/// The servers of the volume, in the volume directory.
+const SERVERS: &str = "servers";
+/// The longest list of servers, in bytes.
+const MAX_LIST: u64 = 64 << 10;
+/// How often a holder looks whether it still is one.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long requests under way may take when the volume goes to another server.
+const DRAIN: Duration = Duration::from_millis(250);
+/// The same when no other one is known.
+const LONG_DRAIN: Duration = Duration::from_secs(10);
+/// How long a server that ends waits for the next one to have the volume.
+const LEAVES: Duration = Duration::from_secs(10);
+/// How long a server that ends waits for an opening that has begun.
+const ENDS: Duration = Duration::from_secs(1);
+/// How long what was open may take to be gone. What hangs longer is left to itself.
+const DROPS: Duration = Duration::from_secs(2);
+/// How long another server may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// What a post is for, and what it needs.
+pub struct PostOptions {
+    /// The volume directory. The caller holds its lock.
+    pub directory: PathBuf,
+    /// This server.
+    pub own: Peer,
+    /// The id of this server in claims.
+    pub id: u128,
+    /// Finds targets.
+    pub places: Arc<ClusterPlaces>,
+    /// What servers know each other by.
+    pub key: Option<Arc<ClusterKey>>,
+    /// Carries out commands while this server stands by.
+    pub commands: Commands,
+}
+
+/// What a process does for its post.
+pub trait Host: Send + Sync + 'static {
+    /// Claims and opens the volume. With `insists`, it fails while more targets are silent than
+    /// the code can miss.
+    ///
+    /// # Errors
+    /// When it is not open then.
+    fn open(&self, insists: bool) -> fs::Result<Arc<MetaServer>>;
+
+    /// Requests are answered from now on; `holder` is None if this server has the volume.
+    fn ready(&self, holder: Option<&Peer>);
+
+    /// The volume is about to be closed: commands that work on it end.
+    fn closing(&self);
+
+    /// What `open` returned is not used any more.
+    fn closed(&self);
+
+    /// The volume cannot be opened yet. Returns whether to go on trying.
+    fn waits(&self, why: &Error, begun: Duration) -> bool;
+
+    /// Tells the operator something.
+    fn say(&self, line: &str);
+}
+
+/// What happens to a post.
+enum Event {
+    Looked(Box<Watch>, Found),
+    Opened(fs::Result<Arc<MetaServer>>),
+    Closed(fs::Result<usize>),
+    Fenced,
+    Invited(Invited),
+    HandOver(Peer, Sender<Result<Duration, String>>),
+    Stop,
+}
+
+/// How a server and those beside it are.
+#[derive(Clone, Debug)]
+pub struct Standings {
+    /// This server.
+    pub own: Peer,
+    /// The one that has the volume, as far as this one knows.
+    pub holder: Option<Peer>,
+    /// The others, as the holder knows them; on a standby without when they were heard.
+    pub others: Vec<Standing>,
+    /// The last transaction of the holder, and that of this server's index.
+    pub last: u64,
+    /// What this server's index has.
+    pub progress: Progress,
+}
+
+/// A post.
+pub struct Post {
+    directory: PathBuf,
+    entrance: Arc<Entrance>,
+    ways: Ways,
+    events: Mutex<Sender<Event>>,
+    received: Mutex<Option<Receiver<Event>>>,
+    watch: Mutex<Option<Box<Watch>>>,
+}
+
+impl Post {
+    /// A post that has nothing open yet.
+    ///
+    /// # Errors
+    /// When the directory holds no volume.
+    pub fn new(options: PostOptions) -> fs::Result<Arc<Self>> {
+        let PostOptions { directory, own, id, places, key, commands } = options;
+        let watch = Watch::new(&directory, id, places)?;
+        let volume = watch.label().id()?;
+        let company = Company::new(own.clone(), read_list(&directory));
+        let (sender, receiver) = channel();
+        let invites = Mutex::new(sender.clone());
+        let invited = move |answer| {
+            // Without the thread of the seat, the answer is dropped, which is one.
+            let _ = invites.lock().unwrap_or_else(PoisonError::into_inner).send(Event::Invited(answer));
+        };
+        let door = Door::new(volume, key.clone());
+        let entrance = Entrance::new(company, door, watch.label().to_json(), commands, invited);
+        Ok(Arc::new(Self {
+            directory,
+            entrance: Arc::new(entrance),
+            ways: Ways::new(own, volume, key),
+            events: Mutex::new(sender),
+            received: Mutex::new(Some(receiver)),
+            watch: Mutex::new(Some(Box::new(watch))),
+        }))
+    }
+
+    /// The service that answers requests.
+    pub fn service(&self) -> Arc<impl Service + use<>> {
+        Arc::new(Desk(self.entrance.clone()))
+    }
+
+    /// What is open, if this server has the volume.
+    pub fn open(&self) -> Option<Arc<MetaServer>> {
+        self.entrance.open()
+    }
+
+    /// How the servers are.
+    pub fn standings(&self) -> Standings {
+        let (progress, mut last) = *lock(&self.entrance.progress);
+        if let Some(meta) = self.open() {
+            last = meta.volume().last_transaction();
+        }
+        let company = self.entrance.company();
+        let (own, others) = (company.own().clone(), company.standings(Instant::now()));
+        drop(company);
+        Standings { own, holder: self.entrance.holder(), others, last, progress }
+    }
+
+    /// Takes a server that does not come back out of the list. Returns whether it was in it.
+    pub fn forget(&self, name: &str) -> bool {
+        let known = {
+            let mut company = self.entrance.company();
+            company.find(name).is_some_and(|peer| company.forget(&peer.name))
+        };
+        if known {
+            self.note_list();
+        }
+        known
+    }
+
+    /// Ends the post: `run` returns when the volume is closed.
+    pub fn stop(&self) {
+        self.send(Event::Stop);
+    }
+
+    /// Gives the volume to another server, by name or address, and waits until it has it. Returns
+    /// how long the volume was nobody's.
+    ///
+    /// # Errors
+    /// Why it has it not, in a line.
+    pub fn hand_over(&self, to: &str) -> Result<Duration, String> {
+        let standing = {
+            let company = self.entrance.company();
+            let peer = company.find(to);
+            let known = peer.filter(|peer| peer != company.own());
+            let own = company.find(to).is_some_and(|peer| peer == *company.own());
+            if own {
+                return Err(format!("{to} has the volume already"));
+            }
+            known.and_then(|peer| company.standings(Instant::now()).into_iter().find(|one| one.peer == peer))
+        };
+        let standing = standing.ok_or_else(|| format!("no metadata server of the volume has the name {to}"))?;
+        if !standing.is_up() {
+            return Err(format!("{} does not answer", standing.peer.name));
+        }
+        let (sender, done) = channel();
+        self.send(Event::HandOver(standing.peer, sender));
+        done.recv().unwrap_or_else(|_| Err("this server ends".into()))
+    }
+
+    fn send(&self, event: Event) {
+        let _ = lock(&self.events).send(event);
+    }
+
+    /// Keeps the list of servers for the next start.
+    fn note_list(&self) {
+        let list = self.entrance.company().list();
+        // A list that is not kept is found again at the holder, whom the targets name.
+        let _ = write_list(&self.directory, &list);
+    }
+
+    /// Serves until `stop`. Returns how many targets are away, if that keeps something on this
+    /// machine.
+    ///
+    /// # Errors
+    /// When the volume cannot be opened in time, or something could not be committed at the end.
+    pub fn run(self: &Arc<Self>, host: &Arc<impl Host>) -> fs::Result<usize> {
+        let received = lock(&self.received).take().ok_or_else(|| Error::Conflict("the post runs already".into()))?;
+        let beats = {
+            let (post, ends) = (Arc::downgrade(self), Arc::new(()));
+            let alive = Arc::downgrade(&ends);
+            std::thread::spawn(move || {
+                while alive.strong_count() > 0 {
+                    let Some(post) = post.upgrade() else { return };
+                    post.beat();
+                    drop(post);
+                    std::thread::sleep(BEAT);
+                }
+            });
+            ends
+        };
+        let name = self.entrance.company().own().name.clone();
+        let mut driver = Driver {
+            post: self.clone(),
+            host: host.clone(),
+            seat: Seat::new(&name),
+            rules: Rules::new(1),
+            begun: Instant::now(),
+            ready: false,
+            waiting: Vec::new(),
+            giving: None,
+            outcome: Ok(0),
+            stopped: None,
+        };
+        let outcome = driver.run(&received);
+        drop(beats);
+        outcome
+    }
+
+    /// A standby tells the holder of itself, and learns who the others are.
+    fn beat(&self) {
+        if self.entrance.open().is_some() {
+            return;
+        }
+        let own = self.entrance.company().own().clone();
+        let Some(holder) = self.entrance.holder().filter(|holder| *holder != own && !holder.address.is_empty()) else {
+            return;
+        };
+        let progress = lock(&self.entrance.progress).0;
+        let Ok(told) = self.ways.ask(&holder.address, What::Beat(progress), ANSWER) else { return };
+        if !told.holds || self.entrance.open().is_some() {
+            return;
+        }
+        lock(&self.entrance.progress).1 = told.last;
+        if told.refused.is_none() && self.entrance.company().learn(told.servers) {
+            self.note_list();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks the servers of a volume for the volume's label, and for the list of servers.
+///
+/// # Errors
+/// When none of them answers, or not to this process.
+pub fn join(addresses: &[String], own: &Peer, key: Option<Arc<ClusterKey>>) -> fs::Result<(String, Vec<Peer>)> {
+    let ways = Ways::new(own.clone(), [0; 16], key);
+    let mut refused = Vec::new();
+    for address in addresses {
+        match ways.ask(address, What::Join, ANSWER).map(|told| (told.label, told.servers)) {
+            Ok((Some(label), servers)) => return Ok((label, servers)),
+            Ok((None, _)) => refused.push(format!("{address}: it has no label to give")),
+            Err(why) => refused.push(format!("{address}: {why}")),
+        }
+    }
+    Err(Error::Unavailable(refused.join("; ")))
+}
+
+/// Keeps a list of servers in a volume directory: a line for each.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_list(directory: &Path, list: &[Peer]) -> std::io::Result<()> {
+    let lines: String = list.iter().map(|Peer { name, address }| format!("{name} {address}\n")).collect();
+    let (new, path) = (directory.join(format!("{SERVERS}.new")), directory.join(SERVERS));
+    std::fs::write(&new, lines)?;
+    std::fs::File::open(&new)?.sync_all()?;
+    std::fs::rename(new, path)
+}
+
+fn read_list(directory: &Path) -> Vec<Peer> {
+    let mut text = String::new();
+    let read = std::fs::File::open(directory.join(SERVERS))
+        .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_LIST), &mut text));
+    let peer = |line: &str| {
+        let (name, address) = line.split_once(' ')?;
+        Some(Peer { name: name.into(), address: address.into() })
+    };
+    if read.is_ok() { text.lines().filter_map(peer).collect() } else { Vec::new() }
+}
+
+/// A handover that is under way: to whom, since when, and who waits for it.
+struct Giving {
+    to: Peer,
+    since: Instant,
+    answer: Option<Sender<Result<Duration, String>>>,
+}
+
+/// The thread that has the seat.
+struct Driver<H> {
+    post: Arc<Post>,
+    host: Arc<H>,
+    seat: Seat,
+    rules: Rules,
+    begun: Instant,
+    /// Whether requests were ever answered.
+    ready: bool,
+    /// Who wants to know when this server has the volume.
+    waiting: Vec<Invited>,
+    giving: Option<Giving>,
+    outcome: fs::Result<usize>,
+    /// When it was told to end.
+    stopped: Option<Instant>,
+}
+
+impl<H: Host> Driver<H> {
+    fn run(&mut self, received: &Receiver<Event>) -> fs::Result<usize> {
+        loop {
+            let now = self.begun.elapsed();
+            if let Some(action) = self.seat.poll(now) {
+                if action == Action::Exit {
+                    return std::mem::replace(&mut self.outcome, Ok(0));
+                }
+                self.act(action);
+                continue;
+            }
+            // An opening waits for what does not answer, and an end does not.
+            let ends = self.stopped.filter(|_| self.seat.state() == State::Claiming);
+            let ends = ends.map(|since| ENDS.saturating_sub(since.elapsed()));
+            let event = match (self.seat.next(), ends) {
+                (_, Some(Duration::ZERO)) => return Ok(0),
+                (_, Some(left)) => received.recv_timeout(left),
+                (Some(next), None) => received.recv_timeout(next.saturating_sub(now)),
+                (None, None) => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(event) => self.happens(event)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Invalid("a defect in the post".into())),
+            }
+        }
+    }
+
+    fn spawn(&self, work: impl FnOnce(&Arc<Post>, &H) -> Event + Send + 'static) {
+        let (post, host) = (self.post.clone(), self.host.clone());
+        std::thread::spawn(move || {
+            let event = work(&post, &host);
+            post.send(event);
+        });
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Look => {
+                let Some(mut watch) = lock(&self.post.watch).take() else { return };
+                self.spawn(move |_, _| {
+                    let found = watch.look();
+                    Event::Looked(watch, found)
+                });
+            }
+            Action::Claim => {
+                let insists = !self.ready;
+                self.spawn(move |_, host| Event::Opened(host.open(insists)));
+            }
+            Action::Discard => {
+                let term = self.post.entrance.end(None);
+                self.host.say("another metadata server has taken the volume over: this one stands by");
+                self.spawn(move |_, host| {
+                    if let Some(term) = &term {
+                        term.meta.stop();
+                        term.meta.volume().abandon();
+                    }
+                    host.closing();
+                    host.closed();
+                    let_go(term);
+                    Event::Closed(Ok(0))
+                });
+            }
+            Action::Close { .. } => {
+                let next = self.giving.as_ref().map(|giving| (giving.to.clone(), giving.answer.is_some()));
+                let term = self.post.entrance.end(next.as_ref().map(|(to, _)| to.clone()));
+                self.spawn(move |post, host| {
+                    let drain = if next.is_some() { DRAIN } else { LONG_DRAIN };
+                    let closed = term.as_ref().map_or(Ok(0), |term| {
+                        term.meta.stop();
+                        let begun = Instant::now();
+                        // Requests under way have it, too.
+                        while Arc::strong_count(term) > 1 && begun.elapsed() < drain {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        host.closing();
+                        term.meta.close()
+                    });
+                    host.closed();
+                    if let (Ok(_), Some((to, stays))) = (&closed, &next) {
+                        post.invite(to, if *stays { TAKES } else { LEAVES });
+                    }
+                    let_go(term);
+                    Event::Closed(closed)
+                });
+            }
+            Action::Exit => {}
+        }
+    }
+
+    fn happens(&mut self, event: Event) -> fs::Result<()> {
+        let now = self.begun.elapsed();
+        let random = u64::from(std::process::id()) ^ now.subsec_nanos().wrapping_mul(2_654_435_761) as u64;
+        match event {
+            Event::Looked(watch, found) => self.looked(watch, &found, now),
+            Event::Opened(Ok(meta)) => {
+                self.seat.claimed(Claimed::Holds, &self.rules, now, random);
+                self.holds(meta);
+            }
+            Event::Opened(Err(why)) => {
+                self.seat.claimed(Claimed::Failed, &self.rules, now, random);
+                self.waiting.drain(..).for_each(|answer| _ = answer.send(Err(why.to_string())));
+                self.cannot_open(why)?;
+            }
+            Event::Closed(closed) => {
+                self.finish_giving(&closed);
+                if closed.is_err() || self.seat.state() == State::HandingOver {
+                    self.outcome = closed;
+                }
+                self.seat.ended(&self.rules, now, random);
+            }
+            Event::Fenced => self.seat.fenced(),
+            Event::Invited(answer) => {
+                match self.seat.state() {
+                    State::Standby | State::Claiming => self.waiting.push(answer),
+                    State::Holder => _ = answer.send(Ok(())),
+                    _ => _ = answer.send(Err("it ends".into())),
+                }
+                self.seat.invited();
+            }
+            Event::HandOver(to, answer) => {
+                if self.seat.hand_over(&to.name) {
+                    self.giving = Some(Giving { to, since: Instant::now(), answer: Some(answer) });
+                } else {
+                    let _ = answer.send(Err("this server does not have the volume".into()));
+                }
+            }
+            Event::Stop => {
+                self.stopped = Some(Instant::now());
+                let best = self.post.entrance.company().best(Instant::now());
+                if let Some(to) = best.filter(|_| self.seat.state() == State::Holder) {
+                    self.giving = Some(Giving { to, since: Instant::now(), answer: None });
+                }
+                self.seat.stop(None);
+            }
+        }
+        Ok(())
+    }
+
+    fn looked(&mut self, mut watch: Box<Watch>, found: &Found, now: Duration) {
+        self.rules = Rules::new(watch.enough());
+        watch.follow(&self.post.directory, found.generation);
+        self.post.entrance.set_label(watch.label().to_json());
+        *lock(&self.post.watch) = Some(watch);
+        if self.seat.state() != State::Standby {
+            return;
+        }
+        if found.held || found.last.is_some() {
+            self.post.entrance.set_holder(found.last.clone().filter(|_| found.held));
+        }
+        if let Some(holder) = found.last.as_ref().filter(|_| found.held && !self.ready) {
+            self.ready = true;
+            self.host.ready(Some(holder));
+        }
+        let gone = found.last.as_ref().map(|peer| peer.name.as_str());
+        let rank = self.post.entrance.company().rank(gone);
+        self.seat.looked(&found.votes, rank, &self.rules, now);
+        // A server that was just started says why it cannot open the volume.
+        if !self.ready && !found.held {
+            self.seat.invited();
+        }
+    }
+
+    fn holds(&mut self, meta: Arc<MetaServer>) {
+        if self.seat.state() != State::Holder {
+            // It was told to end meanwhile, and closes what is open.
+            self.post.entrance.begin(meta);
+            return;
+        }
+        let volume = Arc::downgrade(meta.volume());
+        self.post.entrance.begin(meta);
+        let post = Arc::downgrade(&self.post);
+        std::thread::spawn(move || {
+            // It ends when the volume is closed.
+            while let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) {
+                let Some(post) = post.upgrade() else { return };
+                if volume.tenure() == Tenure::Over {
+                    return post.send(Event::Fenced);
+                }
+                if post.entrance.changed.swap(false, Ordering::Relaxed) {
+                    post.note_list();
+                }
+                drop((volume, post));
+                std::thread::sleep(LOOK);
+            }
+        });
+        self.waiting.drain(..).for_each(|answer| _ = answer.send(Ok(())));
+        self.ready = true;
+        self.host.ready(None);
+        self.post.note_list();
+    }
+
+    /// Before the first time, the operator decides how long it is tried, and a volume that cannot
+    /// be opened at all is an error.
+    fn cannot_open(&mut self, why: Error) -> fs::Result<()> {
+        let waits = waits(&why);
+        if self.ready {
+            // Another one was faster, as a rule; the next look says which.
+            if !matches!(why, Error::Meta(meta::Error::Held(_) | meta::Error::Fenced(_))) {
+                self.host.say(&format!("cannot take the volume over: {why}"));
+            }
+            return Ok(());
+        }
+        if waits && self.host.waits(&why, self.begun.elapsed()) { Ok(()) } else { Err(why) }
+    }
+
+    fn finish_giving(&mut self, closed: &fs::Result<usize>) {
+        let Some(Giving { to, since, answer }) = self.giving.take() else { return };
+        let Some(answer) = answer else { return };
+        let taken = match closed {
+            Err(why) => Err(format!("the volume could not be closed: {why}")),
+            Ok(_) if self.post.entrance.holder() == Some(to.clone()) => Ok(since.elapsed()),
+            Ok(_) => Err(format!("{} has not taken the volume; another server will", to.name)),
+        };
+        let _ = answer.send(taken);
+    }
+}
+
+impl Post {
+    /// Has another server take the volume, which is nobody's now.
+    fn invite(&self, next: &Peer, patience: Duration) {
+        let taken = self.ways.ask(&next.address, What::TakeOver, patience);
+        let takes = matches!(taken, Ok(told) if told.refused.is_none());
+        self.entrance.set_holder(takes.then(|| next.clone()));
+    }
+}
+
+/// Drops what was open, with its threads.
+fn let_go(term: Option<Arc<Term>>) {
+    let (sender, gone) = channel::<()>();
+    std::thread::spawn(move || {
+        drop(term);
+        drop(sender);
+    });
+    let _ = gone.recv_timeout(DROPS);
+}
+
+/// Whether a volume that could not be opened may be opened later.
+fn waits(why: &Error) -> bool {
+    use meta::Error as Meta;
+    matches!(why, Error::Unavailable(_) | Error::Meta(Meta::Held(_) | Meta::TooFew(_) | Meta::Fenced(_)))
+}

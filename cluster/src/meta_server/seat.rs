@@ -1,0 +1,279 @@
+//! The seat of a metadata server: whether this process holds the volume, stands by, or is on the
+//! way from one to the other. The targets decide who holds a volume; a seat decides only when to
+//! ask them. It has no side effects: the caller passes times and random numbers in, and does what
+//! `poll` says.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Time since a moment that the caller chose.
+pub type Time = Duration;
+
+/// A metadata server, as its claim and other servers name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Where clients reach it: `host:port`.
+    pub address: String,
+}
+
+/// What a target says of the claim on a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// Nothing keeps this server from claiming: there is no claim, its lease has run out, or it is
+    /// an earlier one of this server.
+    Free,
+    /// Another server gave it back, perhaps because a third one is about to claim.
+    Released,
+    /// Another server holds it.
+    Held { holder: Peer },
+    /// The target did not say.
+    Silent,
+}
+
+/// Numbers and times of a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// A claim needs the votes of so many targets.
+    pub enough: usize,
+    /// How often a standby reads the claims.
+    pub look: Duration,
+    /// The least and the longest wait after a claim that failed.
+    pub pause: (Duration, Duration),
+    /// How long a standby that was not invited leaves a claim alone that was given back.
+    pub courtesy: Duration,
+    /// Of several standbys, each waits so much longer than the one before it: two that claim at
+    /// the same time are in each other's way.
+    pub step: Duration,
+}
+
+impl Rules {
+    /// For a volume that can be opened with the votes of `enough` targets.
+    pub fn new(enough: usize) -> Self {
+        Self {
+            enough,
+            look: Duration::from_millis(400),
+            pause: (Duration::from_millis(100), Duration::from_millis(600)),
+            courtesy: Duration::from_millis(700),
+            step: Duration::from_millis(300),
+        }
+    }
+
+    /// A wait of random length.
+    fn wait(&self, random: u64) -> Duration {
+        let (least, longest) = self.pause;
+        let room = longest.saturating_sub(least).as_micros().max(1) as u64;
+        least + Duration::from_micros(random % room)
+    }
+}
+
+/// What the caller does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Read the claims, then call `looked`.
+    Look,
+    /// Claim the volume and open it, then call `claimed`.
+    Claim,
+    /// Another server has the volume: end what is open without touching a target, then call
+    /// `ended`.
+    Discard,
+    /// Answer the requests that came, commit everything, release the claim in favour of this
+    /// server, then call `ended`.
+    Close { successor: Option<String> },
+    /// End the process.
+    Exit,
+}
+
+/// How a claim ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// The volume is open.
+    Holds,
+    /// It is not: another server was faster, or too few targets answered.
+    Failed,
+}
+
+/// What a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It reads the claims and answers that another server has the volume.
+    Standby,
+    /// It claims the volume and opens it.
+    Claiming,
+    /// It has the volume open.
+    Holder,
+    /// It gives the volume to another server, or ends.
+    HandingOver,
+    /// It ends what it had open, for another server has claimed the volume.
+    Fenced,
+    /// The process ends.
+    Over,
+}
+
+/// The seat of one server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seat {
+    name: String,
+    state: State,
+    /// What `poll` says next.
+    action: Option<Said>,
+    /// When the claims are read again.
+    look_at: Time,
+    /// When this server claims at the earliest.
+    not_before: Time,
+    /// Since when enough targets are free, and whether one of them was given back.
+    free: Option<(Time, bool)>,
+    /// The process ends as soon as nothing is open.
+    stops: bool,
+}
+
+/// An action without what is in the state already.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Said {
+    Look,
+    Claim,
+    Discard,
+    Close(Option<String>),
+    Exit,
+}
+
+impl Seat {
+    /// A server that begins as a standby and reads the claims at once.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            state: State::Standby,
+            action: Some(Said::Look),
+            look_at: Time::MAX,
+            not_before: Time::ZERO,
+            free: None,
+            stops: false,
+        }
+    }
+
+    /// What it is.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// What to do now; None if there is nothing before `next` or the next event.
+    pub fn poll(&mut self, now: Time) -> Option<Action> {
+        if self.action.is_none() && self.state == State::Standby && now >= self.look_at {
+            self.look_at = Time::MAX;
+            self.action = Some(Said::Look);
+        }
+        Some(match self.action.take()? {
+            Said::Look => Action::Look,
+            Said::Claim => Action::Claim,
+            Said::Discard => Action::Discard,
+            Said::Close(successor) => Action::Close { successor },
+            Said::Exit => Action::Exit,
+        })
+    }
+
+    /// When `poll` has something to say without an event.
+    pub fn next(&self) -> Option<Time> {
+        let waits = self.state == State::Standby && self.action.is_none() && self.look_at != Time::MAX;
+        waits.then_some(self.look_at)
+    }
+
+    /// The answer to `Look`. `rank` is the number of standbys that go first.
+    pub fn looked(&mut self, votes: &[Vote], rank: u32, rules: &Rules, now: Time) {
+        if self.state != State::Standby {
+            return;
+        }
+        self.look_at = now + rules.look;
+        let free = votes.iter().filter(|vote| matches!(vote, Vote::Free | Vote::Released)).count();
+        if free < rules.enough {
+            self.free = None;
+            return;
+        }
+        let released = votes.contains(&Vote::Released);
+        // Somebody held it in between when it was given back only now.
+        let since = self.free.filter(|(_, before)| *before == released).map_or(now, |(since, _)| since);
+        self.free = Some((since, released));
+        let courtesy = if released { rules.courtesy } else { Duration::ZERO };
+        let begin = self.not_before.max(since.saturating_add(courtesy).saturating_add(rules.step.saturating_mul(rank)));
+        if now >= begin {
+            self.claim();
+        } else {
+            self.look_at = self.look_at.min(begin);
+        }
+    }
+
+    /// The holder has released its claim in favour of this server.
+    pub fn invited(&mut self) {
+        if self.state == State::Standby && !self.stops {
+            self.claim();
+        }
+    }
+
+    fn claim(&mut self) {
+        (self.state, self.action, self.free, self.look_at) = (State::Claiming, Some(Said::Claim), None, Time::MAX);
+    }
+
+    /// The answer to `Claim`.
+    pub fn claimed(&mut self, how: Claimed, rules: &Rules, now: Time, random: u64) {
+        if self.state != State::Claiming {
+            return;
+        }
+        match how {
+            Claimed::Holds if self.stops => self.close(None),
+            Claimed::Holds => self.state = State::Holder,
+            Claimed::Failed => self.stand_by(rules.wait(random), now),
+        }
+    }
+
+    /// Another server has claimed the volume. Nothing that is open may change it any more.
+    pub fn fenced(&mut self) {
+        // Who closes is told by that, too.
+        if self.state == State::Holder {
+            (self.state, self.action) = (State::Fenced, Some(Said::Discard));
+        }
+    }
+
+    /// Gives the volume to another server. Returns whether this server has it to give.
+    pub fn hand_over(&mut self, successor: &str) -> bool {
+        let can = self.state == State::Holder && successor != self.name;
+        if can {
+            self.close(Some(successor.into()));
+        }
+        can
+    }
+
+    fn close(&mut self, successor: Option<String>) {
+        (self.state, self.action) = (State::HandingOver, Some(Said::Close(successor)));
+    }
+
+    /// The answer to `Discard` and `Close`.
+    pub fn ended(&mut self, rules: &Rules, now: Time, random: u64) {
+        match self.state {
+            State::HandingOver | State::Fenced => self.stand_by(rules.wait(random), now),
+            _ => {}
+        }
+    }
+
+    fn stand_by(&mut self, pause: Duration, now: Time) {
+        if self.stops {
+            (self.state, self.action) = (State::Over, Some(Said::Exit));
+            return;
+        }
+        (self.state, self.action, self.free) = (State::Standby, None, None);
+        self.not_before = now.saturating_add(pause);
+        self.look_at = self.not_before;
+    }
+
+    /// Ends this server: what is open is closed, in favour of `successor`.
+    pub fn stop(&mut self, successor: Option<String>) {
+        self.stops = true;
+        match self.state {
+            State::Standby => (self.state, self.action) = (State::Over, Some(Said::Exit)),
+            State::Holder => self.close(successor),
+            State::Claiming | State::HandingOver | State::Fenced | State::Over => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Reads the claims on the targets of a volume, as a standby sees them. It changes nothing and
+//! locks nothing. A target that hangs delays no other one, and is asked again when it answered.
+
+use super::seat::{Peer, Vote};
+use crate::address::StoreAddress;
+use crate::places::ClusterPlaces;
+use fs::label::{Label, Member};
+use plan::TargetId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use volume::target::{ClaimRequest, ClaimState, Disk, Lease, Target};
+
+/// How long the answers of one round are waited for.
+const ROUND: Duration = Duration::from_millis(900);
+
+/// What a standby found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// What each target says.
+    pub votes: Vec<Vote>,
+    /// The server whose claim is the highest, whether its lease runs or not.
+    pub last: Option<Peer>,
+    /// Whether that one's lease runs at some target.
+    pub held: bool,
+    /// The highest generation of a label that a claim names.
+    pub generation: u64,
+}
+
+/// What targets say of their claims, in one sentence. `own` is the id of this server.
+pub(super) fn judge(told: &[Option<ClaimState>], own: u128) -> Found {
+    let mut found = Found::default();
+    let mut highest = None;
+    for told in told {
+        let Some(ClaimState { claim, lease }) = told else {
+            found.votes.push(Vote::Silent);
+            continue;
+        };
+        let Some(claim) = claim else {
+            found.votes.push(Vote::Free);
+            continue;
+        };
+        let holder = Peer { name: claim.holder.name.clone(), address: claim.holder.address.clone() };
+        found.generation = found.generation.max(claim.generation);
+        let is_own = claim.holder.id == own;
+        found.votes.push(match lease {
+            _ if is_own => Vote::Free,
+            Lease::Over => Vote::Free,
+            Lease::Released => Vote::Released,
+            Lease::Runs(_) | Lease::Locked => Vote::Held { holder: holder.clone() },
+        });
+        let epoch = (claim.epoch.number, claim.epoch.id);
+        if highest.is_none_or(|other| epoch >= other) {
+            found.held = lease.runs() && !is_own || found.held && highest == Some(epoch);
+            (highest, found.last) = (Some(epoch), Some(holder));
+        }
+    }
+    found
+}
+
+type Told = (TargetId, Option<ClaimState>);
+
+/// Asks the targets of a volume.
+pub(super) struct Watch {
+    own: u128,
+    places: Arc<ClusterPlaces>,
+    label: Label,
+    targets: BTreeMap<TargetId, Arc<dyn Target>>,
+    /// Targets that have not answered yet.
+    asked: BTreeSet<TargetId>,
+    answers: (Sender<Told>, Mutex<Receiver<Told>>),
+}
+
+impl Watch {
+    /// Watches the targets of the volume whose pointer is in the directory.
+    ///
+    /// # Errors
+    /// When the directory holds no volume.
+    pub fn new(directory: &Path, own: u128, places: Arc<ClusterPlaces>) -> fs::Result<Self> {
+        let label = Label::read_pointer(directory)?;
+        let (sender, receiver) = channel();
+        let answers = (sender, Mutex::new(receiver));
+        Ok(Self { own, places, label, targets: BTreeMap::new(), asked: BTreeSet::new(), answers })
+    }
+
+    /// The label that is used now.
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// How many targets must say that they are free.
+    pub fn enough(&self) -> usize {
+        let members = self.label.members().count();
+        let spare = ec::parse(&self.label.code).map_or(0, |code| code.shape().m);
+        members.saturating_sub(spare).max(1)
+    }
+
+    /// Reads the claims of all targets that are not still busy with the last round.
+    pub fn look(&mut self) -> Found {
+        let members: Vec<Member> = self.label.members().cloned().collect();
+        self.targets.retain(|id, _| members.iter().any(|member| member.id == *id));
+        let mut told: BTreeMap<TargetId, Option<ClaimState>> = BTreeMap::new();
+        for member in &members {
+            let id = member.id;
+            if !self.targets.contains_key(&id)
+                && let Some(target) = self.open(&member.path)
+            {
+                self.targets.insert(id, target);
+            }
+            let Some(target) = self.targets.get(&id).filter(|_| !self.asked.contains(&id)) else { continue };
+            let (target, sender) = (target.clone(), self.answers.0.clone());
+            self.asked.insert(id);
+            std::thread::spawn(move || _ = sender.send((id, target.claim(&ClaimRequest::Read).ok())));
+        }
+        let begun = Instant::now();
+        let receiver = self.answers.1.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.asked.is_empty() {
+            let Ok((id, answer)) = receiver.recv_timeout(ROUND.saturating_sub(begun.elapsed())) else { break };
+            self.asked.remove(&id);
+            told.insert(id, answer);
+        }
+        let told: Vec<_> = members.iter().map(|member| told.remove(&member.id).flatten()).collect();
+        judge(&told, self.own)
+    }
+
+    /// Opens a target without locking out who works on it.
+    fn open(&self, path: &Path) -> Option<Arc<dyn Target>> {
+        match StoreAddress::of(path) {
+            Some(address) => Some(Arc::new(self.places.stores().target(&address.ok()?))),
+            None => Some(Arc::new(Disk::open(path).ok()?)),
+        }
+    }
+
+    /// Reads the labels of the targets if a claim names a newer one, and keeps the newest in the
+    /// directory. Call it only with the lock of the directory.
+    pub fn follow(&mut self, directory: &Path, generation: u64) {
+        if generation <= self.label.generation {
+            return;
+        }
+        for target in self.targets.values() {
+            let read = Label::read(&**target, "a target").ok().flatten();
+            if let Some(label) = read
+                && label.volume == self.label.volume
+                && label.generation > self.label.generation
+            {
+                self.label = Label { target: None, ..label };
+            }
+        }
+        // It is found again from the targets if it cannot be written.
+        let _ = self.label.write_pointer(directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use volume::format::VolumeId;
+    use volume::target::{Claim, Epoch, Holder};
+
+    fn told(number: u64, id: u128, lease: Lease) -> Option<ClaimState> {
+        let holder = Holder { id, name: format!("s{id}"), address: format!("s{id}:7600") };
+        let epoch = Epoch { number, id };
+        let claim = Claim { volume: VolumeId([7; 16]), generation: number, epoch, mirrors: Vec::new(), holder };
+        Some(ClaimState { claim: Some(claim), lease })
+    }
+
+    fn peer(id: u128) -> Peer {
+        Peer { name: format!("s{id}"), address: format!("s{id}:7600") }
+    }
+
+    #[test]
+    fn votes_are_what_targets_say() {
+        let runs = Lease::Runs(Duration::from_secs(1));
+        let found = judge(
+            &[
+                told(5, 1, runs),
+                told(5, 1, Lease::Over),
+                told(5, 1, Lease::Released),
+                told(5, 1, Lease::Locked),
+                Some(ClaimState::default()),
+                None,
+            ],
+            9,
+        );
+        let held = || Vote::Held { holder: peer(1) };
+        assert_eq!(found.votes, [held(), Vote::Free, Vote::Released, held(), Vote::Free, Vote::Silent]);
+        assert_eq!((found.last, found.held, found.generation), (Some(peer(1)), true, 5));
+    }
+
+    #[test]
+    fn an_earlier_claim_of_this_server_keeps_it_from_nothing() {
+        let found = judge(&[told(5, 9, Lease::Runs(Duration::from_secs(1))), told(5, 9, Lease::Released)], 9);
+        assert_eq!(found.votes, [Vote::Free, Vote::Free]);
+        assert!(!found.held);
+    }
+
+    #[test]
+    fn the_highest_claim_says_who_has_the_volume() {
+        let runs = Lease::Runs(Duration::from_secs(1));
+        // One target missed the takeover, and believes in the one before.
+        for told in [[told(5, 1, runs), told(6, 2, runs)], [told(6, 2, runs), told(5, 1, runs)]] {
+            let found = judge(&told, 9);
+            assert_eq!((found.last, found.held), (Some(peer(2)), true));
+        }
+        let found = judge(&[told(5, 1, runs), told(6, 2, Lease::Over)], 9);
+        assert_eq!((found.last, found.held), (Some(peer(2)), false));
+        assert_eq!(judge(&[None, Some(ClaimState::default())], 9).last, None);
+    }
+}
