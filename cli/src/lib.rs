@@ -86,6 +86,7 @@ enum Command {
     Restore(volumes::restore::Arguments),
     Volume(volumes::group::Arguments),
     Target(volumes::target::Arguments),
+    Meta(volumes::meta::Arguments),
     Serve(volumes::serve::ServeArguments),
     Cluster(volumes::serve::ClusterArguments),
     File(file::Arguments),
@@ -119,14 +120,26 @@ impl Command {
                 OfVolume::Status(_) | OfVolume::Repair(_) => true,
                 OfVolume::Create(_) | OfVolume::Open(_) => false,
             },
-            Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) => true,
+            Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) | Self::Meta(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Command {
+    /// Whether a metadata server that stands by may carry it out: it is about that server.
+    fn works_on_standby(&self) -> bool {
+        use volumes::group::Command as OfVolume;
+        match self {
+            Self::Volume(volume) => matches!(volume.command, OfVolume::Status(_)),
+            Self::Status(_) | Self::Meta(_) => true,
             _ => false,
         }
     }
 }
 
 /// Commands that talk to the servers of a cluster. They show these an identity.
-const MEMBERS: [&[&str]; 24] = [
+const MEMBERS: [&[&str]; 26] = [
     &["mount"],
     &["status"],
     &["ls"],
@@ -151,6 +164,8 @@ const MEMBERS: [&[&str]; 24] = [
     &["target", "replace"],
     &["target", "domain"],
     &["target", "placement"],
+    &["meta", "handover"],
+    &["meta", "forget"],
 ];
 
 /// All commands, with the options that only some of them have.
@@ -302,6 +317,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Restore(arguments) => volumes::restore::run(&arguments, json),
         Command::Volume(arguments) => volumes::group::run(&arguments, json),
         Command::Target(arguments) => volumes::target::run(&arguments, json),
+        Command::Meta(arguments) => volumes::meta::run(&arguments, json),
         Command::Serve(arguments) => volumes::serve::serve(&arguments, identity, json),
         Command::Cluster(arguments) => volumes::serve::cluster(&arguments, json),
         Command::File(arguments) => file::run(&arguments, json),

@@ -11,13 +11,14 @@ pub mod fsck;
 pub mod group;
 pub mod helper;
 pub mod job_progress;
+pub mod meta;
 pub mod metrics;
 pub mod mount;
 pub mod remote;
 pub mod restore;
 pub mod runtime;
+pub mod seat;
 pub mod serve;
-mod starting;
 pub mod status;
 pub mod target;
 pub mod verify;
@@ -30,7 +31,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A volume that is mounted by this process.
@@ -43,11 +44,21 @@ pub struct Serving {
     pub to_others: bool,
 }
 
-static SERVED: OnceLock<Serving> = OnceLock::new();
+static SERVED: RwLock<Option<Arc<Serving>>> = RwLock::new(None);
 
-/// The volume that this process serves, if it is a mount.
-pub fn served() -> Option<&'static Serving> {
-    SERVED.get()
+/// The volume that this process serves, if it is a mount, or the metadata server that has it.
+pub fn served() -> Option<Arc<Serving>> {
+    SERVED.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// From now on this process serves a volume.
+fn set_served(serving: Serving) {
+    *SERVED.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(serving));
+}
+
+/// It does not any more.
+fn clear_served() {
+    SERVED.write().unwrap_or_else(PoisonError::into_inner).take();
 }
 
 /// Whether this process serves the volume to a cluster.

@@ -3,7 +3,7 @@
 use super::create::coded_by_servers;
 use super::metrics::{metrics_address, tell};
 use super::runtime::{self, Home};
-use super::{SERVED, Serving, open_with, remote, server_of};
+use super::{Serving, open_with, remote, server_of, set_served};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -141,7 +141,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
     ctrlc::set_handler(move || _ = signal.send(()))
         .map_err(|why| Failure::Other(format!("cannot handle signals: {why}")))?;
     let mounted = Arc::new(fuse::mount(fs.clone(), &arguments.mountpoint, options).map_err(failed)?);
-    let _ = SERVED.set(Serving {
+    set_served(Serving {
         fs: fs.clone(),
         place: format!("mounted on {}; use its files there, or unmount it first", Shown(mounted.path())),
         to_others: false,

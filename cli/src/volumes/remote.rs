@@ -4,7 +4,7 @@
 //! exit status. The socket is in the volume directory, which only its owner may enter. Whoever
 //! hangs up cancels his command.
 
-use super::served;
+use super::{seat, served};
 use crate::failure::{Failure, Outcome};
 use crate::{commands, interrupt, parse, show, spelling};
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,11 @@ impl Served {
         while !clients.working.is_empty() {
             clients = self.desk.idle.wait(clients).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Has the commands that are being carried out stop.
+    pub fn interrupt(&self) {
+        self.desk.clients().working.iter().for_each(|control| control.cancel());
     }
 
     /// Tells those who wait for the end how it was.
@@ -210,10 +215,13 @@ fn carry_out(arguments: Vec<OsString>, operator: bool) -> u8 {
             let what = "only an operator may do that: give --identity of one (weft cluster init DIR --operator NAME)";
             Failure::Other(what.into()).report(arguments.json)
         }
+        Ok(arguments) if seat::standing_by().is_some() && !arguments.command.works_on_standby() => {
+            Failure::Other(seat::elsewhere()).report(arguments.json)
+        }
         // The files of whoever asks are not this machine's.
         Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
         Ok(arguments) => {
-            let place = served().map_or("in use", |served| served.place.as_str());
+            let place = served().map_or_else(|| "in use".into(), |served| served.place.clone());
             let what = format!("the volume is {place}");
             Failure::Other(what).report(arguments.json)
         }

@@ -1,13 +1,13 @@
 //! `weft serve` and `weft cluster`: the servers of a cluster.
 
-use super::metrics::{metrics_address, rate, tell};
-use super::{SERVED, Serving, places, remote};
+use super::metrics::{metrics_address, tell};
+use super::places;
+use super::seat::{self, Behaviour, MetaArguments, Rate, serve_meta};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::{Args, Subcommand};
-use cluster::metrics::{MetaMetrics, StoreMetrics};
-use cluster::{ClusterKey, Identity, MetaServer, Store, StoreAddress, runtime};
-use fs::Sessions;
+use cluster::metrics::StoreMetrics;
+use cluster::{ClusterKey, Identity, Store, StoreAddress, runtime};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -61,65 +61,6 @@ struct StoreArguments {
     /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
     metrics: Option<SocketAddr>,
-}
-
-/// Serve the metadata of a volume; clients mount weft://HOST:PORT/NAME
-#[derive(Args)]
-#[command(after_help = "Examples:
-  weft serve meta /srv/films --listen 127.0.0.1:7600
-  weft serve meta /srv/films --metrics 9100 \\
-      --repair-limit 200M
-  weft serve meta --config /etc/weft/weft.toml
-  weft mount weft://127.0.0.1:7600/films /mnt
-  weft status weft://127.0.0.1:7600/films
-
-The server may start before the stores: it waits for them (--patience). At SIGTERM it commits everything and ends. \
-Clients wait until it is back.")]
-struct MetaArguments {
-    /// The volume, from `weft volume create`
-    volume: PathBuf,
-    /// Where to listen
-    #[arg(long, default_value = "127.0.0.1:7600", env = "WEFT_LISTEN")]
-    listen: SocketAddr,
-    /// Rebuild on other stores what is on a store that is down for this long
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "WEFT_DOWN_OUT")]
-    down_out: u64,
-    /// End the session of a client that is silent for this long
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600), env = "WEFT_LEASE")]
-    lease: u64,
-    /// Rebuild no more bytes than this in a second, all repairs together; off is no limit
-    #[arg(long, default_value = "off", value_name = "SIZE", value_parser = rate_option, env = "WEFT_REPAIR_LIMIT")]
-    repair_limit: Rate,
-    /// Ask the stores for a report this often
-    #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), env = "WEFT_REPORT_EVERY")]
-    report_every: u64,
-    /// Wait this long at the start for stores that do not answer yet
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86400), env = "WEFT_PATIENCE")]
-    patience: u64,
-    /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
-    metrics: Option<SocketAddr>,
-}
-
-/// Bytes a second, or as many as possible.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rate(Option<u64>);
-
-fn rate_option(text: &str) -> Result<Rate, String> {
-    rate(text).map(Rate)
-}
-
-/// How a metadata server behaves.
-struct Behaviour {
-    lease: Duration,
-    down_out: Duration,
-    repair_limit: Rate,
-    report_every: Duration,
-    /// How long stores are waited for at the start.
-    patience: Duration,
-    metrics: Option<SocketAddr>,
-    /// What capabilities are signed with; None where nobody else is in the network.
-    key: Option<Arc<ClusterKey>>,
 }
 
 /// Run a cluster in one process to try it, or create the certificates of a real one
@@ -223,7 +164,12 @@ impl Signals {
         let _ = self.0.wait_for(|ended| *ended).await;
     }
 
-    pub(super) fn copy(&self) -> Self {
+    /// As if a signal came when this becomes true.
+    pub(super) fn of(ended: watch::Receiver<bool>) -> Self {
+        Self(ended)
+    }
+
+    fn copy(&self) -> Self {
         Self(self.0.clone())
     }
 }
@@ -250,20 +196,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
             runtime().block_on(server.serve(listener, signals.wait()));
             Ok(())
         }
-        What::Meta(arguments) => {
-            let options = server_options(Role::META, identity)?;
-            let listener = listen(arguments.listen, identity)?;
-            let behaviour = Behaviour {
-                lease: Duration::from_secs(arguments.lease),
-                down_out: Duration::from_secs(arguments.down_out),
-                repair_limit: arguments.repair_limit,
-                report_every: Duration::from_secs(arguments.report_every),
-                patience: Duration::from_secs(arguments.patience),
-                metrics: arguments.metrics,
-                key: cluster_key(identity)?,
-            };
-            serve_meta(&arguments.volume, listener, options, &behaviour, signals, as_json)
-        }
+        What::Meta(arguments) => seat::serve(arguments, identity, signals, as_json),
     }
 }
 
@@ -275,12 +208,12 @@ fn store_server(store: Arc<Store>, options: ServerOptions) -> Server<Store> {
     server
 }
 
-fn io(why: std::io::Error) -> Failure {
+pub(super) fn io(why: std::io::Error) -> Failure {
     Failure::Other(why.to_string())
 }
 
 /// Without certificates, nobody else may be on the network.
-fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, Failure> {
+pub(super) fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, Failure> {
     if !address.ip().is_loopback() && identity.is_none() {
         return Err(Failure::Usage(format!(
             "{address} can be reached by others, who could read and change everything: give --identity (see weft cluster init), or \
@@ -297,7 +230,7 @@ fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, F
 
 /// What capabilities are signed with. Who can be reached by others has it, so that not every member
 /// may do everything.
-fn cluster_key(identity: Option<&Path>) -> Result<Option<Arc<ClusterKey>>, Failure> {
+pub(super) fn cluster_key(identity: Option<&Path>) -> Result<Option<Arc<ClusterKey>>, Failure> {
     Ok(identity.map(|place| Identity::at(place).cluster_key()).transpose()?)
 }
 
@@ -308,7 +241,7 @@ fn guarded(store: Store, identity: Option<&Path>, clock_tolerance: Duration) -> 
     })
 }
 
-fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
+pub(super) fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
     let tls = identity.map(|place| Identity::at(place).server()).transpose()?;
     let default = ServerOptions::default();
     // The files of targets need some of what may be open, too.
@@ -327,7 +260,13 @@ fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, 
 }
 
 /// Tells whoever started it that it can be used.
-fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str, metrics: Option<SocketAddr>) -> Outcome {
+pub(super) fn ready(
+    as_json: bool,
+    role: &str,
+    address: SocketAddr,
+    what: &str,
+    metrics: Option<SocketAddr>,
+) -> Outcome {
     if as_json {
         let metrics = metrics.map(|address| address.to_string());
         let listen = address.to_string();
@@ -339,68 +278,6 @@ fn ready(as_json: bool, role: &str, address: SocketAddr, what: &str, metrics: Op
     let _ = std::io::stdout().flush();
     show::begin_log();
     Ok(())
-}
-
-fn serve_meta(
-    volume: &Path,
-    listener: TcpListener,
-    options: ServerOptions,
-    behaviour: &Behaviour,
-    signals: Signals,
-    as_json: bool,
-) -> Outcome {
-    let directory = std::path::absolute(volume).map_err(io)?;
-    let address = listener.local_addr().map_err(io)?;
-    let Some(opened) = super::starting::open_when_there(&directory, behaviour.patience, &signals)? else {
-        return Ok(());
-    };
-    let _ = SERVED.set(Serving {
-        fs: opened.clone(),
-        place: format!("served on {address}; give it as weft://{address}/{}", opened.name()),
-        to_others: true,
-    });
-    let desk = remote::serve(&directory, || true);
-    let sessions = Sessions::new(opened.clone(), behaviour.lease);
-    opened.counts().repairs.set_limit(behaviour.repair_limit.0);
-    cluster::keep(&opened, behaviour.down_out, |what| show::warning(what));
-    let stores = places().stores().clone();
-    let meta = MetaServer::new(sessions, remote::respond);
-    let meta = Arc::new(match &behaviour.key {
-        Some(key) => meta.signing(key.clone())?,
-        None => meta,
-    });
-    let living = Arc::downgrade(&meta);
-    stores.tell_of_sessions(move || living.upgrade()?.living_sessions());
-    cluster::store::watch(&stores, behaviour.report_every);
-    let service = Server::new(meta.service(), options);
-    let load = service.clone();
-    let subject = || {
-        opened.watch_status();
-        MetaMetrics { meta: meta.clone(), server: Box::new(move || load.load()), stores }
-    };
-    let metrics = tell(behaviour.metrics, || Arc::new(subject()))?;
-    ready(as_json, "meta", address, &format!("weft://{address}/{}", opened.name()), metrics)?;
-    let ends = async {
-        signals.wait().await;
-        meta.stop();
-    };
-    runtime().block_on(service.serve(listener, ends));
-    if let Some(desk) = &desk {
-        desk.stop();
-    }
-    let outcome = meta.close().map_err(Failure::from).map(|away| {
-        if away > 0 {
-            show::warning(format_args!(
-                "{} cannot be reached: what is not there yet stays in {} until this server is started again",
-                show::count(away, "target"),
-                Shown(&directory)
-            ));
-        }
-    });
-    if let Some(desk) = &desk {
-        desk.ended(&outcome);
-    }
-    outcome
 }
 
 fn init(arguments: &InitArguments, as_json: bool) -> Outcome {
@@ -486,8 +363,11 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
         patience: Duration::ZERO,
         metrics: arguments.metrics,
         key: None,
+        name: None,
+        advertise: None,
     };
-    let outcome = serve_meta(&volume, listener, server_options(Role::META, None)?, &behaviour, signals.copy(), as_json);
+    let options = server_options(Role::META, None)?;
+    let outcome = serve_meta(&volume, listener, options, behaviour, signals.copy(), as_json);
     for (end, running) in draining {
         end.send_replace(true);
         let _ = runtime().block_on(running);

@@ -331,9 +331,19 @@ impl Cluster {
 
     #[track_caller]
     pub fn mount_with(&self, name: &str, options: &[&str]) -> Mount {
+        self.mount_of(&self.url(), name, options)
+    }
+
+    /// Mounts the volume by another address.
+    #[track_caller]
+    pub fn mount_at(&self, url: &str, name: &str) -> Mount {
+        self.mount_of(url, name, &[])
+    }
+
+    #[track_caller]
+    fn mount_of(&self, url: &str, name: &str, options: &[&str]) -> Mount {
         let point = self.scratch.path.join(name);
         fs::create_dir_all(&point).unwrap();
-        let url = self.url();
         let mut arguments: Vec<OsString> =
             ["mount", "--foreground", "--tell"].iter().chain(options).map(OsString::from).collect();
         let mut place = None;
@@ -361,9 +371,15 @@ impl Cluster {
     /// Repairs until nothing is at risk.
     #[track_caller]
     pub fn heal(&self) {
+        self.heal_by(|words| self.on(words));
+    }
+
+    /// The same with commands that are given in another way.
+    #[track_caller]
+    pub fn heal_by(&self, on: impl Fn(&[&str]) -> Ended) {
         let begun = Instant::now();
         loop {
-            let (repair, status) = (self.on(&["repair"]), self.on(&["status", "--json"]));
+            let (repair, status) = (on(&["repair"]), on(&["status", "--json"]));
             if repair.status == 0 && status.status == 0 {
                 return;
             }

@@ -5,6 +5,7 @@ mod capabilities;
 mod coding;
 mod ending;
 mod expiry;
+mod failover;
 #[path = "../commands/forest.rs"]
 mod forest;
 mod hostile;

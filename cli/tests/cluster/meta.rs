@@ -65,7 +65,7 @@ fn append_records(path: &Path, who: u8, stop: &AtomicBool) -> u32 {
 }
 
 /// A record of 100 to 1000 bytes: a line that says who wrote it, and its length.
-fn record(who: u8, number: u32) -> Vec<u8> {
+pub fn record(who: u8, number: u32) -> Vec<u8> {
     let length = 100 + (number as usize * 37 + usize::from(who)) % 900;
     let mut record = format!("{who} {number} {length} ").into_bytes();
     record.resize(length - 1, b'a' + who);
@@ -75,7 +75,7 @@ fn record(who: u8, number: u32) -> Vec<u8> {
 
 /// All records are there, whole, in the order of each writer, once.
 #[track_caller]
-fn are_whole(log: &[u8], written: &[(u8, u32)]) {
+pub fn are_whole(log: &[u8], written: &[(u8, u32)]) {
     let mut next = vec![0; written.len()];
     for line in log.split_inclusive(|&byte| byte == b'\n') {
         let text = String::from_utf8_lossy(line);

@@ -3,11 +3,12 @@
 mod cost;
 mod mount;
 mod repairs;
+mod servers;
 mod stores;
 mod summary;
 
 use super::create::{away, away_document};
-use super::{open_own, places, served};
+use super::{open_own, places, seat, served};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
@@ -52,6 +53,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
+    if let Some(post) = seat::standing_by() {
+        return servers::of_standby(&post.standings(), as_json);
+    }
     // The mount itself must not look into its own files.
     if served().is_none()
         && let Some(home) = super::mount::home_of(&arguments.volume)
@@ -60,8 +64,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     }
     let volume = open_own(&arguments.volume, true)?;
     if volume.is_client() {
-        let place = served().map_or("open", |served| &served.place);
-        return mount::run(&volume, place.split(';').next().unwrap_or(place), arguments.write_cost, as_json);
+        let place = served().map_or_else(|| "open".into(), |served| served.place.clone());
+        return mount::run(&volume, place.split(';').next().unwrap_or(&place), arguments.write_cost, as_json);
     }
     if arguments.at_risk {
         let mut files = Vec::new();
@@ -77,13 +81,16 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if as_json {
         let mut document = document(&status);
         document["stores"] = stores::document(&reports);
+        document["servers"] = seat::post().map_or_else(|| json!([]), |post| servers::document(&post.standings()));
         show::json(&document)?
     } else {
         if arguments.verbose {
             print(&status, &arguments.volume)?;
             stores::print(&reports)?;
+            seat::post().map_or(Ok(()), |post| servers::print(&post.standings()))?;
         } else {
-            let lines = summary::lines(&status, &reports, &arguments.volume);
+            let servers = seat::post().and_then(|post| servers::line(&post.standings()));
+            let lines = summary::lines(&status, &reports, servers, &arguments.volume);
             lines.iter().map(|line| show::marked(line)).try_for_each(show::text)?;
         }
         if arguments.write_cost {

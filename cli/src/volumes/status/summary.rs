@@ -21,7 +21,7 @@ const MAX_PROBLEMS: usize = 3;
 const INDENT: usize = 12;
 
 /// All lines.
-pub fn lines(status: &Status, reports: &BTreeMap<String, Seen>, volume: &Path) -> Vec<String> {
+pub fn lines(status: &Status, reports: &BTreeMap<String, Seen>, servers: Option<String>, volume: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let verdict = if status.is_healthy() { "healthy" } else { "needs attention" };
     lines.push(fit(&format!("{}: {verdict}, code {}", status.name, status.code)));
@@ -35,6 +35,9 @@ pub fn lines(status: &Status, reports: &BTreeMap<String, Seen>, volume: &Path) -
     say("metadata", format!("on {have} of {}{trouble}; {away}", show::count(wanted, "target")));
     if let Some(losses) = losses(status) {
         say("history", losses);
+    }
+    if let Some(servers) = servers {
+        say("servers", servers);
     }
     if let Some(verified) = verified(status) {
         say("verified", verified);
@@ -294,7 +297,8 @@ mod tests {
     }
 
     fn shown(status: &Status) -> Vec<String> {
-        let lines = lines(status, &BTreeMap::new(), Path::new("weft://meta.example.com:7600/films"));
+        let servers = Some("10.0.0.1:7600 has the volume; 10.0.0.2:7600 stands by".into());
+        let lines = lines(status, &BTreeMap::new(), servers, Path::new("weft://meta.example.com:7600/films"));
         let text = lines.join("\n");
         assert!(lines.len() <= MAX_LINES, "{text}");
         assert!(lines.iter().all(|line| line.chars().count() <= MAX_COLUMNS), "{text}");
