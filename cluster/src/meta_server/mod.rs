@@ -9,7 +9,7 @@ mod link;
 mod maintenance;
 mod peers;
 mod post;
-mod replay;
+pub mod replay;
 mod seat;
 mod servers;
 mod service;

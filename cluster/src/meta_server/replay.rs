@@ -14,7 +14,7 @@ const WAIT: u64 = 4;
 
 /// The requests of one session.
 #[derive(Debug, Default)]
-pub(super) struct Replay {
+pub struct Replay {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -46,7 +46,7 @@ impl Known {
 }
 
 /// A new request that is being executed. Dropped before `done`, it has panicked.
-pub(super) struct Running<'a> {
+pub struct Running<'a> {
     replay: &'a Replay,
     request: u64,
     done: bool,
@@ -75,7 +75,7 @@ impl Drop for Running<'_> {
 
 /// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub enum Seen {
     /// Execute it, as [`Replay::running`].
     New,
     /// It was executed; this is the answer.

@@ -1,0 +1,39 @@
+//! Rules that a run can break, to show that the checks find it. Only the simulated ways break them:
+//! the code of Weft stays as it is.
+
+use std::str::FromStr;
+
+/// A rule that does not hold in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// None: this is what is tested.
+    Nothing,
+    /// The server carries out a request as often as it arrives, and stores no idempotency key.
+    Once,
+    /// The server answers a sync before it happened.
+    Sync,
+    /// The server grants each lock at once.
+    Locks,
+    /// A client does not hear that others want to read what it has not committed.
+    Recalls,
+    /// A store says that its disk has synced, and it has not.
+    Disks,
+}
+
+/// All rules, with their names on the command line.
+pub const ALL: [(&str, Broken); 5] = [
+    ("once", Broken::Once),
+    ("sync", Broken::Sync),
+    ("locks", Broken::Locks),
+    ("recalls", Broken::Recalls),
+    ("disks", Broken::Disks),
+];
+
+impl FromStr for Broken {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = ALL.iter().find(|(known, _)| *known == name).map(|(_, broken)| *broken);
+        found.ok_or_else(|| format!("{name}: the rules are {}", ALL.map(|(name, _)| name).join(", ")))
+    }
+}

@@ -1,0 +1,51 @@
+//! A client: a process that has the volume open through the metadata server.
+
+use crate::lab::{Lab, lock};
+use crate::link::{Connection, Link};
+use crate::network::Host;
+use fs::label::Member;
+use fs::{FileSystem, OpenOptions, Server};
+use meta::port::{Port, Remote, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use volume::target::Target;
+use world::Process;
+
+/// A client.
+pub struct Client {
+    /// Its machine.
+    pub number: usize,
+    pub process: Process,
+    pub connection: Arc<Connection>,
+    pub fs: Arc<FileSystem>,
+}
+
+impl Client {
+    /// Opens the volume, in the process of the calling thread.
+    pub fn connect(lab: &Arc<Lab>, number: usize) -> Arc<Self> {
+        let process = Process::current();
+        let connection = Connection::new(lab, number, process);
+        let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&connection)));
+        let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&connection)));
+        let welcome = loop {
+            match session.begin(None, format!("client{number}"), Vec::new()) {
+                Ok(welcome) => break welcome,
+                Err(why) => world::note(format_args!("cannot begin a session: {why}")),
+            }
+        };
+        connection.have(&welcome);
+        let views = lab.views(Host::Client(number), Some(&connection.session));
+        let find = Box::new(move |member: &Member| Ok(views[usize::from(member.id.0)].clone() as Arc<dyn Target>));
+        let warn: fs::Warn = Box::new(|what| world::note(format_args!("warning: {what}")));
+        let options = OpenOptions { warn: Some(warn), ..OpenOptions::default() };
+        let server = Server { port, session, welcome, find, ending: Arc::default() };
+        let fs = FileSystem::connect(server, "client", options).expect("the label is known");
+        *lock(&connection.volume) = Arc::downgrade(&fs);
+        Arc::new(Self { number, process, connection, fs })
+    }
+
+    /// Its session now.
+    pub fn session(&self) -> u64 {
+        self.connection.session.load(Ordering::SeqCst)
+    }
+}

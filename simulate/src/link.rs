@@ -1,0 +1,220 @@
+//! A client's connection to the metadata server: it repeats each request until it is answered, as
+//! `cluster` does over TCP. Messages are lost, late and repeated.
+
+use crate::broken::Broken;
+use crate::lab::{Lab, lock};
+use crate::network::Host;
+use crate::server::{Reply, Server, Ticket};
+use fs::{FileSystem, Question, Recall};
+use meta::Error;
+use meta::port::{BEGIN, Call, HEARTBEAT, Remote, Welcome, session_of_work};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use world::Process;
+
+/// Deadline of one attempt.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long a client waits for a server that does not answer.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Pause before a failed attempt is repeated.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long it takes to notice that the server's process is gone, or that the network is cut.
+const NOTICED: Duration = Duration::from_millis(300);
+/// After so long, a connection on which nothing arrives is given up.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// A client's connection.
+pub struct Connection {
+    pub lab: Arc<Lab>,
+    pub number: usize,
+    pub process: Process,
+    pub session: Arc<AtomicU64>,
+    pub volume: Mutex<Weak<FileSystem>>,
+    requests: Mutex<(u64, BTreeSet<u64>)>,
+}
+
+/// Makes calls in the session.
+pub struct Link {
+    connection: Arc<Connection>,
+    /// A link that reclaims the session makes only the calls for that.
+    takes_up: bool,
+}
+
+/// What came of an attempt.
+enum Attempt {
+    Answered(Reply),
+    /// No answer; the request may have been carried out if it was sent.
+    Lost { sent: bool },
+}
+
+impl Connection {
+    pub fn new(lab: &Arc<Lab>, number: usize, process: Process) -> Arc<Self> {
+        Arc::new(Self {
+            lab: lab.clone(),
+            number,
+            process,
+            session: Arc::default(),
+            volume: Mutex::new(Weak::new()),
+            requests: Mutex::new((1, BTreeSet::new())),
+        })
+    }
+
+    /// Stores the session that the server gave to this client.
+    pub fn have(&self, welcome: &Welcome) {
+        if self.session.swap(welcome.session, Ordering::SeqCst) != welcome.session {
+            world::note(format_args!("has session {}", welcome.session));
+        }
+    }
+
+    /// The server's way to this client: over the network, to a thread of the client.
+    fn recall(self: &Arc<Self>) -> Recall {
+        let connection = Arc::downgrade(self);
+        let (lab, process, number) = (self.lab.clone(), self.process, self.number);
+        Arc::new(move |questions: &[Question]| {
+            if lab.broken == Broken::Recalls && !questions.is_empty() {
+                return;
+            }
+            let (connection, lab, questions) = (connection.clone(), lab.clone(), questions.to_vec());
+            std::thread::spawn(move || {
+                if !lab.network.send(Host::Meta, Host::Client(number)) {
+                    return;
+                }
+                world::live();
+                process.spawn(move || {
+                    let volume = connection.upgrade().and_then(|connection| lock(&connection.volume).upgrade());
+                    volume.inspect(|volume| volume.recall(&questions));
+                });
+            });
+        })
+    }
+
+    /// Has the server carry out a request, on a thread of the server; returns its answer, or None
+    /// when the server dies or nothing arrives.
+    fn at_server(self: &Arc<Self>, server: &Arc<Server>, ticket: Ticket, operation: u16, arguments: &[u8]) -> Option<Reply> {
+        let answer: Arc<(Mutex<Option<Reply>>, Condvar)> = Arc::default();
+        let deliver = |late: Duration, tell: Option<Arc<(Mutex<Option<Reply>>, Condvar)>>| {
+            let (server, recall, arguments) = (server.clone(), self.recall(), arguments.to_vec());
+            server.process.spawn(move || {
+                sleep(late);
+                let reply = server.carry_out(ticket, &recall, operation, &arguments);
+                world::live();
+                if let Some(tell) = tell {
+                    *lock(&tell.0) = Some(reply);
+                    tell.1.notify_all();
+                }
+            });
+        };
+        // Some requests arrive twice: over a connection that the client gave up, too.
+        let repeated = world::roll(|dice| dice.one_in(25).then(|| Duration::from_millis(dice.below(3000))));
+        if let Some(late) = repeated.filter(|_| operation != BEGIN) {
+            deliver(late, None);
+        }
+        deliver(Duration::ZERO, Some(answer.clone()));
+        let begun = Instant::now();
+        let mut reply = lock(&answer.0);
+        loop {
+            if reply.is_some() {
+                return reply.clone();
+            }
+            if server.process.is_dead() || begun.elapsed() >= DEADLINE {
+                return None;
+            }
+            reply = answer.1.wait_timeout(reply, NOTICED).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Sends a request once.
+    fn ask(self: &Arc<Self>, ticket: Ticket, operation: u16, arguments: &[u8]) -> Attempt {
+        let (network, own) = (&self.lab.network, Host::Client(self.number));
+        world::live();
+        if !network.send(own, Host::Meta) {
+            sleep(SILENT);
+            return Attempt::Lost { sent: true };
+        }
+        let Some(server) = self.lab.serving() else {
+            sleep(NOTICED);
+            return Attempt::Lost { sent: false };
+        };
+        world::live();
+        match self.at_server(&server, ticket, operation, arguments) {
+            None => Attempt::Lost { sent: true },
+            Some(reply) if network.send(Host::Meta, own) => Attempt::Answered(reply),
+            Some(_) => {
+                sleep(SILENT);
+                Attempt::Lost { sent: true }
+            }
+        }
+    }
+}
+
+fn unavailable<T>(why: &str) -> meta::Result<T> {
+    Err(Error::Unavailable(why.into()))
+}
+
+impl Link {
+    pub fn new(connection: &Arc<Connection>) -> Self {
+        Self { connection: connection.clone(), takes_up: false }
+    }
+
+    /// Reclaims the session at a server that does not know it.
+    fn reclaim(&self) -> meta::Result<()> {
+        let volume = lock(&self.connection.volume).upgrade();
+        let Some(volume) = volume else { return unavailable("the session ended") };
+        let link = Self { connection: self.connection.clone(), takes_up: true };
+        volume.reclaim(&Remote(link), &|welcome| self.connection.have(welcome))
+    }
+
+    fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let connection = &self.connection;
+        let of_work = session_of_work().filter(|_| !self.takes_up);
+        let (begun, mut again) = (Instant::now(), false);
+        loop {
+            let session = connection.session.load(Ordering::SeqCst);
+            if of_work.is_some_and(|other| other != session) {
+                return unavailable("the session ended before this was done");
+            }
+            let answered = {
+                let requests = lock(&connection.requests);
+                requests.1.first().copied().unwrap_or(requests.0)
+            };
+            let attempt = connection.ask(Ticket { session, request, answered, again }, operation, arguments);
+            let failed = match attempt {
+                Attempt::Answered(Reply::Done(answer)) => return Ok(answer),
+                Attempt::Answered(Reply::TooLate) => return unavailable("how a request ended is not known"),
+                Attempt::Answered(Reply::NoSession) if self.takes_up => return unavailable("it does not know this client"),
+                Attempt::Answered(Reply::NoSession) => self.reclaim().err(),
+                Attempt::Lost { sent } => {
+                    again |= sent;
+                    Some(Error::Unavailable("no answer".into()))
+                }
+            };
+            if let Some(error) = failed {
+                if begun.elapsed() >= PATIENCE {
+                    return Err(error);
+                }
+                sleep(PAUSE);
+            }
+        }
+    }
+}
+
+impl Call for Link {
+    fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {
+        let request = {
+            let mut requests = lock(&self.connection.requests);
+            let request = requests.0;
+            requests.0 += 1;
+            requests.1.insert(request);
+            request
+        };
+        let done = self.insist(operation, request, arguments);
+        lock(&self.connection.requests).1.remove(&request);
+        if operation != HEARTBEAT {
+            world::note(format_args!("request {request}, operation {operation}: {}", if done.is_ok() { "answered" } else { "failed" }));
+        }
+        done
+    }
+}

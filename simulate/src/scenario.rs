@@ -1,0 +1,269 @@
+//! One run: clients work while things fail; then all works again, everything is synced, and the
+//! contents are compared with the history. At last all machines lose power and as many stores are
+//! lost as the code allows.
+
+use crate::broken::Broken;
+use crate::check;
+use crate::client::Client;
+use crate::faults::Faults;
+use crate::history::All;
+use crate::lab::{Lab, lock};
+use crate::network::Host;
+use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD, WORKERS};
+use crate::worker::{Worker, mix};
+use fs::{FileSystem, OpenOptions};
+use meta::kv::MemoryIndex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::Duration;
+use volume::Control;
+use world::{Dice, Process};
+
+/// Things fail for this time.
+const FAILS: Duration = Duration::from_secs(40);
+/// The clients go on for this time after that.
+const CALM: Duration = Duration::from_secs(12);
+/// All operations end within this time after that: the longest that a client waits for a server.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// The clients, and who works there.
+pub struct Crew {
+    places: Arc<Places>,
+    stop: Arc<AtomicBool>,
+    /// Workers that work, by client.
+    at_work: [Arc<AtomicUsize>; CLIENTS],
+    clients: [Arc<Mutex<Option<Arc<Client>>>>; CLIENTS],
+    processes: [Option<Process>; CLIENTS],
+}
+
+impl Crew {
+    /// The process of a client, if it runs.
+    pub fn process(&self, client: usize) -> Option<Process> {
+        self.processes[client]
+    }
+
+    /// A client's machine loses power.
+    pub fn kill(&mut self, _: &Arc<Lab>, client: usize) {
+        let Some(process) = self.processes[client].take() else { return };
+        process.kill();
+        self.at_work[client] = Arc::default();
+        let gone = std::mem::take(&mut self.clients[client]);
+        // Its end would commit.
+        std::mem::forget(gone);
+    }
+
+    /// It starts again, and so do its workers.
+    pub fn start(&mut self, lab: &Arc<Lab>, number: usize) {
+        if self.processes[number].is_some() {
+            return;
+        }
+        let process = Process::new(&format!("client{number}"));
+        process.set_drift(world::roll(|dice| dice.below(4000) as i64 - 2000));
+        self.processes[number] = Some(process);
+        let (lab, places, stop) = (lab.clone(), self.places.clone(), self.stop.clone());
+        let (at_work, client) = (self.at_work[number].clone(), self.clients[number].clone());
+        let seed = world::roll(Dice::next);
+        at_work.fetch_add(WORKERS, Ordering::SeqCst);
+        process.spawn(move || {
+            let found = Client::connect(&lab, number);
+            *lock(&client) = Some(found.clone());
+            for worker in 0..WORKERS {
+                let worker = Worker {
+                    lab: lab.clone(),
+                    client: found.clone(),
+                    places: places.clone(),
+                    number: number * WORKERS + worker,
+                    stop: stop.clone(),
+                    dice: Dice::new(seed, worker as u64),
+                };
+                let at_work = at_work.clone();
+                std::thread::spawn(move || {
+                    worker.run();
+                    at_work.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+    }
+
+    /// Waits until nobody works any more.
+    fn finish(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let end = world::now() + PATIENCE;
+        while self.at_work.iter().any(|count| count.load(Ordering::SeqCst) > 0) {
+            if world::now() > end {
+                let left: Vec<usize> = self.at_work.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+                world::fail(&format!("workers do not come to their end: {left:?}"));
+            }
+            sleep(Duration::from_millis(500));
+        }
+    }
+}
+
+/// What a run came to.
+pub struct Outcome {
+    pub wrong: Vec<String>,
+    pub hash: u64,
+    pub steps: u64,
+    /// How much was done: names, writes, reads, sections, appends.
+    pub done: [usize; 5],
+}
+
+/// Runs a seed; to be called in a world.
+pub fn run(broken: Broken) -> (All, Vec<String>) {
+    let panicked = Arc::new(AtomicBool::new(false));
+    std::panic::set_hook(Box::new(move |why| {
+        if !panicked.swap(true, Ordering::SeqCst) {
+            world::fail(&format!("a panic: {why}\n{}", std::backtrace::Backtrace::force_capture()));
+        }
+    }));
+    let lab = Lab::new(broken);
+    lab.start_server();
+    let places = {
+        let lab = lab.clone();
+        let first = Process::new("first");
+        let prepared = first.spawn(move || {
+            let client = Client::connect(&lab, CLIENTS);
+            let places = work::prepare(&lab, &client.fs).expect("nothing fails yet");
+            client.fs.close_volume().expect("nothing fails yet");
+            places
+        });
+        Arc::new(prepared.join().expect("it does not panic"))
+    };
+    let mut crew = Crew {
+        places: places.clone(),
+        stop: Arc::default(),
+        at_work: Default::default(),
+        clients: Default::default(),
+        processes: [None; CLIENTS],
+    };
+    (0..CLIENTS).for_each(|client| crew.start(&lab, client));
+    let until = world::now() + FAILS;
+    Faults::new().run(&lab, &mut crew, until);
+    world::note(format_args!("all works again"));
+    sleep(CALM);
+    crew.finish();
+    let wrong = end(&lab, &crew, &places);
+    (lab.history.with(std::mem::take), wrong)
+}
+
+/// Syncs everything, compares what there is with the history, and again after the loss of stores.
+fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
+    for client in &crew.clients {
+        let client = lock(client).clone().expect("all clients run");
+        let done = client.process.spawn(move || {
+            // The first one may say what was lost.
+            _ = client.fs.sync_all();
+            let span = client.connection.lab.history.begin();
+            let synced = client.fs.sync_all();
+            let span = client.connection.lab.history.end(&span);
+            let sync = crate::history::Sync { client: client.number, file: None, span };
+            client.connection.lab.history.with(|all| all.syncs.push(sync));
+            synced.and_then(|()| client.fs.close_volume()).map_err(|why| why.to_string())
+        });
+        if let Err(why) = done.join().expect("it does not panic") {
+            world::fail(&format!("a client cannot sync and close when all works: {why}"));
+        }
+    }
+    let mut wrong = Vec::new();
+    let server = lab.serving().expect("it runs");
+    let (its, its_places, volume) = (lab.clone(), places.clone(), server.sessions.volume().clone());
+    let seen = server.process.spawn(move || {
+        sound(&volume, "at the server", false);
+        contents(&its, &volume, &its_places)
+    });
+    let seen = seen.join().expect("it does not panic");
+    wrong.extend(compare(lab, &seen, "at the server"));
+    lab.kill_server();
+    for store in &lab.stores {
+        store.lose_power().expect("a disk in memory works");
+        store.start();
+    }
+    let mut lost: Vec<usize> = (0..lab.stores.len()).collect();
+    while lost.len() > lab.spare {
+        let which = world::roll(|dice| dice.below(lost.len() as u64));
+        lost.remove(which as usize);
+    }
+    world::note(format_args!("stores {lost:?} are lost"));
+    let (its, its_places) = (lab.clone(), places.clone());
+    let last = Process::new("last").spawn(move || {
+        let places = its.places(Host::Meta, None).into_iter().filter(|(id, _)| !lost.contains(&usize::from(id.0)));
+        let index = Box::new(MemoryIndex::default());
+        let volume = FileSystem::open_on(its.label.clone(), places.collect(), index, OpenOptions::default())
+            .unwrap_or_else(|why| world::fail(&format!("without stores {lost:?} the volume cannot be opened: {why}")));
+        contents(&its, &volume, &its_places)
+    });
+    let last = last.join().expect("it does not panic");
+    wrong.extend(compare(lab, &last, "without the lost stores"));
+    if seen.names != last.names {
+        wrong.push(format!("names before and after the loss: {:?}, {:?}", seen.names, last.names));
+    }
+    wrong
+}
+
+/// Files, references and chunks agree, and every block is as it was written.
+fn sound(volume: &FileSystem, when: &str, _: bool) {
+    let checked = volume.check().unwrap_or_else(|why| world::fail(&format!("{when}: fsck: {why}")));
+    if !checked.problems.is_empty() {
+        world::fail(&format!("{when}: {:#?}", checked.problems));
+    }
+    let verified = volume.verify(&Control::default()).unwrap_or_else(|why| world::fail(&format!("{when}: verify: {why}")));
+    if !verified.is_sound() {
+        world::fail(&format!("{when}: {:#?}", verified.problems));
+    }
+}
+
+/// What is in the volume at the end.
+struct Contents {
+    names: Vec<Vec<(u8, u64)>>,
+    files: Vec<Vec<u8>>,
+}
+
+fn contents(_: &Lab, volume: &FileSystem, places: &Places) -> Contents {
+    let names = places.directories.iter().map(|&directory| {
+        let all = volume.list(directory, 0, 100).unwrap_or_else(|why| world::fail(&format!("at the end: {why}")));
+        let mut all: Vec<(u8, u64)> = all.iter().map(|entry| (entry.name[0] - b'a', entry.attributes.ino)).collect();
+        all.sort_unstable();
+        all
+    });
+    let names = names.collect();
+    let file = |&ino: &u64| {
+        let size = volume.attributes(ino).unwrap_or_else(|why| world::fail(&format!("at the end: {why}"))).size;
+        let mut bytes = vec![0; size as usize];
+        let found = volume.read(ino, 0, &mut bytes).unwrap_or_else(|why| world::fail(&format!("at the end: {ino}: {why}")));
+        bytes.truncate(found);
+        bytes
+    };
+    Contents { names, files: places.files.iter().map(file).collect() }
+}
+
+/// What the history does not allow of the contents.
+fn compare(lab: &Lab, contents: &Contents, when: &str) -> Vec<String> {
+    lab.history.with(|all| {
+        let mut wrong = Vec::new();
+        let versions = (0..FILES).map(|file| (file, check::registers::least(all, file)));
+        let counters = (0..COUNTERS).map(|counter| (FIRST_COUNTER + counter, check::counters::least(all, counter)));
+        for (file, least) in versions.chain(counters) {
+            match work::version(&contents.files[file]) {
+                None => wrong.push(format!("{when}: file {file} is a mix: {}", mix(&contents.files[file]))),
+                Some(version) if version < least => {
+                    wrong.push(format!("{when}: file {file} has version {version}, and {least} was synced"));
+                }
+                Some(_) => {}
+            }
+        }
+        let records = contents.files[LOG].chunks(RECORD).map(|record| {
+            work::version(record).unwrap_or_else(|| world::fail(&format!("{when}: a record is a mix: {}", mix(record))))
+        });
+        let records: Vec<u64> = records.collect();
+        wrong.extend(check::appends::check(all, &records).into_iter().map(|line| format!("{when}: {line}")));
+        // The names are one more look at each directory.
+        for directory in 0..DIRECTORIES {
+            let span = crate::history::Span { begin: u64::MAX - 2, end: Some(u64::MAX - 1) };
+            let found = crate::history::Found::All(contents.names[directory].clone());
+            let act = crate::history::Act::List;
+            all.namings.push(crate::history::Naming { directory, client: CLIENTS, span, act, found });
+        }
+        wrong
+    })
+}

@@ -1,0 +1,165 @@
+//! A process with the metadata server: the real sessions of `fs` behind the real replay of requests.
+
+use crate::broken::Broken;
+use crate::lab::{LEASE, Lab, lock};
+use crate::network::Host;
+use bytes::Bytes;
+use cluster::meta_server::replay::{Replay, Seen};
+use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
+use meta::kv::MemoryIndex;
+use meta::port;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::Duration;
+use world::Process;
+
+/// How long a repeated request waits for the first one.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between the reports to a store, which carry the fence.
+const REPORT: Duration = Duration::from_millis(500);
+/// Pause before a failed opening is repeated.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What accompanies a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// 0 for none.
+    pub session: u64,
+    pub request: u64,
+    pub answered: u64,
+    pub again: bool,
+}
+
+/// What a client hears.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Done(Vec<u8>),
+    NoSession,
+    /// The request was carried out, and how that ended is not known.
+    TooLate,
+}
+
+/// A metadata server that has the volume open.
+pub struct Server {
+    pub process: Process,
+    pub sessions: Arc<Sessions>,
+    replays: Mutex<BTreeMap<u64, Arc<Replay>>>,
+    broken: Broken,
+}
+
+impl Server {
+    /// Starts the process. It serves when the volume is open.
+    pub fn start(lab: &Arc<Lab>, start: u64) {
+        let process = Process::new("meta");
+        process.set_drift(world::roll(|dice| dice.below(4000) as i64 - 2000));
+        let lab = lab.clone();
+        process.spawn(move || {
+            let volume = loop {
+                match open(&lab) {
+                    Ok(volume) => break volume,
+                    Err(why) => world::note(format_args!("cannot open the volume: {why}")),
+                }
+                sleep(AGAIN);
+            };
+            let sessions = Sessions::new(volume, LEASE, start);
+            sessions.keep_ticking();
+            for number in 0..lab.stores.len() {
+                let (lab, sessions) = (lab.clone(), sessions.clone());
+                std::thread::spawn(move || report(&lab, &sessions, number));
+            }
+            world::live();
+            world::note(format_args!("serves, start {start}"));
+            let server = Self { process, sessions, replays: Mutex::default(), broken: lab.broken };
+            *lock(&lab.server) = Some(Arc::new(server));
+        });
+    }
+
+    fn replay(&self, session: u64) -> Arc<Replay> {
+        lock(&self.replays).entry(session).or_default().clone()
+    }
+
+    /// Carries out a request, as `cluster::MetaServer` does.
+    pub fn carry_out(&self, ticket: Ticket, recall: &Recall, operation: u16, arguments: &[u8]) -> Reply {
+        let arguments = &*broken_arguments(self.broken, operation, arguments);
+        let Ticket { session, request: number, answered, again } = ticket;
+        let caller = Caller::trusted((session != 0).then_some(session));
+        let answer = |number, again| {
+            let request = Request { number, answered, again };
+            self.sessions.answer_request(&caller, recall, operation, arguments, request).0
+        };
+        if self.broken == Broken::Locks && operation == LOCK && session != 0 {
+            return granted();
+        }
+        if session == 0 || port::only_reads(operation) {
+            return reply(answer(number, again));
+        }
+        if self.broken == Broken::Once {
+            return reply(answer(0, false));
+        }
+        let replay = self.replay(session);
+        match replay.come(number, operation, answered, PATIENCE) {
+            Seen::New => {}
+            Seen::Done(answer) => return Reply::Done(answer.to_vec()),
+            Seen::Another | Seen::Forgotten | Seen::Busy => return Reply::TooLate,
+        }
+        let running = replay.running(number);
+        match answer(number, again) {
+            Answer::Done(answer) => {
+                running.done(Some(Bytes::from(answer.clone())));
+                Reply::Done(answer)
+            }
+            other => {
+                running.done(None);
+                reply(other)
+            }
+        }
+    }
+}
+
+/// The numbers of operations that a broken rule changes.
+const LOCK: u16 = 74;
+const SYNC: u16 = 25;
+
+/// The answer to a lock that is granted.
+fn granted() -> Reply {
+    let granted: meta::Result<bool> = Ok(true);
+    Reply::Done(postcard::to_stdvec(&granted).expect("a value can be encoded"))
+}
+
+/// A sync of nothing instead of everything, if that rule is broken.
+fn broken_arguments(broken: Broken, operation: u16, arguments: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    if broken == Broken::Sync && operation == SYNC {
+        return postcard::to_stdvec(&meta::Seq::default()).expect("a value can be encoded").into();
+    }
+    arguments.into()
+}
+
+fn reply(answer: Answer) -> Reply {
+    match answer {
+        Answer::Done(answer) => Reply::Done(answer),
+        Answer::NoSession => Reply::NoSession,
+        Answer::Unknown => world::fail("the server does not know an operation"),
+    }
+}
+
+fn open(lab: &Arc<Lab>) -> fs::Result<Arc<FileSystem>> {
+    let warn: fs::Warn = Box::new(|what| world::note(format_args!("warning: {what}")));
+    let options = OpenOptions { serve: true, warn: Some(warn), ..OpenOptions::default() };
+    FileSystem::open_on(lab.label.clone(), lab.places(Host::Meta, None), Box::new(MemoryIndex::default()), options)
+}
+
+/// Tells a store which sessions live, again and again.
+fn report(lab: &Lab, sessions: &Sessions, number: usize) {
+    loop {
+        let (next, live) = sessions.living();
+        if lab.network.send(Host::Meta, Host::Store(number)) {
+            world::live();
+            let store = &lab.stores[number];
+            if !store.faults().down {
+                store.hear(next, live);
+            }
+        }
+        sleep(REPORT);
+    }
+}

@@ -1,0 +1,109 @@
+//! A store: its disk, which keeps synced data only when its machine loses power, and the fence that
+//! the metadata server told it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use volume::target::{Crash, Memory, Target};
+
+/// The faults of a store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// It answers nothing: its process does not run.
+    pub down: bool,
+    /// There is no space for anything.
+    pub full: bool,
+    /// Syncs fail.
+    pub unsynced: bool,
+    /// Added to what each operation takes.
+    pub slow: Duration,
+}
+
+/// A store.
+pub struct Store {
+    pub number: usize,
+    pub disk: Crash,
+    faults: Mutex<Faults>,
+    /// Changes with each start of its machine.
+    boot: AtomicU64,
+    /// The number of the next session, and the sessions that live; None before it was told.
+    fence: Mutex<Option<(u64, BTreeSet<u64>)>>,
+    /// Syncs do nothing: a broken rule.
+    pub lies: AtomicBool,
+}
+
+impl Store {
+    pub fn new(number: usize) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            disk: Crash::new(Arc::new(Memory::default())),
+            faults: Mutex::default(),
+            boot: AtomicU64::new(1),
+            fence: Mutex::default(),
+            lies: AtomicBool::new(false),
+        })
+    }
+
+    pub fn faults(&self) -> Faults {
+        world::atomically(|| *self.faults.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn set(&self, change: impl FnOnce(&mut Faults)) {
+        world::atomically(|| change(&mut self.faults.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+
+    pub fn boot(&self) -> u64 {
+        self.boot.load(Ordering::SeqCst)
+    }
+
+    /// The machine loses power: what was not synced is kept, lost or torn.
+    pub fn lose_power(&self) -> io::Result<()> {
+        let seed = world::roll(world::Dice::next);
+        self.stop();
+        self.boot.fetch_add(1, Ordering::SeqCst);
+        world::atomically(|| self.disk.crash(seed))
+    }
+
+    /// The process ends; the machine keeps what was written.
+    pub fn stop(&self) {
+        self.set(|faults| faults.down = true);
+        world::atomically(|| *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = None);
+    }
+
+    pub fn start(&self) {
+        self.set(|faults| faults.down = false);
+    }
+
+    /// The metadata server says which sessions live.
+    pub fn hear(&self, next: u64, live: Vec<u64>) {
+        let mut live: BTreeSet<u64> = live.into_iter().collect();
+        world::atomically(|| {
+            let mut fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((known, before)) = &*fence {
+                if next < *known {
+                    return;
+                }
+                live.retain(|session| session >= known || before.contains(session));
+            }
+            *fence = Some((next, live));
+        });
+    }
+
+    /// Whether a session may write.
+    pub fn admits(&self, session: u64) -> bool {
+        world::atomically(|| {
+            let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+            fence.as_ref().is_some_and(|(next, live)| session >= *next || live.contains(&session))
+        })
+    }
+
+    /// Syncs a file, unless this store lies.
+    pub fn sync(&self, file: volume::target::TargetFile) -> io::Result<()> {
+        if self.lies.load(Ordering::Relaxed) {
+            return self.disk.read(file, 0, &mut []).map(drop);
+        }
+        self.disk.sync(file)
+    }
+}
