@@ -1,6 +1,6 @@
 //! What fails in a run, and when: by the seed.
 
-use crate::lab::{LEASE, Lab, lock};
+use crate::lab::{LEASE, Lab};
 use crate::network::Host;
 use crate::scenario::Crew;
 use crate::work::CLIENTS;
@@ -188,6 +188,5 @@ impl Faults {
         if self.broken_stores.len() > lab.spare {
             self.broken_stores.remove(0);
         }
-        drop(lock(&lab.server));
     }
 }

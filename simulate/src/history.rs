@@ -66,7 +66,6 @@ pub struct Write {
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     pub file: usize,
-    pub client: usize,
     pub span: Span,
     pub version: u64,
 }
@@ -84,7 +83,6 @@ pub struct Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     pub counter: usize,
-    pub client: usize,
     /// From before the lock was asked for until after it was released.
     pub span: Span,
     /// When the lock was certainly held.

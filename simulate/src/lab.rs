@@ -2,7 +2,6 @@
 //! them.
 
 use crate::broken::Broken;
-use crate::client::Client;
 use crate::history::History;
 use crate::network::{Host, Network};
 use crate::server::Server;
@@ -40,7 +39,6 @@ pub struct Lab {
     pub broken: Broken,
     /// The metadata server that runs, if one does.
     pub server: Mutex<Option<Arc<Server>>>,
-    pub clients: Mutex<Vec<Arc<Client>>>,
     /// How often a server was started.
     pub starts: AtomicU64,
 }
@@ -63,7 +61,6 @@ impl Lab {
             history: History::default(),
             broken,
             server: Mutex::default(),
-            clients: Mutex::default(),
             starts: AtomicU64::new(0),
         };
         let places = lab.places(Host::Meta, None);

@@ -1,7 +1,7 @@
 //! The network: which machines reach each other, and how long a message takes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -50,11 +50,6 @@ impl Network {
         self.change(from, to, |path| (path.slow, path.loses) = (slow, loses));
     }
 
-    /// All is well again.
-    pub fn heal(&self) {
-        world::atomically(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).clear());
-    }
-
     /// Sends a message: takes the time of its way. Returns whether it arrives.
     pub fn send(&self, from: Host, to: Host) -> bool {
         let path = self.path(from, to);
@@ -67,6 +62,3 @@ impl Network {
         !lost && !path.cut && !self.path(from, to).cut
     }
 }
-
-/// Shared by everything in a run.
-pub type Shared = Arc<Network>;

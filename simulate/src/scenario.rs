@@ -16,7 +16,7 @@ use meta::kv::MemoryIndex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use volume::Control;
 use world::{Dice, Process};
 
@@ -44,9 +44,11 @@ impl Crew {
     }
 
     /// A client's machine loses power.
-    pub fn kill(&mut self, _: &Arc<Lab>, client: usize) {
+    pub fn kill(&mut self, lab: &Lab, client: usize) {
         let Some(process) = self.processes[client].take() else { return };
         process.kill();
+        // What it had not synced is lost.
+        lab.history.failed(client);
         self.at_work[client] = Arc::default();
         let gone = std::mem::take(&mut self.clients[client]);
         // Its end would commit.
@@ -100,13 +102,10 @@ impl Crew {
     }
 }
 
-/// What a run came to.
-pub struct Outcome {
-    pub wrong: Vec<String>,
-    pub hash: u64,
-    pub steps: u64,
-    /// How much was done: names, writes, reads, sections, appends.
-    pub done: [usize; 5],
+/// The wall clock of the process that asks, which the simulation may have set wrong.
+fn clock() -> fs::Time {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    fs::Time { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() }
 }
 
 /// Runs a seed; to be called in a world.
@@ -117,6 +116,7 @@ pub fn run(broken: Broken) -> (All, Vec<String>) {
             world::fail(&format!("a panic: {why}\n{}", std::backtrace::Backtrace::force_capture()));
         }
     }));
+    fs::simulate_clock(clock);
     let lab = Lab::new(broken);
     lab.start_server();
     let places = {
@@ -167,10 +167,10 @@ fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
     }
     let mut wrong = Vec::new();
     let server = lab.serving().expect("it runs");
-    let (its, its_places, volume) = (lab.clone(), places.clone(), server.sessions.volume().clone());
+    let (its_places, volume) = (places.clone(), server.sessions.volume().clone());
     let seen = server.process.spawn(move || {
-        sound(&volume, "at the server", false);
-        contents(&its, &volume, &its_places)
+        sound(&volume, "at the server");
+        contents(&volume, &its_places)
     });
     let seen = seen.join().expect("it does not panic");
     wrong.extend(compare(lab, &seen, "at the server"));
@@ -191,7 +191,7 @@ fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
         let index = Box::new(MemoryIndex::default());
         let volume = FileSystem::open_on(its.label.clone(), places.collect(), index, OpenOptions::default())
             .unwrap_or_else(|why| world::fail(&format!("without stores {lost:?} the volume cannot be opened: {why}")));
-        contents(&its, &volume, &its_places)
+        contents(&volume, &its_places)
     });
     let last = last.join().expect("it does not panic");
     wrong.extend(compare(lab, &last, "without the lost stores"));
@@ -202,7 +202,7 @@ fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
 }
 
 /// Files, references and chunks agree, and every block is as it was written.
-fn sound(volume: &FileSystem, when: &str, _: bool) {
+fn sound(volume: &FileSystem, when: &str) {
     let checked = volume.check().unwrap_or_else(|why| world::fail(&format!("{when}: fsck: {why}")));
     if !checked.problems.is_empty() {
         world::fail(&format!("{when}: {:#?}", checked.problems));
@@ -219,7 +219,7 @@ struct Contents {
     files: Vec<Vec<u8>>,
 }
 
-fn contents(_: &Lab, volume: &FileSystem, places: &Places) -> Contents {
+fn contents(volume: &FileSystem, places: &Places) -> Contents {
     let names = places.directories.iter().map(|&directory| {
         let all = volume.list(directory, 0, 100).unwrap_or_else(|why| world::fail(&format!("at the end: {why}")));
         let mut all: Vec<(u8, u64)> = all.iter().map(|entry| (entry.name[0] - b'a', entry.attributes.ino)).collect();

@@ -174,7 +174,7 @@ impl Worker {
         let span = self.lab.history.end(&span);
         let Some(version) = work::version(&bytes) else { world::fail(&format!("file {file} is a mix: {}", mix(&bytes))) };
         world::note(format_args!("worker {}: reads version {version} of file {file}", self.number));
-        self.lab.history.with(|all| all.reads.push(Read { file, client: self.client.number, span, version }));
+        self.lab.history.with(|all| all.reads.push(Read { file, span, version }));
     }
 
     /// The content of a file, opened anew if `open`.
@@ -230,7 +230,7 @@ impl Worker {
                 let span = history.end(&span);
                 let done = written && released && !is_lost && history.with(|all| all.is_clean(client, span.begin, u64::MAX));
                 world::note(format_args!("worker {}: counter {counter} was {read}: {done}, {synced}", self.number));
-                let section = Section { counter, client, span, held, read, done, synced: synced && done };
+                let section = Section { counter, span, held, read, done, synced: synced && done };
                 history.with(|all| all.sections.push(section));
             } else {
                 self.told("unlocking", self.fs().unlock(ino, wanted.owner, 0, u64::MAX));

@@ -137,9 +137,12 @@ struct Birth {
 }
 
 extern "C" fn born(birth: *mut c_void) -> *mut c_void {
-    // SAFETY: `pthread_create` made it, for this thread alone.
-    let Birth { start, argument, number, turn } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
+    // SAFETY: `pthread_create` made it, for this thread alone. It is freed only when it is this
+    // thread's turn.
+    let (number, turn) = unsafe { ((*birth.cast::<Birth>()).number, (*birth.cast::<Birth>()).turn) };
     turn::begin(number, turn);
+    // SAFETY: as above.
+    let Birth { start, argument, .. } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     // SAFETY: the key exists; its value is a number, not an address.
     unsafe { libc::pthread_setspecific(last_key(), 1 as *const c_void) };
     start(argument)
@@ -324,4 +327,25 @@ pub unsafe extern "C" fn getrandom(into: *mut c_void, length: usize, flags: c_ui
     let bytes = unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), length) };
     turn::with(|state| bytes.iter_mut().for_each(|byte| *byte = state.entropy.next() as u8));
     length as isize
+}
+
+/// Replaces the C function: `std` believes that the program handles the signals of a stack that is
+/// too short, and so does not keep a map of threads by their addresses, which differ from run to
+/// run.
+///
+/// # Safety
+/// That of the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    // SAFETY: the caller vouches for the arguments.
+    let done = unsafe { real::sigaction(signal, new, old) };
+    if done == 0 && new.is_null() && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+        // SAFETY: the caller passes null or a place for the result.
+        if let Some(old) = unsafe { old.as_mut() }
+            && old.sa_sigaction == libc::SIG_DFL
+        {
+            old.sa_sigaction = libc::SIG_IGN;
+        }
+    }
+    done
 }

@@ -53,5 +53,6 @@ real! {
     clock_nanosleep(clock: libc::clockid_t, flags: c_int, wanted: *const libc::timespec, left: *mut libc::timespec) -> c_int;
     sched_yield() -> c_int;
     sched_getaffinity(of: libc::pid_t, size: usize, into: *mut libc::cpu_set_t) -> c_int;
+    sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     getrandom(into: *mut c_void, length: usize, flags: libc::c_uint) -> isize;
 }

@@ -50,7 +50,6 @@ mod tests {
     fn a_lost_count_and_a_shared_lock_are_found() {
         let section = |begin: u64, read| Section {
             counter: 0,
-            client: 0,
             span: Span { begin, end: Some(begin + 10) },
             held: Span { begin: begin + 3, end: Some(begin + 6) },
             read,

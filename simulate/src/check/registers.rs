@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn what_was_written_before_is_seen() {
         let write = |version, begin| Write { file: 0, client: 0, version, span: span(begin, begin + 1), done: true };
-        let read = |begin, version| Read { file: 0, client: 1, span: span(begin, begin + 5), version };
+        let read = |begin, version| Read { file: 0, span: span(begin, begin + 5), version };
         let mut all = All { writes: vec![write(1, 10), write(2, 30)], ..All::default() };
         let mut wrong = |reads: Vec<Read>, change: &dyn Fn(&mut All)| {
             all.reads = reads;
