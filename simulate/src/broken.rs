@@ -14,7 +14,7 @@ pub enum Broken {
     Sync,
     /// The server grants each lock at once.
     Locks,
-    /// A client does not hear that others want to read what it has not committed.
+    /// A client says that it has committed what others want to read, and it has not.
     Recalls,
     /// A store says that its disk has synced, and it has not.
     Disks,

@@ -8,8 +8,13 @@ use fs::{FileSystem, OpenOptions, Server};
 use meta::port::{Port, Remote, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::Duration;
 use volume::target::Target;
 use world::Process;
+
+/// Pause before a failed opening is repeated.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A client.
 pub struct Client {
@@ -21,27 +26,32 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the volume, in the process of the calling thread.
+    /// Opens the volume, in the process of the calling thread: tries until it succeeds.
     pub fn connect(lab: &Arc<Lab>, number: usize) -> Arc<Self> {
+        loop {
+            match Self::try_connect(lab, number) {
+                Ok(client) => return client,
+                Err(why) => world::note(format_args!("cannot open the volume: {why}")),
+            }
+            sleep(AGAIN);
+        }
+    }
+
+    fn try_connect(lab: &Arc<Lab>, number: usize) -> fs::Result<Arc<Self>> {
         let process = Process::current();
         let connection = Connection::new(lab, number, process);
         let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&connection)));
         let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&connection)));
-        let welcome = loop {
-            match session.begin(None, format!("client{number}"), Vec::new()) {
-                Ok(welcome) => break welcome,
-                Err(why) => world::note(format_args!("cannot begin a session: {why}")),
-            }
-        };
+        let welcome = session.begin(None, format!("client{number}"), Vec::new())?;
         connection.have(&welcome);
         let views = lab.views(Host::Client(number), Some(&connection.session));
         let find = Box::new(move |member: &Member| Ok(views[usize::from(member.id.0)].clone() as Arc<dyn Target>));
         let warn: fs::Warn = Box::new(|what| world::note(format_args!("warning: {what}")));
         let options = OpenOptions { warn: Some(warn), ..OpenOptions::default() };
         let server = Server { port, session, welcome, find, ending: Arc::default() };
-        let fs = FileSystem::connect(server, "client", options).expect("the label is known");
+        let fs = FileSystem::connect(server, "client", options)?;
         *lock(&connection.volume) = Arc::downgrade(&fs);
-        Arc::new(Self { number, process, connection, fs })
+        Ok(Arc::new(Self { number, process, connection, fs }))
     }
 
     /// Its session now.

@@ -55,7 +55,8 @@ fn arguments() -> Result<Arguments, String> {
             "--minutes" => {
                 let text = value()?;
                 let minutes = text.parse::<f64>().ok().filter(|minutes| (0.0..=100_000.0).contains(minutes));
-                found.time = Duration::from_secs_f64(60.0 * minutes.ok_or_else(|| format!("{text}: from 0 to 100000"))?);
+                found.time =
+                    Duration::from_secs_f64(60.0 * minutes.ok_or_else(|| format!("{text}: from 0 to 100000"))?);
             }
             "--jobs" => found.jobs = number(&value()?)?.clamp(1, 256) as usize,
             "--trace" => found.trace = true,

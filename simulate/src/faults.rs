@@ -35,23 +35,60 @@ enum Kind {
     Clock(usize),
 }
 
+impl Kind {
+    /// What a fault is of: no two of the same at a time.
+    fn place(self) -> (u8, usize) {
+        match self {
+            Self::MetaDies | Self::MetaStops => (0, 0),
+            Self::ClientDies(client) | Self::ClientStops(client) => (1, client),
+            Self::ClientCut(client, _) => (2, client),
+            Self::Lossy(client) => (3, client),
+            Self::Clock(client) => (4, client),
+            Self::StoreDies(store, _) => (5, store),
+            Self::StoreCut(store, _) => (6, store),
+            Self::StoreFull(store) => (7, store),
+            Self::StoreSlow(store) => (8, store),
+            Self::StoreUnsynced(store) => (9, store),
+        }
+    }
+
+    /// The store that does not do what is asked of it.
+    fn store(self) -> Option<usize> {
+        let (5..=7 | 9, store) = self.place() else { return None };
+        Some(store)
+    }
+}
+
+/// A fault that goes on.
+struct Going {
+    kind: Kind,
+    /// When it began, as the history has it.
+    begun: u64,
+    /// When it ends.
+    until: Duration,
+}
+
 /// A run's character: which faults it has, how often.
 pub struct Faults {
     dice: Dice,
     /// Pause between two faults, on average, in milliseconds.
     pause: u64,
-    /// What keeps stores from answering now.
-    broken_stores: Vec<usize>,
+    /// The only kind of this run; None: all.
     only: Option<u64>,
+    /// How many stores may fail at a time.
+    stores: usize,
+    going: Vec<Going>,
 }
 
 impl Faults {
-    pub fn new() -> Self {
+    pub fn new(lab: &Lab) -> Self {
         let mut dice = Dice::new(world::roll(Dice::next), 7);
-        let pause = *dice.choose(&[1_000, 4_000, 12_000, 60_000]).expect("there are some");
-        let only = dice.one_in(2).then(|| dice.below(12));
-        world::note(format_args!("a fault each {pause} ms; only: {only:?}"));
-        Self { dice, pause, broken_stores: Vec::new(), only }
+        let pause = *dice.choose(&[600, 2_000, 6_000, 60_000]).expect("there are some");
+        let only = dice.one_in(3).then(|| dice.below(12));
+        // With more, less can be done; what was synced is there nevertheless.
+        let stores = if dice.one_in(4) { lab.stores.len() } else { lab.spare };
+        world::note(format_args!("a fault each {pause} ms; only: {only:?}; up to {stores} stores"));
+        Self { dice, pause, only, stores, going: Vec::new() }
     }
 
     fn kind(&mut self, lab: &Lab) -> Kind {
@@ -85,66 +122,77 @@ impl Faults {
 
     /// Has things fail until this time of the world, and then work again.
     pub fn run(&mut self, lab: &Arc<Lab>, crew: &mut Crew, until: Duration) {
-        while world::now() < until {
-            sleep(Duration::from_millis(self.dice.within(self.pause / 4..self.pause * 7 / 4)));
-            if world::now() >= until {
-                break;
+        let mut next = world::now() + self.pause();
+        loop {
+            let ends = self.going.iter().map(|going| going.until);
+            let Some(time) = ends.chain((next < until).then_some(next)).min() else { return };
+            sleep(time.saturating_sub(world::now()));
+            while let Some(at) = self.going.iter().position(|going| going.until <= world::now()) {
+                let over = self.going.remove(at);
+                self.end(lab, crew, &over);
             }
-            let kind = self.kind(lab);
-            // The volume goes on without `spare` stores: of the others none is touched.
-            if let Kind::StoreDies(store, _) | Kind::StoreCut(store, _) | Kind::StoreFull(store) | Kind::StoreUnsynced(store) = kind
-                && !self.broken_stores.contains(&store)
-                && self.broken_stores.len() >= lab.spare
-            {
-                continue;
+            if (next..until).contains(&world::now()) {
+                next = world::now() + self.pause();
+                self.begin(lab, crew);
             }
-            let lasts = self.lasts();
-            world::note(format_args!("fault: {kind:?} for {lasts:?}"));
-            let begun = lab.history.now();
-            self.break_it(lab, crew, kind);
-            sleep(lasts);
-            self.mend(lab, crew, kind);
-            world::note(format_args!("over: {kind:?}"));
-            // Its consequences last longer: leases, suspicions, grace periods.
-            let over = lab.history.now() + (4 * LEASE).as_nanos() as u64;
-            lab.history.with(|all| all.disturbed.push((begun, over)));
         }
+    }
+
+    fn pause(&mut self) -> Duration {
+        Duration::from_millis(self.dice.within(self.pause / 4..self.pause * 7 / 4))
+    }
+
+    /// Begins a fault, if it can be.
+    fn begin(&mut self, lab: &Arc<Lab>, crew: &mut Crew) {
+        let (kind, lasts) = (self.kind(lab), self.lasts());
+        let mut stores: Vec<usize> = self.going.iter().filter_map(|going| going.kind.store()).collect();
+        stores.extend(kind.store());
+        stores.sort_unstable();
+        stores.dedup();
+        if stores.len() > self.stores || self.going.iter().any(|going| going.kind.place() == kind.place()) {
+            return;
+        }
+        world::note(format_args!("fault: {kind:?} for {lasts:?}"));
+        let begun = lab.history.now();
+        self.break_it(lab, crew, kind);
+        // Until its end is known.
+        lab.history.with(|all| all.disturbed.push((begun, u64::MAX)));
+        self.going.push(Going { kind, begun, until: world::now() + lasts });
+    }
+
+    fn end(&mut self, lab: &Arc<Lab>, crew: &mut Crew, over: &Going) {
+        self.mend(lab, crew, over.kind);
+        world::note(format_args!("over: {:?}", over.kind));
+        // Its consequences last longer: leases, suspicions, grace periods.
+        let end = lab.history.now() + (4 * LEASE).as_nanos() as u64;
+        lab.history.with(|all| {
+            let disturbed = all.disturbed.iter_mut().find(|(begun, _)| *begun == over.begun);
+            disturbed.expect("it was noted").1 = end;
+        });
     }
 
     fn break_it(&mut self, lab: &Arc<Lab>, crew: &mut Crew, kind: Kind) {
         match kind {
             Kind::MetaDies => lab.kill_server(),
-            Kind::MetaStops => _ = lab.serving().inspect(|server| server.process.stop(true)),
+            Kind::MetaStops => lab.stop_server(true),
             Kind::ClientDies(client) => crew.kill(lab, client),
             Kind::ClientStops(client) => _ = crew.process(client).inspect(|process| process.stop(true)),
             Kind::ClientCut(client, both) => {
                 lab.network.cut(Host::Client(client), Host::Meta, true);
                 lab.network.cut(Host::Meta, Host::Client(client), both);
             }
-            Kind::StoreDies(store, loses) => {
-                self.broken_stores.push(store);
-                match loses {
-                    true => lab.stores[store].lose_power().expect("a disk in memory works"),
-                    false => lab.stores[store].stop(),
-                }
-            }
+            Kind::StoreDies(store, true) => lab.stores[store].lose_power().expect("a disk in memory works"),
+            Kind::StoreDies(store, false) => lab.stores[store].stop(),
             Kind::StoreCut(store, host) => {
-                self.broken_stores.push(store);
                 lab.network.cut(host, Host::Store(store), true);
                 lab.network.cut(Host::Store(store), host, self.dice.one_in(2));
             }
-            Kind::StoreFull(store) => {
-                self.broken_stores.push(store);
-                lab.stores[store].set(|faults| faults.full = true);
-            }
+            Kind::StoreFull(store) => lab.stores[store].set(|faults| faults.full = true),
             Kind::StoreSlow(store) => {
                 let slow = Duration::from_millis(self.dice.within(5..1500));
                 lab.stores[store].set(|faults| faults.slow = slow);
             }
-            Kind::StoreUnsynced(store) => {
-                self.broken_stores.push(store);
-                lab.stores[store].set(|faults| faults.unsynced = true);
-            }
+            Kind::StoreUnsynced(store) => lab.stores[store].set(|faults| faults.unsynced = true),
             Kind::Lossy(client) => {
                 let (slow, loses) = (Duration::from_millis(self.dice.below(300)), self.dice.within(2..20));
                 for (from, to) in [(Host::Client(client), Host::Meta), (Host::Meta, Host::Client(client))] {
@@ -161,7 +209,7 @@ impl Faults {
     fn mend(&mut self, lab: &Arc<Lab>, crew: &mut Crew, kind: Kind) {
         match kind {
             Kind::MetaDies => lab.start_server(),
-            Kind::MetaStops => _ = lab.serving().inspect(|server| server.process.stop(false)),
+            Kind::MetaStops => lab.stop_server(false),
             Kind::ClientDies(client) => crew.start(lab, client),
             Kind::ClientStops(client) => _ = crew.process(client).inspect(|process| process.stop(false)),
             Kind::ClientCut(client, _) => {
@@ -182,11 +230,6 @@ impl Faults {
                 }
             }
             Kind::Clock(_) => {}
-        }
-        // A store that lacks something is repaired only later, so it counts as broken: of those
-        // that were, one is forgotten now and then.
-        if self.broken_stores.len() > lab.spare {
-            self.broken_stores.remove(0);
         }
     }
 }

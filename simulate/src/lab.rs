@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use volume::target::Target;
+use world::Process;
 
 /// How long a silent client keeps its session.
 pub const LEASE: Duration = Duration::from_secs(8);
@@ -37,7 +38,9 @@ pub struct Lab {
     pub network: Arc<Network>,
     pub history: History,
     pub broken: Broken,
-    /// The metadata server that runs, if one does.
+    /// The process of the metadata server, if one runs.
+    pub meta: Mutex<Option<Process>>,
+    /// The server in it, when it has the volume open.
     pub server: Mutex<Option<Arc<Server>>>,
     /// How often a server was started.
     pub starts: AtomicU64,
@@ -60,6 +63,7 @@ impl Lab {
             network: Arc::default(),
             history: History::default(),
             broken,
+            meta: Mutex::default(),
             server: Mutex::default(),
             starts: AtomicU64::new(0),
         };
@@ -87,18 +91,23 @@ impl Lab {
         lock(&self.server).clone()
     }
 
-    /// Kills the metadata server.
+    /// Kills the metadata server's process.
     pub fn kill_server(&self) {
-        let Some(server) = lock(&self.server).take() else { return };
-        server.process.kill();
+        let Some(process) = lock(&self.meta).take() else { return };
+        process.kill();
         self.history.server_died();
         // Its end would close the volume.
-        std::mem::forget(server);
+        std::mem::forget(lock(&self.server).take());
+    }
+
+    /// Stops the process, or lets it go on.
+    pub fn stop_server(&self, stopped: bool) {
+        lock(&self.meta).inspect(|process| process.stop(stopped));
     }
 
     /// Starts a metadata server, on a machine that was started anew.
     pub fn start_server(self: &Arc<Self>) {
         let start = self.starts.fetch_add(1, Ordering::SeqCst) + 1;
-        Server::start(self, start);
+        *lock(&self.meta) = Some(Server::start(self, start));
     }
 }

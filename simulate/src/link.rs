@@ -7,7 +7,7 @@ use crate::network::Host;
 use crate::server::{Reply, Server, Ticket};
 use fs::{FileSystem, Question, Recall};
 use meta::Error;
-use meta::port::{BEGIN, Call, HEARTBEAT, Remote, Welcome, session_of_work};
+use meta::port::{BEGIN, Call, HEARTBEAT, Remote, Session, Welcome, session_of_work};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -47,7 +47,9 @@ pub struct Link {
 enum Attempt {
     Answered(Reply),
     /// No answer; the request may have been carried out if it was sent.
-    Lost { sent: bool },
+    Lost {
+        sent: bool,
+    },
 }
 
 impl Connection {
@@ -74,26 +76,41 @@ impl Connection {
         let connection = Arc::downgrade(self);
         let (lab, process, number) = (self.lab.clone(), self.process, self.number);
         Arc::new(move |questions: &[Question]| {
-            if lab.broken == Broken::Recalls && !questions.is_empty() {
-                return;
-            }
             let (connection, lab, questions) = (connection.clone(), lab.clone(), questions.to_vec());
             std::thread::spawn(move || {
                 if !lab.network.send(Host::Meta, Host::Client(number)) {
                     return;
                 }
                 world::live();
+                let lab = lab.clone();
                 process.spawn(move || {
-                    let volume = connection.upgrade().and_then(|connection| lock(&connection.volume).upgrade());
+                    let Some(connection) = connection.upgrade() else { return };
+                    if lab.broken == Broken::Recalls {
+                        return connection.say_committed(&questions);
+                    }
+                    let volume = lock(&connection.volume).upgrade();
                     volume.inspect(|volume| volume.recall(&questions));
                 });
             });
         })
     }
 
+    /// Answers recalls without committing anything: a broken rule.
+    fn say_committed(self: &Arc<Self>, questions: &[Question]) {
+        for &(ino, question) in questions {
+            _ = Remote(Link::new(self)).recalled(ino, 0, question);
+        }
+    }
+
     /// Has the server carry out a request, on a thread of the server; returns its answer, or None
     /// when the server dies or nothing arrives.
-    fn at_server(self: &Arc<Self>, server: &Arc<Server>, ticket: Ticket, operation: u16, arguments: &[u8]) -> Option<Reply> {
+    fn at_server(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        ticket: Ticket,
+        operation: u16,
+        arguments: &[u8],
+    ) -> Option<Reply> {
         let answer: Arc<(Mutex<Option<Reply>>, Condvar)> = Arc::default();
         let deliver = |late: Duration, tell: Option<Arc<(Mutex<Option<Reply>>, Condvar)>>| {
             let (server, recall, arguments) = (server.clone(), self.recall(), arguments.to_vec());
@@ -184,7 +201,13 @@ impl Link {
             let failed = match attempt {
                 Attempt::Answered(Reply::Done(answer)) => return Ok(answer),
                 Attempt::Answered(Reply::TooLate) => return unavailable("how a request ended is not known"),
-                Attempt::Answered(Reply::NoSession) if self.takes_up => return unavailable("it does not know this client"),
+                Attempt::Answered(Reply::NoSession) if self.takes_up => {
+                    return unavailable("it does not know this client");
+                }
+                // Without a volume there is nothing to reclaim.
+                Attempt::Answered(Reply::NoSession) if lock(&connection.volume).strong_count() == 0 => {
+                    return unavailable("it does not know this client");
+                }
                 Attempt::Answered(Reply::NoSession) => self.reclaim().err(),
                 Attempt::Lost { sent } => {
                     again |= sent;
@@ -213,7 +236,10 @@ impl Call for Link {
         let done = self.insist(operation, request, arguments);
         lock(&self.connection.requests).1.remove(&request);
         if operation != HEARTBEAT {
-            world::note(format_args!("request {request}, operation {operation}: {}", if done.is_ok() { "answered" } else { "failed" }));
+            world::note(format_args!(
+                "request {request}, operation {operation}: {}",
+                if done.is_ok() { "answered" } else { "failed" }
+            ));
         }
         done
     }

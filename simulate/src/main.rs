@@ -7,6 +7,7 @@
 //! disks, clocks, processes, and the way of messages (`network.rs`, `link.rs`, `store.rs`).
 //!
 //! `simulate --seed N` runs one seed; `--seeds A..B` runs each in a process of its own.
+#![forbid(unsafe_code)]
 
 mod broken;
 mod check;

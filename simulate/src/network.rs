@@ -32,7 +32,9 @@ pub struct Network(Mutex<BTreeMap<(Host, Host), Path>>);
 
 impl Network {
     fn change(&self, from: Host, to: Host, change: impl FnOnce(&mut Path)) {
-        world::atomically(|| change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((from, to)).or_default()));
+        world::atomically(|| {
+            change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((from, to)).or_default())
+        });
     }
 
     fn path(&self, from: Host, to: Host) -> Path {

@@ -6,8 +6,8 @@ use crate::broken::Broken;
 use crate::check;
 use crate::client::Client;
 use crate::faults::Faults;
-use crate::history::All;
-use crate::lab::{Lab, lock};
+use crate::history::{All, Sync};
+use crate::lab::{LEASE, Lab, lock};
 use crate::network::Host;
 use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD, WORKERS};
 use crate::worker::{Worker, mix};
@@ -26,6 +26,12 @@ const FAILS: Duration = Duration::from_secs(40);
 const CALM: Duration = Duration::from_secs(12);
 /// All operations end within this time after that: the longest that a client waits for a server.
 const PATIENCE: Duration = Duration::from_secs(400);
+/// How often everything is repaired at the end, at most, and the pause between.
+const REPAIRS: usize = 20;
+/// How often a client tries to sync at the end. One that cannot has lost its stripes on more stores
+/// than the code allows, and says so for ever: its data does not count.
+const TRIES: usize = 4;
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// The clients, and who works there.
 pub struct Crew {
@@ -139,7 +145,7 @@ pub fn run(broken: Broken) -> (All, Vec<String>) {
     };
     (0..CLIENTS).for_each(|client| crew.start(&lab, client));
     let until = world::now() + FAILS;
-    Faults::new().run(&lab, &mut crew, until);
+    Faults::new(&lab).run(&lab, &mut crew, until);
     world::note(format_args!("all works again"));
     sleep(CALM);
     crew.finish();
@@ -147,24 +153,39 @@ pub fn run(broken: Broken) -> (All, Vec<String>) {
     (lab.history.with(std::mem::take), wrong)
 }
 
+/// Has a client sync and close the volume.
+fn close(client: &Arc<Client>) {
+    let (number, history) = (client.number, &client.connection.lab.history);
+    for _ in 0..TRIES {
+        let span = history.begin();
+        // The first ones may say what was lost.
+        match client.fs.sync_all() {
+            Ok(()) => {
+                let sync = Sync { client: number, file: None, span: history.end(&span) };
+                history.with(|all| all.syncs.push(sync));
+                if let Err(why) = client.fs.close_volume() {
+                    world::fail(&format!("a client cannot close the volume when all works: {why}"));
+                }
+                return;
+            }
+            Err(why) => world::note(format_args!("a client cannot sync: {why}")),
+        }
+        history.failed(number);
+        sleep(AGAIN);
+    }
+    world::note(format_args!("a client cannot sync though all works"));
+    client.fs.abandon();
+}
+
 /// Syncs everything, compares what there is with the history, and again after the loss of stores.
 fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
     for client in &crew.clients {
         let client = lock(client).clone().expect("all clients run");
-        let done = client.process.spawn(move || {
-            // The first one may say what was lost.
-            _ = client.fs.sync_all();
-            let span = client.connection.lab.history.begin();
-            let synced = client.fs.sync_all();
-            let span = client.connection.lab.history.end(&span);
-            let sync = crate::history::Sync { client: client.number, file: None, span };
-            client.connection.lab.history.with(|all| all.syncs.push(sync));
-            synced.and_then(|()| client.fs.close_volume()).map_err(|why| why.to_string())
-        });
-        if let Err(why) = done.join().expect("it does not panic") {
-            world::fail(&format!("a client cannot sync and close when all works: {why}"));
-        }
+        let done = client.process.spawn(move || close(&client));
+        done.join().expect("it does not panic");
     }
+    // A client that could not sync has stripes that nobody names: they go with its session.
+    sleep(2 * LEASE);
     let mut wrong = Vec::new();
     let server = lab.serving().expect("it runs");
     let (its_places, volume) = (places.clone(), server.sessions.volume().clone());
@@ -203,11 +224,21 @@ fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
 
 /// Files, references and chunks agree, and every block is as it was written.
 fn sound(volume: &FileSystem, when: &str) {
+    // What could not be repaired while a store was away.
+    for _ in 0..REPAIRS {
+        let done =
+            volume.repair(&Control::default()).unwrap_or_else(|why| world::fail(&format!("{when}: repair: {why}")));
+        if done.failed.is_empty() && volume.count_queued().is_ok_and(|queued| queued == 0) {
+            break;
+        }
+        sleep(AGAIN);
+    }
     let checked = volume.check().unwrap_or_else(|why| world::fail(&format!("{when}: fsck: {why}")));
     if !checked.problems.is_empty() {
         world::fail(&format!("{when}: {:#?}", checked.problems));
     }
-    let verified = volume.verify(&Control::default()).unwrap_or_else(|why| world::fail(&format!("{when}: verify: {why}")));
+    let verified =
+        volume.verify(&Control::default()).unwrap_or_else(|why| world::fail(&format!("{when}: verify: {why}")));
     if !verified.is_sound() {
         world::fail(&format!("{when}: {:#?}", verified.problems));
     }
@@ -230,7 +261,8 @@ fn contents(volume: &FileSystem, places: &Places) -> Contents {
     let file = |&ino: &u64| {
         let size = volume.attributes(ino).unwrap_or_else(|why| world::fail(&format!("at the end: {why}"))).size;
         let mut bytes = vec![0; size as usize];
-        let found = volume.read(ino, 0, &mut bytes).unwrap_or_else(|why| world::fail(&format!("at the end: {ino}: {why}")));
+        let found =
+            volume.read(ino, 0, &mut bytes).unwrap_or_else(|why| world::fail(&format!("at the end: {ino}: {why}")));
         bytes.truncate(found);
         bytes
     };

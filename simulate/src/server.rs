@@ -8,16 +8,20 @@ use cluster::meta_server::replay::{Replay, Seen};
 use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
 use meta::kv::MemoryIndex;
 use meta::port;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::sleep;
 use std::time::Duration;
+use volume::Control;
 use world::Process;
 
 /// How long a repeated request waits for the first one.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between the reports to a store, which carry the fence.
 const REPORT: Duration = Duration::from_millis(500);
+/// Pause between two looks at what is to be repaired.
+const REPAIR: Duration = Duration::from_secs(4);
 /// Pause before a failed opening is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -50,7 +54,7 @@ pub struct Server {
 
 impl Server {
     /// Starts the process. It serves when the volume is open.
-    pub fn start(lab: &Arc<Lab>, start: u64) {
+    pub fn start(lab: &Arc<Lab>, start: u64) -> Process {
         let process = Process::new("meta");
         process.set_drift(world::roll(|dice| dice.below(4000) as i64 - 2000));
         let lab = lab.clone();
@@ -64,6 +68,8 @@ impl Server {
             };
             let sessions = Sessions::new(volume, LEASE, start);
             sessions.keep_ticking();
+            let volume = Arc::downgrade(sessions.volume());
+            std::thread::spawn(move || maintain(&volume));
             for number in 0..lab.stores.len() {
                 let (lab, sessions) = (lab.clone(), sessions.clone());
                 std::thread::spawn(move || report(&lab, &sessions, number));
@@ -73,6 +79,7 @@ impl Server {
             let server = Self { process, sessions, replays: Mutex::default(), broken: lab.broken };
             *lock(&lab.server) = Some(Arc::new(server));
         });
+        process
     }
 
     fn replay(&self, session: u64) -> Arc<Replay> {
@@ -81,7 +88,8 @@ impl Server {
 
     /// Carries out a request, as `cluster::MetaServer` does.
     pub fn carry_out(&self, ticket: Ticket, recall: &Recall, operation: u16, arguments: &[u8]) -> Reply {
-        let arguments = &*broken_arguments(self.broken, operation, arguments);
+        let (operation, arguments) = broken_sync(self.broken, operation, arguments);
+        let arguments = &*arguments;
         let Ticket { session, request: number, answered, again } = ticket;
         let caller = Caller::trusted((session != 0).then_some(session));
         let answer = |number, again| {
@@ -120,6 +128,8 @@ impl Server {
 /// The numbers of operations that a broken rule changes.
 const LOCK: u16 = 74;
 const SYNC: u16 = 25;
+const CHANGE: u16 = 19;
+const CHANGE_DURABLY: u16 = 29;
 
 /// The answer to a lock that is granted.
 fn granted() -> Reply {
@@ -127,12 +137,16 @@ fn granted() -> Reply {
     Reply::Done(postcard::to_stdvec(&granted).expect("a value can be encoded"))
 }
 
-/// A sync of nothing instead of everything, if that rule is broken.
-fn broken_arguments(broken: Broken, operation: u16, arguments: &[u8]) -> std::borrow::Cow<'_, [u8]> {
-    if broken == Broken::Sync && operation == SYNC {
-        return postcard::to_stdvec(&meta::Seq::default()).expect("a value can be encoded").into();
+/// A sync of nothing, and a commit that is not waited for, if that rule is broken.
+fn broken_sync(broken: Broken, operation: u16, arguments: &[u8]) -> (u16, Cow<'_, [u8]>) {
+    match (broken, operation) {
+        (Broken::Sync, SYNC) => {
+            let nothing = postcard::to_stdvec(&meta::Seq::default()).expect("a value can be encoded");
+            (SYNC, nothing.into())
+        }
+        (Broken::Sync, CHANGE_DURABLY) => (CHANGE, arguments.into()),
+        _ => (operation, arguments.into()),
     }
-    arguments.into()
 }
 
 fn reply(answer: Answer) -> Reply {
@@ -147,6 +161,20 @@ fn open(lab: &Arc<Lab>) -> fs::Result<Arc<FileSystem>> {
     let warn: fs::Warn = Box::new(|what| world::note(format_args!("warning: {what}")));
     let options = OpenOptions { serve: true, warn: Some(warn), ..OpenOptions::default() };
     FileSystem::open_on(lab.label.clone(), lab.places(Host::Meta, None), Box::new(MemoryIndex::default()), options)
+}
+
+/// Repairs what is queued, as `cluster::keep` does, only sooner.
+fn maintain(volume: &Weak<FileSystem>) {
+    while let Some(volume) = volume.upgrade().filter(|volume| !volume.is_closed()) {
+        if volume.count_queued().unwrap_or(0) > 0 {
+            match volume.repair_queued(&Control::default()) {
+                Ok(done) => world::note(format_args!("repaired {} chunks, {} failed", done.chunks, done.failed.len())),
+                Err(why) => world::note(format_args!("cannot repair: {why}")),
+            }
+        }
+        drop(volume);
+        sleep(REPAIR);
+    }
 }
 
 /// Tells a store which sessions live, again and again.

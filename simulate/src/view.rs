@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 use volume::target::{Space, Target, TargetFile};
+use world::Process;
 
 /// How long an operation without an answer takes.
 const DEADLINE: Duration = Duration::from_secs(14);
@@ -97,6 +98,23 @@ impl View {
         Ok(())
     }
 
+    /// A write of a client on a connection that is cut: it may arrive when nobody waits for it any
+    /// more, if the store was not started again.
+    fn write_late(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) {
+        let late = world::roll(|dice| dice.one_in(3).then(|| Duration::from_millis(dice.below(12_000))));
+        let (Some(late), Some(session), TargetFile::Chunk { set, .. }) = (late, &self.session, file) else { return };
+        let now = session.load(Ordering::SeqCst);
+        let began = *self.sets.lock().unwrap_or_else(PoisonError::into_inner).entry(set).or_insert(now);
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let (store, boot) = (self.store.clone(), self.store.boot());
+        Process::first().spawn(move || {
+            sleep(late);
+            if store.boot() == boot && !store.faults().down && store.admits(began) {
+                _ = world::atomically(|| store.disk.write(file, offset, &[IoSlice::new(&bytes)]));
+            }
+        });
+    }
+
     /// The fence: a client writes in a session that lives.
     fn is_admitted(&self, file: TargetFile) -> io::Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
@@ -116,10 +134,14 @@ impl View {
 
 impl Target for View {
     fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.change(file, 40, true, |store| {
+        let done = self.change(file, 40, true, |store| {
             Self::needs_space(store)?;
             store.disk.write(file, offset, parts)
-        })
+        });
+        if done.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::TimedOut) {
+            self.write_late(file, offset, parts);
+        }
+        done
     }
 
     fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {

@@ -90,7 +90,9 @@ impl Worker {
         let fs = self.fs();
         let done = |done: fs::Result<()>| done.map(|()| Found::Done);
         let result = match *act {
-            Act::Make(name) => fs.make(directory, &work::name(name), &work::new(Kind::File)).map(|of| Found::File(of.ino)),
+            Act::Make(name) => {
+                fs.make(directory, &work::name(name), &work::new(Kind::File)).map(|of| Found::File(of.ino))
+            }
             Act::Unlink(name) => done(fs.unlink(directory, &work::name(name))),
             Act::Rename(from, to) => {
                 done(fs.rename((directory, &work::name(from)), (directory, &work::name(to)), RenameMode::Replace))
@@ -172,7 +174,9 @@ impl Worker {
         let span = self.lab.history.begin();
         let Some(bytes) = self.content(file, true) else { return };
         let span = self.lab.history.end(&span);
-        let Some(version) = work::version(&bytes) else { world::fail(&format!("file {file} is a mix: {}", mix(&bytes))) };
+        let Some(version) = work::version(&bytes) else {
+            world::fail(&format!("file {file} is a mix: {}", mix(&bytes)))
+        };
         world::note(format_args!("worker {}: reads version {version} of file {file}", self.number));
         self.lab.history.with(|all| all.reads.push(Read { file, span, version }));
     }
@@ -228,7 +232,8 @@ impl Worker {
                 let client = self.client.number;
                 let is_lost = self.fs().has_lost_locks() || self.client.session() != session;
                 let span = history.end(&span);
-                let done = written && released && !is_lost && history.with(|all| all.is_clean(client, span.begin, u64::MAX));
+                let done =
+                    written && released && !is_lost && history.with(|all| all.is_clean(client, span.begin, u64::MAX));
                 world::note(format_args!("worker {}: counter {counter} was {read}: {done}, {synced}", self.number));
                 let section = Section { counter, span, held, read, done, synced: synced && done };
                 history.with(|all| all.sections.push(section));
@@ -244,7 +249,9 @@ impl Worker {
     /// What a counter was, whether it was written, and whether it was synced.
     fn raise(&self, file: usize, syncs: bool) -> Option<(u64, bool, bool)> {
         let bytes = self.content(file, false)?;
-        let Some(read) = work::version(&bytes) else { world::fail(&format!("counter {file} is a mix: {}", mix(&bytes))) };
+        let Some(read) = work::version(&bytes) else {
+            world::fail(&format!("counter {file} is a mix: {}", mix(&bytes)))
+        };
         let ino = self.places.files[file];
         let new = work::content(read + 1, work::length(file));
         let written = self.told("writing", self.fs().write(ino, 0, &new)).is_some();
@@ -288,4 +295,3 @@ pub fn mix(bytes: &[u8]) -> String {
     parts.truncate(20);
     format!("{} bytes, {parts:x?}", bytes.len())
 }
-

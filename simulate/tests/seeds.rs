@@ -19,3 +19,19 @@ fn a_seed_is_the_same_run_byte_for_byte() {
         assert!(first.stderr == second.stderr && first.stdout == second.stdout, "seed {seed}: two runs differ");
     }
 }
+
+/// The checks find what they are for: with a broken rule, a seed is wrong before long.
+#[test]
+fn broken_rules_are_found() {
+    for rule in ["once", "sync", "locks", "recalls", "disks"] {
+        let found = simulate(&["--seeds", "1..40", "--broken", rule]);
+        assert!(!found.status.success(), "{rule}: {}", said(&found));
+    }
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused() {
+    for wrong in [&["--seeds", "5"][..], &["--seed", "x"], &["--broken", "all", "--seed", "1"], &[]] {
+        assert_eq!(simulate(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}

@@ -67,15 +67,7 @@ fn sleep(wanted: u64) {
 /// That of the C function. Callers pass any number of arguments in the registers that these
 /// parameters have.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
+pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
     if !turn::inside() {
         // SAFETY: the caller vouches for the arguments.
         return unsafe { real::syscall(number, a, b, c, d, e, f) };

@@ -19,6 +19,11 @@ impl Process {
         })
     }
 
+    /// The process in which the world began. It does not die: what is done there happens in any case.
+    pub fn first() -> Self {
+        Self(0)
+    }
+
     /// The process of this thread.
     pub fn current() -> Self {
         with(|state| Self(state.threads[state.running].process))

@@ -149,7 +149,8 @@ impl State {
 
     /// Wakes up to `count` threads that wait at an address, in random order; returns how many.
     pub fn wake_at(&mut self, address: usize, count: usize) -> usize {
-        let waits = |thread: &usize| matches!(self.threads[*thread].doing, Doing::Waits(On::Futex(at), _) if at == address);
+        let waits =
+            |thread: &usize| matches!(self.threads[*thread].doing, Doing::Waits(On::Futex(at), _) if at == address);
         let mut waiting: Vec<usize> = self.alive.iter().copied().filter(waits).collect();
         let mut woken = 0;
         while woken < count && !waiting.is_empty() {

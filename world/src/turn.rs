@@ -264,7 +264,8 @@ fn stay_on_one_processor(seed: u64) {
     // as `CPU_SETSIZE`. Without success all processors stay.
     unsafe {
         real::sched_getaffinity(0, length, &mut allowed);
-        let all: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(|&number| libc::CPU_ISSET(number, &allowed)).collect();
+        let all: Vec<usize> =
+            (0..libc::CPU_SETSIZE as usize).filter(|&number| libc::CPU_ISSET(number, &allowed)).collect();
         if let Some(&processor) = all.get(seed as usize % all.len().max(1)) {
             libc::CPU_SET(processor, &mut one);
             libc::sched_setaffinity(0, length, &one);

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture`.
+//! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture|simulate`.
 //! Few dependencies, so that it compiles at once.
 
 mod asan;
@@ -11,6 +11,7 @@ mod mpi;
 mod peers;
 mod policy;
 mod rules;
+mod simulate;
 mod suite;
 mod torture;
 
@@ -37,6 +38,9 @@ cargo xtask TASK
   torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
           stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes
+  simulate --seeds A..B [--minutes N] [--jobs N] | --seed N [--trace]
+          whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what clients see
+          is checked. A seed is the same run each time; --trace prints all of it
 ";
 
 fn main() -> ExitCode {
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         ["mir"] => mir(),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
+        ["simulate", ref rest @ ..] => simulate::run(&root(), rest),
         ["torture-writers", ref rest @ ..] => torture::writers::run(rest),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -140,6 +145,7 @@ fn test() -> Result<(), String> {
     let checked = steps.time("tests, with assertions", || suite::run(&root, programs, &[THREADS]));
     let documented =
         steps.time("tests in documentation", || cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &[]));
+    let simulated = steps.time("simulation", || simulate::test(&root));
     let look = match mir::not_needed() {
         None => [("RUSTFLAGS", mir::FLAGS)].as_slice(),
         Some(why) => {
@@ -154,7 +160,7 @@ fn test() -> Result<(), String> {
         steps.time("compiling, as users do", || suite::build(&root, &[&AS_USERS_RUN, with_mpi].concat(), look))?;
     let ran = steps.time("tests, as users run", || suite::run(&root, programs, &[THREADS]));
     // All failures at once: a run takes many minutes.
-    checked.and(ran).and(documented)?;
+    checked.and(ran).and(documented).and(simulated)?;
     if !look.is_empty() {
         steps.time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?;
     }

@@ -10,7 +10,8 @@ pub fn check(history: &All, found: &[u64]) -> Vec<String> {
     let mut wrong = Vec::new();
     for append in &history.appends {
         let count = counts.remove(&append.record).unwrap_or(0);
-        let is_durable = append.done && history.is_durable(append.client, super::super::work::LOG, &append.span, u64::MAX);
+        let is_durable =
+            append.done && history.is_durable(append.client, super::super::work::LOG, &append.span, u64::MAX);
         if count > 1 || (count == 0 && is_durable) {
             wrong.push(format!("{append:?} is there {count} times"));
         }

@@ -28,7 +28,8 @@ fn one(history: &All, directory: usize) -> Option<String> {
         }
     }
     ops.sort_by_key(|op| op.begin);
-    let mut search = Search { ops: &ops, deaths: &history.deaths, seen: HashSet::new(), deepest: (0, Names::new(), Vec::new()) };
+    let mut search =
+        Search { ops: &ops, deaths: &history.deaths, seen: HashSet::new(), deepest: (0, Names::new(), Vec::new()) };
     let mut state = State { done: vec![false; ops.len()], names: Names::new(), path: Vec::new(), era: 0 };
     if search.goes_on(&mut state) != Verdict::Wrong {
         return None;

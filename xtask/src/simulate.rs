@@ -1,0 +1,41 @@
+//! `cargo xtask simulate`: whole file systems in one world by one seed (the crate `simulate`).
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The tests compile the program, so this compiles nothing anew after them.
+const BUILD: [&str; 9] =
+    ["test", "--workspace", "--exclude", "cli", "--profile", "release-test", "--test", "seeds", "--no-run"];
+
+/// Runs seeds.
+///
+/// # Errors
+/// When a seed is wrong; the program has printed which one.
+pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    crate::cargo(&BUILD, &[])?;
+    start(&program(root), arguments)
+}
+
+/// The seeds of a test run: some that are always the same, and some that nobody ran before.
+///
+/// # Errors
+/// As `run`.
+pub fn test(root: &Path) -> Result<(), String> {
+    let program = program(root);
+    let fixed = start(&program, &["--seeds", "1..1000000", "--minutes", "1.5"]);
+    let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() * 1000;
+    let fresh = format!("{fresh}..{}", fresh + 1_000_000);
+    fixed.and(start(&program, &["--seeds", &fresh, "--minutes", "1.5"]))
+}
+
+fn program(root: &Path) -> PathBuf {
+    root.join("target/release-test/simulate")
+}
+
+fn start(program: &Path, arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(program);
+    let status = command.args(arguments).stdin(Stdio::null()).status();
+    let status = status.map_err(|why| format!("{}: {why}", program.display()))?;
+    if status.success() { Ok(()) } else { Err(format!("simulate {} failed", arguments.join(" "))) }
+}
