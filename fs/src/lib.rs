@@ -39,8 +39,8 @@ mod volume;
 
 pub use ::volume::target::Holder;
 pub use client::ending::Ending;
-pub use clock::simulate_clock;
 pub use client::{Find, Server};
+pub use clock::simulate_clock;
 pub use data::bulk_load::{BulkLoad, BulkLoaded};
 pub use data::counts::{Counts, RepairProgress, Repairs};
 pub use data::lookups::Lookup;

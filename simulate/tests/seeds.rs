@@ -15,7 +15,7 @@ fn a_seed_is_the_same_run_byte_for_byte() {
     for seed in ["3", "8"] {
         let [first, second] = [(), ()].map(|()| simulate(&["--seed", seed, "--trace"]));
         assert!(first.status.success(), "seed {seed}: {}", said(&first));
-        assert!(first.stderr.len() > 100_000, "the trace is there");
+        assert!(first.stderr.len() > 20_000, "the trace is there");
         assert!(first.stderr == second.stderr && first.stdout == second.stdout, "seed {seed}: two runs differ");
     }
 }
