@@ -1,4 +1,4 @@
-//! A process with the metadata server: the real sessions of `fs` behind the real replay of requests.
+//! A process with the metadata server: the sessions of `fs` behind the replay of requests.
 
 use crate::broken::Broken;
 use crate::lab::{LEASE, Lab, lock};

@@ -208,7 +208,7 @@ pub unsafe extern "C" fn pthread_join(thread: libc::pthread_t, result: *mut *mut
             turn::block(On::Time, None);
         }
     }
-    // SAFETY: the caller vouches for the arguments. A thread of the world is about to end by itself.
+    // SAFETY: the caller vouches for the arguments. A thread of the world is about to end itself.
     unsafe { real::pthread_join(thread, result) }
 }
 

@@ -19,7 +19,7 @@ impl Process {
         })
     }
 
-    /// The process in which the world began. It does not die: what is done there happens in any case.
+    /// The process in which the world began. It does not die: what is done there happens.
     pub fn first() -> Self {
         Self(0)
     }

@@ -36,7 +36,8 @@ macro_rules! real {
                     }
                 };
                 // SAFETY: the C library has this function with these arguments (its manual pages).
-                let function: unsafe extern "C" fn($($of),*) -> $result = unsafe { std::mem::transmute(next(&FOUND, name)) };
+                let function: unsafe extern "C" fn($($of),*) -> $result =
+                    unsafe { std::mem::transmute(next(&FOUND, name)) };
                 // SAFETY: the caller vouches for the arguments.
                 unsafe { function($($argument),*) }
             }
@@ -46,11 +47,15 @@ macro_rules! real {
 
 real! {
     syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
-    pthread_create(thread: *mut libc::pthread_t, with: *const libc::pthread_attr_t, start: Start, argument: *mut c_void) -> c_int;
+    pthread_create(
+        thread: *mut libc::pthread_t, with: *const libc::pthread_attr_t, start: Start, argument: *mut c_void
+    ) -> c_int;
     pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
     clock_gettime(clock: libc::clockid_t, into: *mut libc::timespec) -> c_int;
     nanosleep(wanted: *const libc::timespec, left: *mut libc::timespec) -> c_int;
-    clock_nanosleep(clock: libc::clockid_t, flags: c_int, wanted: *const libc::timespec, left: *mut libc::timespec) -> c_int;
+    clock_nanosleep(
+        clock: libc::clockid_t, flags: c_int, wanted: *const libc::timespec, left: *mut libc::timespec
+    ) -> c_int;
     sched_yield() -> c_int;
     sched_getaffinity(of: libc::pid_t, size: usize, into: *mut libc::cpu_set_t) -> c_int;
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;

@@ -58,7 +58,7 @@ impl Group {
         (i128::from(now) * i128::from(1_000_000 + self.drift_ppm) / 1_000_000) as u64
     }
 
-    /// The time of the world at which the clock of this group shows `shown`, or the first later one.
+    /// The time of the world at which the clock of this group shows `shown`, or more.
     pub fn when(&self, shown: u64) -> u64 {
         let rate = i128::from(1_000_000 + self.drift_ppm);
         ((i128::from(shown) * 1_000_000 + rate - 1) / rate) as u64

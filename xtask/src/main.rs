@@ -1,5 +1,5 @@
-//! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture|simulate`.
-//! Few dependencies, so that it compiles at once.
+//! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture` and
+//! `simulate`. Few dependencies, so that it compiles at once.
 
 mod asan;
 mod conformance;
