@@ -5,7 +5,7 @@ use crate::link::{Connection, Link};
 use crate::network::Host;
 use fs::label::Member;
 use fs::{FileSystem, OpenOptions, Server};
-use meta::port::{Port, Remote, Session};
+use meta::port::{Entry, Port, Remote, Session, VERSION};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
@@ -42,13 +42,14 @@ impl Client {
         let connection = Connection::new(lab, number, process);
         let port: Arc<dyn Port> = Arc::new(Remote(Link::new(&connection)));
         let session: Arc<dyn Session> = Arc::new(Remote(Link::new(&connection)));
-        let welcome = session.begin(None, format!("client{number}"), Vec::new())?;
-        connection.have(&welcome);
+        let entry = Entry { name: format!("client{number}"), ..Entry::default() };
+        let entered = session.enter(VERSION, &entry)?;
+        connection.have(&entered);
         let views = lab.views(Host::Client(number), Some(&connection.session));
         let find = Box::new(move |member: &Member| Ok(views[usize::from(member.id.0)].clone() as Arc<dyn Target>));
         let warn: fs::Warn = Box::new(|what| world::note(format_args!("warning: {what}")));
         let options = OpenOptions { warn: Some(warn), ..OpenOptions::default() };
-        let server = Server { port, session, welcome, find, ending: Arc::default() };
+        let server = Server { port, session, entered, find, ending: Arc::default() };
         let fs = FileSystem::connect(server, "client", options)?;
         *lock(&connection.volume) = Arc::downgrade(&fs);
         Ok(Arc::new(Self { number, process, connection, fs }))

@@ -7,7 +7,7 @@ use crate::network::Host;
 use crate::server::{Reply, Server, Ticket};
 use fs::{FileSystem, Question, Recall};
 use meta::Error;
-use meta::port::{BEGIN, Call, HEARTBEAT, Remote, Session, Welcome, session_of_work};
+use meta::port::{Call, ENTER, Entered, HEARTBEAT, Remote, Session, answered_by, opening_of_work, session_of_work};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -32,6 +32,8 @@ pub struct Connection {
     pub number: usize,
     pub process: Process,
     pub session: Arc<AtomicU64>,
+    /// The opening whose server knows the session.
+    opening: AtomicU64,
     pub volume: Mutex<Weak<FileSystem>>,
     requests: Mutex<(u64, BTreeSet<u64>)>,
 }
@@ -59,15 +61,18 @@ impl Connection {
             number,
             process,
             session: Arc::default(),
+            opening: AtomicU64::new(0),
             volume: Mutex::new(Weak::new()),
             requests: Mutex::new((1, BTreeSet::new())),
         })
     }
 
     /// Stores the session that the server gave to this client.
-    pub fn have(&self, welcome: &Welcome) {
-        if self.session.swap(welcome.session, Ordering::SeqCst) != welcome.session {
-            world::note(format_args!("has session {}", welcome.session));
+    pub fn have(&self, entered: &Entered) {
+        let session = entered.welcome.session;
+        self.opening.store(entered.opening.number, Ordering::SeqCst);
+        if self.session.swap(session, Ordering::SeqCst) != session {
+            world::note(format_args!("has session {session}"));
         }
     }
 
@@ -126,7 +131,7 @@ impl Connection {
         };
         // Some requests arrive twice: over a connection that the client gave up, too.
         let repeated = world::roll(|dice| dice.one_in(25).then(|| Duration::from_millis(dice.below(3000))));
-        if let Some(late) = repeated.filter(|_| operation != BEGIN) {
+        if let Some(late) = repeated.filter(|_| operation != ENTER) {
             deliver(late, None);
         }
         deliver(Duration::ZERO, Some(answer.clone()));
@@ -181,25 +186,35 @@ impl Link {
         let volume = lock(&self.connection.volume).upgrade();
         let Some(volume) = volume else { return unavailable("the session ended") };
         let link = Self { connection: self.connection.clone(), takes_up: true };
-        volume.reclaim(&Remote(link), &|welcome| self.connection.have(welcome))
+        volume.reclaim(&Remote(link), &|entered| self.connection.have(entered))
     }
 
     fn insist(&self, operation: u16, request: u64, arguments: &[u8]) -> meta::Result<Vec<u8>> {
         let connection = &self.connection;
         let of_work = session_of_work().filter(|_| !self.takes_up);
+        let only_for = opening_of_work().filter(|_| !self.takes_up);
         let (begun, mut again) = (Instant::now(), false);
         loop {
             let session = connection.session.load(Ordering::SeqCst);
             if of_work.is_some_and(|other| other != session) {
                 return unavailable("the session ended before this was done");
             }
+            let opening = connection.opening.load(Ordering::SeqCst);
+            if only_for.is_some_and(|other| other != opening) {
+                return unavailable("another server has the volume now");
+            }
             let answered = {
                 let requests = lock(&connection.requests);
                 requests.1.first().copied().unwrap_or(requests.0)
             };
-            let attempt = connection.ask(Ticket { session, request, answered, again }, operation, arguments);
+            let attempt = connection.ask(Ticket { session, opening, request, answered, again }, operation, arguments);
             let failed = match attempt {
-                Attempt::Answered(Reply::Done(answer)) => return Ok(answer),
+                Attempt::Answered(Reply::Done(answer)) => {
+                    if !self.takes_up {
+                        answered_by(opening);
+                    }
+                    return Ok(answer);
+                }
                 Attempt::Answered(Reply::TooLate) => return unavailable("how a request ended is not known"),
                 Attempt::Answered(Reply::NoSession) if self.takes_up => {
                     return unavailable("it does not know this client");

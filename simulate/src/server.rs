@@ -30,6 +30,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub struct Ticket {
     /// 0 for none.
     pub session: u64,
+    /// The opening that the client knows: requests are for its server.
+    pub opening: u64,
     pub request: u64,
     pub answered: u64,
     pub again: bool,
@@ -66,7 +68,7 @@ impl Server {
                 }
                 sleep(AGAIN);
             };
-            let sessions = Sessions::new(volume, LEASE, start);
+            let sessions = Sessions::new(volume, LEASE);
             sessions.keep_ticking();
             let volume = Arc::downgrade(sessions.volume());
             std::thread::spawn(move || maintain(&volume));
@@ -90,7 +92,10 @@ impl Server {
     pub fn carry_out(&self, ticket: Ticket, recall: &Recall, operation: u16, arguments: &[u8]) -> Reply {
         let (operation, arguments) = broken_sync(self.broken, operation, arguments);
         let arguments = &*arguments;
-        let Ticket { session, request: number, answered, again } = ticket;
+        let Ticket { session, opening, request: number, answered, again } = ticket;
+        if session != 0 && operation != port::ENTER && opening != self.sessions.opening().number {
+            return Reply::NoSession;
+        }
         let caller = Caller::trusted((session != 0).then_some(session));
         let answer = |number, again| {
             let request = Request { number, answered, again };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
-use volume::target::{Space, Target, TargetFile};
+use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 use world::Process;
 
 /// How long an operation without an answer takes.
@@ -158,6 +158,10 @@ impl Target for View {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.ask(60, |store| store.disk.claim(ask))
     }
 
     fn sync(&self, file: TargetFile) -> io::Result<()> {
