@@ -8,7 +8,7 @@ use plan::TargetId;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use volume::target::{Memory, Target};
+use volume::target::{Claim, ClaimRequest, Epoch, Memory, Target};
 
 /// Targets with a volume on them.
 pub(crate) struct Lab {
@@ -30,6 +30,16 @@ impl Lab {
     fn places(&self) -> Vec<(TargetId, Arc<dyn Target>)> {
         let place = |(number, disk): (usize, &Arc<Memory>)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>);
         self.disks.iter().enumerate().map(place).collect()
+    }
+
+    /// A disk for changes by hand, which need a claim of their own.
+    pub fn by_hand(&self, number: usize) -> &Memory {
+        let disk = &self.disks[number];
+        if let Some(last) = disk.claim(&ClaimRequest::Read).unwrap().claim {
+            let claim = Claim { epoch: Epoch { number: last.epoch.number + 1, id: 1 }, ..last };
+            disk.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
+        }
+        disk
     }
 
     pub fn open(&self) -> Arc<FileSystem> {

@@ -214,7 +214,8 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     crate::volume::create::begin(&found.label, found.disks.iter().map(|(&id, disk)| (id, disk.clone())).collect())?;
     drop(found);
     drop(guard);
-    let fs = FileSystem::open_volume(directory, OpenOptions { places, ..OpenOptions::default() })?;
+    // Whoever rebuilds the metadata takes what is left.
+    let fs = FileSystem::open_volume(directory, OpenOptions { places, accept_loss: true, ..OpenOptions::default() })?;
     let done = fs.take_in_chunks()?;
     fs.close_volume()?;
     Ok(done)

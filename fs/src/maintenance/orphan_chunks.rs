@@ -432,7 +432,7 @@ mod tests {
         // It is not where it should be, but it is nowhere else either.
         put(not[4], &header(ours, kept, 1));
         let home = usize::from(record.places[1].unwrap().0);
-        lab.disks[home].remove(chunk(kept, 1)).unwrap();
+        lab.by_hand(home).remove(chunk(kept, 1)).unwrap();
         let fs = lab.open();
         fs.remove_strays_now().unwrap();
         fs.close_volume().unwrap();
