@@ -65,7 +65,10 @@ fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
                 return Ok(());
             }
             // A mirror that fails just before it counts is replaced as long as there are others.
-            if staying < expected && files.snapshotting.is_empty() {
+            // One that still does something else joins after that.
+            let used = |place: &Place| files.mirrors.iter().any(|mirror| mirror.0 == place.0);
+            let left = files.places.iter().any(|place| !used(place) && !files.has_failed(place));
+            if staying < expected && !left {
                 break;
             }
             if quiet.elapsed() > PATIENCE * shared.limits.deadline {
