@@ -61,7 +61,7 @@ fn the_metadata_server_is_started_before_its_stores_and_waits_for_them() {
         "{said}"
     );
     let label = std::fs::read_to_string(volume.join("volume.json")).unwrap();
-    let newer = label.replacen("\"format\": 1", "\"format\": 1000", 1);
+    let newer = label.replacen("\"format\": 2", "\"format\": 1000", 1);
     assert_ne!(label, newer);
     std::fs::write(volume.join("volume.json"), newer).unwrap();
     let ended = run(serve().arg(&volume));
