@@ -15,7 +15,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -109,6 +109,7 @@ pub(super) struct Behaviour {
 }
 
 static POST: OnceLock<Arc<Post>> = OnceLock::new();
+static WATCHES: Once = Once::new();
 
 /// The post of this process, if it is a metadata server.
 pub fn post() -> Option<&'static Arc<Post>> {
@@ -213,7 +214,6 @@ pub(super) fn serve_meta(
     })?;
     let _ = POST.set(post.clone());
     let stores = places().stores().clone();
-    cluster::store::watch(&stores, behaviour.report_every);
     let service = Server::new(post.service(), options);
     let load = service.clone();
     let subject = || PostMetrics { post: post.clone(), server: Box::new(move || load.load()), stores };
@@ -340,6 +340,8 @@ impl Host for MetaHost {
             None => meta,
         });
         cluster::keep(&opened, *down_out, |what| show::warning(what));
+        // The first opening finds the stores; they are asked from then on.
+        WATCHES.call_once(|| cluster::store::watch(places().stores(), self.behaviour.report_every));
         let living = Arc::downgrade(&meta);
         places().stores().tell_of_sessions(move || living.upgrade()?.living_sessions());
         if self.metrics.is_some() {
