@@ -136,7 +136,7 @@ extern "C" fn born(birth: *mut c_void) -> *mut c_void {
     // SAFETY: as above.
     let Birth { start, argument, .. } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     // SAFETY: the key exists; its value is a number, not an address.
-    unsafe { libc::pthread_setspecific(last_key(), 1 as *const c_void) };
+    unsafe { libc::pthread_setspecific(last_key(), std::ptr::dangling::<c_void>()) };
     start(argument)
 }
 

@@ -35,9 +35,9 @@ macro_rules! real {
                         Err(_) => panic!("it ends in a zero"),
                     }
                 };
+                type Function = unsafe extern "C" fn($($of),*) -> $result;
                 // SAFETY: the C library has this function with these arguments (its manual pages).
-                let function: unsafe extern "C" fn($($of),*) -> $result =
-                    unsafe { std::mem::transmute(next(&FOUND, name)) };
+                let function: Function = unsafe { std::mem::transmute(next(&FOUND, name)) };
                 // SAFETY: the caller vouches for the arguments.
                 unsafe { function($($argument),*) }
             }

@@ -192,7 +192,7 @@ impl State {
                     }
                 }
                 let group = &self.groups[self.threads[thread].process];
-                if self.threads[thread].doing == Doing::Ready && !(group.stopped && !group.dead) {
+                if self.threads[thread].doing == Doing::Ready && (group.dead || !group.stopped) {
                     ready.push(thread);
                 }
             }

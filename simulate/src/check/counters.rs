@@ -19,8 +19,8 @@ pub fn check(history: &All) -> Vec<String> {
 
 /// What is wrong with two sections if `second` came later.
 fn pair(history: &All, first: &Section, second: &Section) -> Option<String> {
-    let apart = !second.held.end.is_some_and(|end| first.held.begin < end)
-        || !first.held.end.is_some_and(|end| second.held.begin < end);
+    let apart = second.held.end.is_none_or(|end| first.held.begin >= end)
+        || first.held.end.is_none_or(|end| second.held.begin >= end);
     if first.done && second.done && !apart && first.span.begin < second.span.begin {
         return Some(format!("both have the lock: {first:?}, {second:?}"));
     }

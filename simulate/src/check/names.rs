@@ -102,6 +102,11 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
                 (false, _) if !may_be => match naming.found {
                     // Which of the two errors comes first is not fixed.
                     Found::Exists if names.contains_key(&name) => Found::Exists,
+                    // A file without a name gets one again if somebody may still know it.
+                    Found::Done | Found::Unknown if !names.contains_key(&name) => {
+                        new.insert(name, ino);
+                        Found::Done
+                    }
                     _ => Found::Missing,
                 },
                 (_, Some(_)) => Found::Exists,
