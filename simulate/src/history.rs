@@ -118,6 +118,7 @@ pub struct All {
     pub errors: Vec<(usize, u64)>,
     /// From when until when something did not work, or may not have.
     pub disturbed: Vec<(u64, u64)>,
+    /// The last time that was given out.
     pub last: u64,
 }
 
