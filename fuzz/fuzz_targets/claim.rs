@@ -1,5 +1,5 @@
-//! The claim of a target: any file of two records, and a record with its checksum made right, so that the fields are
-//! reached too.
+//! The claim of a target: any file of two records, and a record with its checksum made right, so
+//! that the fields are reached too.
 #![no_main]
 
 use volume::format::{CLAIM_BYTES, ClaimRecord};

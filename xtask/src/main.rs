@@ -39,8 +39,8 @@ cargo xtask TASK
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
           stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes
   simulate --seeds A..B [--minutes N] [--jobs N] | --seed N [--trace]
-          whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what clients see
-          is checked. A seed is the same run each time; --trace prints all of it
+          whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what
+          clients see is checked. A seed is the same run each time; --trace prints all of it
 ";
 
 fn main() -> ExitCode {

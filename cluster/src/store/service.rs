@@ -159,7 +159,7 @@ impl Store {
 
 /// Opens a target and locks it for this process.
 fn open(path: &Path) -> fs::Result<Arc<dyn Target>> {
-    Ok(fs::Directories.serve(path)?)
+    fs::Directories.serve(path)
 }
 
 /// The volume that the label of a target names; None without a readable label.

@@ -7,6 +7,7 @@ use super::inventory::{Found, Owner, take};
 use super::lineage::Lineage;
 use super::options::Place;
 use crate::kv::Seq;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use volume::target::{ClaimRequest, Target, TargetFile};
@@ -29,6 +30,28 @@ pub(super) struct State {
     pub sources: Vec<Place>,
     /// The space that the target must have free, in bytes.
     pub room: u64,
+}
+
+/// The sources lack something that they had when the copy was asked for: they have left the journal
+/// meanwhile, or have a newer snapshot. The target that should get it has not failed.
+#[derive(Debug)]
+struct Gone(String);
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Gone {}
+
+fn gone(what: String) -> io::Error {
+    io::Error::other(Gone(what))
+}
+
+/// Whether a copy failed because of its sources.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|why| why.is::<Gone>())
 }
 
 /// A file with those of its copies that are of the same epoch.
@@ -81,17 +104,17 @@ impl State {
                 continue;
             }
             if first > next {
-                return Err(io::Error::other(format!("transaction {next} is on no mirror")));
+                return Err(gone(format!("transaction {next} is on no mirror")));
             }
             let (source, reached) = self.walk_segment(&sources, &files, first, limit)?;
             if reached < limit {
-                return Err(io::Error::other(format!("transaction {} is on no mirror", reached + 1)));
+                return Err(gone(format!("transaction {} is on no mirror", reached + 1)));
             }
             self.put(target, TargetFile::Journal { first }, source, 0)?;
             next = next.max(limit + 1);
         }
         if next <= self.last {
-            return Err(io::Error::other(format!("transaction {next} is on no mirror")));
+            return Err(gone(format!("transaction {next} is on no mirror")));
         }
         for found in &files[0] {
             let wanted = match found.file {
@@ -114,7 +137,7 @@ impl State {
             _ => None,
         });
         let head = headed.min_by_key(|(here, _)| *here).map(|(_, head)| head);
-        let head = head.ok_or_else(|| io::Error::other(format!("no mirror has {file:?}")))?;
+        let head = head.ok_or_else(|| gone(format!("no mirror has {file:?}")))?;
         let mut source = Source { copies: Vec::new(), end: 0, misses: Vec::new(), here: false, head };
         for (number, (place, files)) in all() {
             let Some(found) = of(files) else { continue };
@@ -167,7 +190,7 @@ impl State {
             Ok(true)
         });
         (source.end, source.misses) = walked?;
-        if complete { Ok(source) } else { Err(io::Error::other("no mirror has a complete snapshot")) }
+        if complete { Ok(source) } else { Err(gone("no mirror has a complete snapshot".into())) }
     }
 
     /// Makes a file on the target equal to the valid part of its copies. The last bytes follow when

@@ -5,10 +5,14 @@ use super::mirror::Mirror;
 use super::options::{Place, is_full, unavailable};
 use super::recruit::State;
 use super::writer::Writer;
-use crate::kv::KvError;
+use crate::kv::{KvError, Seq};
+use std::cmp::Reverse;
 use std::io;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
+
+/// How many times in a row the sources of a copy may go away before the target counts as failed.
+const MAX_STRANDED: u32 = 8;
 
 impl Writer {
     /// Makes a target a mirror. With `copies`, it gets the state from the others before it counts.
@@ -31,19 +35,24 @@ impl Writer {
         }
     }
 
-    /// What a new mirror gets before the batch in progress.
+    /// What a new mirror gets before the batch in progress: the newest snapshot that a source has.
+    /// The newest of all may be on none that is left.
     fn state(&self, place: &Place) -> State {
-        let whole = self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| &mirror.place);
-        let parked = self.parked.iter().map(|(place, ..)| place);
         let files = self.shared.files();
+        let complete = |place: &Place| files.complete.get(&place.0).copied();
+        let whole = self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| &mirror.place);
+        let parked = self.parked.iter().map(|(place, _, snapshot)| (place, Some(*snapshot)));
+        let sources = whole.map(|place| (place, complete(place))).chain(parked);
+        let mut sources: Vec<(&Place, Option<Seq>)> = sources.filter(|(source, _)| !same(source, place)).collect();
+        sources.sort_by_key(|(_, snapshot)| Reverse(*snapshot));
         State {
             volume: self.shared.volume,
             claim: self.shared.claim_request(),
-            snapshot: files.snapshot,
+            snapshot: sources.first().and_then(|(_, snapshot)| *snapshot).unwrap_or(files.snapshot),
             segments: files.segments.clone(),
             last: self.durable,
             lineage: self.shared.lineage.clone(),
-            sources: whole.chain(parked).filter(|source| !same(source, place)).cloned().collect(),
+            sources: sources.into_iter().map(|(source, _)| source.clone()).collect(),
             room: files.need(&self.shared.limits),
         }
     }
@@ -51,6 +60,7 @@ impl Writer {
     /// A mirror has got the whole state.
     pub fn joined(&mut self, number: usize) {
         let id = self.mirrors[number].place.0;
+        self.stranded.remove(&id);
         let behind = {
             let mut files = self.shared.files();
             let snapshot = files.snapshot;
@@ -71,6 +81,21 @@ impl Writer {
         let mirror = self.mirrors.remove(number);
         self.park(&mirror);
         self.note_failure(&mirror.place, error, mirror.running());
+        self.changed();
+    }
+
+    /// Drops a mirror whose sources went away while it copied from them. It begins again with others,
+    /// unless that happens again and again.
+    pub fn strand(&mut self, number: usize, error: &io::Error) {
+        let id = self.mirrors[number].place.0;
+        let times = self.stranded.entry(id).or_default();
+        *times += 1;
+        if *times > MAX_STRANDED {
+            self.stranded.remove(&id);
+            return self.lose(number, error);
+        }
+        let mirror = self.mirrors.remove(number);
+        self.park(&mirror);
         self.changed();
     }
 

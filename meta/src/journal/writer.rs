@@ -5,10 +5,12 @@ use super::frame::{Frame, HEAD_BYTES, Kind};
 use super::mirror::{Answer, Mirror};
 use super::options::{Place, is_full, unavailable};
 use super::recover::Chosen;
+use super::recruit::is_gone;
 use super::shared::{Shared, closed};
 use super::worker::Job;
 use crate::kv::{KvError, Seq};
 use plan::TargetId;
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -54,6 +56,8 @@ pub(super) struct Writer {
     pub restart: bool,
     /// The first transaction of the last segment that was begun.
     begun: Option<Seq>,
+    /// How many times in a row a copy to a target failed because its sources went away.
+    pub stranded: BTreeMap<TargetId, u32>,
     /// The last failure of a mirror since the last durable batch.
     error: Option<KvError>,
 }
@@ -98,6 +102,7 @@ impl Writer {
             wanted: 0,
             restart: false,
             begun: None,
+            stranded: BTreeMap::new(),
             error: None,
         };
         for Chosen { place, whole, lacks } in chosen {
@@ -308,6 +313,10 @@ impl Writer {
                 }
             }
             Err(error) => {
+                if is_gone(&error) {
+                    self.strand(number, &error);
+                    return Ok(());
+                }
                 let failed = unavailable(mirror.place.0, &error);
                 if matches!(failed, KvError::Fenced(_)) {
                     return Err(failed);
