@@ -115,11 +115,12 @@ impl FileSystem {
         let domain = domain.map_or_else(|| places.domain(&path), |domain| Ok(Some(domain)))?;
         let disk = places.format(&path)?;
         let first = Label { generation: 0, ..label.clone() };
-        first
-            .write(&*disk, id)
-            .map_err(|why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(&path))))?;
+        let failed = |why| Error::Invalid(format!("cannot write to {}: {why}", volume::Shown(&path)));
+        let journal = &self.engine()?.journal;
+        journal.claim_new(&*disk).and_then(|()| first.write(&*disk, id)).map_err(failed)?;
         drop(disk);
         let (disk, _) = open_target(places, &path, &label.volume, Some(id))?;
+        journal.claim_new(&*disk).map_err(failed)?;
         self.store.targets.add(id, disk);
         self.relabel(|label| label.targets.push(Member { domain, replaces, ..Member::new(id, path) }))?;
         self.engine()?.journal.set_targets(self.journal_targets(None))?;

@@ -182,6 +182,15 @@ impl Journaled {
         self.shared.claim.epoch
     }
 
+    /// Claims a target that is about to become one of the volume's: one that was in it before
+    /// refuses all that is done without the claim.
+    ///
+    /// # Errors
+    /// Those of [`volume::target::Target::claim`].
+    pub fn claim_new(&self, target: &dyn volume::target::Target) -> std::io::Result<()> {
+        target.claim(&self.shared.claim_request()).map(drop)
+    }
+
     /// What is known now of the claim; waits for nothing.
     pub fn standing(&self) -> Standing {
         match () {
