@@ -22,6 +22,9 @@ use volume::format::VolumeId;
 use volume::target::{Claim, ClaimRequest, ClaimState, Clock, Crash, Epoch, Holder, Memory, Refusal, TargetFile};
 use wire::{Client, ClientOptions, ServerOptions};
 
+/// The parameters and the body of an answer.
+type Answered = (Vec<u8>, Vec<u8>);
+
 const STORES: usize = 5;
 /// How many stores may be lost.
 const LOSS: usize = 2;
@@ -207,7 +210,7 @@ impl Life {
 
     async fn read(&self, stores: &[usize]) -> Vec<(usize, Value)> {
         let answers = self.ask_all(stores, method::READ, None, &[]).await;
-        let value = |(store, answer): (usize, io::Result<(Vec<u8>, Vec<u8>)>)| match answer {
+        let value = |(store, answer): (usize, io::Result<Answered>)| match answer {
             Ok((_, bytes)) => {
                 let (number, count) = bytes.split_first_chunk().expect("16 bytes");
                 let count = count.first_chunk().expect("16 bytes");
