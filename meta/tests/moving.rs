@@ -107,7 +107,6 @@ fn mirrors_are_emptied_under_load_and_each_new_one_has_everything() {
 }
 
 #[test]
-#[ignore = "sometimes a move fails"]
 fn back_and_forth_loses_nothing() {
     let targets = targets(4);
     let kv = Journaled::create(options(&targets, 2, memory(), small())).unwrap();
@@ -203,7 +202,6 @@ fn a_failed_target_that_comes_back_is_new_only_when_it_is_opened_anew() {
 }
 
 #[test]
-#[ignore = "sometimes a move fails"]
 fn the_same_directories_opened_anew_keep_everything() {
     let scratch = Scratch::new();
     for mirrors in [1, 2] {

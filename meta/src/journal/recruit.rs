@@ -72,6 +72,14 @@ impl State {
     /// When the target has another volume's journal, no space, or another claim, or when something
     /// is valid nowhere.
     pub fn bring(&self, place: &Place) -> io::Result<()> {
+        self.copy(place).map_err(|error| match error.kind() {
+            // A source left the journal while it was read, and was emptied.
+            io::ErrorKind::NotFound => gone(error.to_string()),
+            _ => error,
+        })
+    }
+
+    fn copy(&self, place: &Place) -> io::Result<()> {
         let target = &*place.1;
         target.claim(&self.claim)?;
         let found = take(&place.1, &self.volume)?;

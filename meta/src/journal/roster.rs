@@ -233,8 +233,8 @@ impl Writer {
         let files = self.shared.files();
         let used = |place: &Place| self.mirrors.iter().any(|mirror| mirror.place.0 == place.0);
         let busy = |place: &Place| {
-            let ends = self.ending.iter().any(|(id, running)| *id == place.0 && running.upgrade().is_some());
-            ends || files.snapshotting.contains(&place.0)
+            // One that has just ended is a mirror again as soon as `fill` sees that.
+            self.ending.iter().any(|(id, _)| *id == place.0) || files.snapshotting.contains(&place.0)
         };
         let comes = |place: &&Place| !used(place) && busy(place) && !files.has_failed(place);
         files.places.iter().filter(comes).count()

@@ -45,10 +45,9 @@ pub(super) struct Aim {
 
 impl Aim {
     pub fn now(shared: &Shared) -> Self {
-        let mut files = shared.files();
+        let files = shared.files();
         let gets = |place: &&Place| !files.copying.contains(&place.0);
         let mirrors: Vec<Place> = files.mirrors.iter().filter(gets).cloned().collect();
-        files.snapshotting = mirrors.iter().map(|place| place.0).collect();
         let (generation, written) = (files.generation, files.written);
         Self { mirrors, generation, written, committed: shared.log().last }
     }
@@ -61,10 +60,14 @@ impl Aim {
 /// Returns an error when no mirror accepts it, or the index cannot be read.
 pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> Result<(), KvError> {
     let (places, had) = {
-        let files = shared.files();
+        let mut files = shared.files();
         let has = |place: &Place| files.complete.get(&place.0) == Some(&last);
-        let current = |place: &&Place| files.mirrors.iter().any(|other| same(other, place));
+        // One that was dropped and joined again since the aim was taken gets a copy now.
+        let current =
+            |place: &&Place| files.mirrors.iter().any(|other| same(other, place)) && !files.copying.contains(&place.0);
         let (had, places): (Vec<_>, Vec<_>) = aim.mirrors.iter().filter(current).cloned().partition(has);
+        // Not before: what is to be written may wait until others have become mirrors.
+        files.snapshotting = places.iter().map(|place: &Place| place.0).collect();
         (places, had.len())
     };
     let file = TargetFile::Snapshot { last };

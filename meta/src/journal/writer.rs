@@ -130,7 +130,7 @@ impl Writer {
         // Those behind get the rest, if they are not too slow.
         let begun = Instant::now();
         while self.mirrors.iter().any(Mirror::is_behind) {
-            let left = PAUSE.saturating_sub(begun.elapsed());
+            let left = self.shared.limits.deadline.saturating_sub(begun.elapsed());
             let Ok(answer) = self.answers.recv_timeout(left) else { break };
             if self.answer(answer).is_err() {
                 break;
