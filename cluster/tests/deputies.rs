@@ -20,8 +20,9 @@ struct Collects(Arc<Mutex<Vec<Token>>>);
 
 impl Service for Collects {
     async fn call(&self, request: Request) -> Reply {
-        // The token is the last operand.
-        if let (WRITE, Some(token)) = (request.method, request.body.last_chunk::<TOKEN_BYTES>()) {
+        // The token is the last operand. One byte says that no claim follows.
+        let operands = request.body.split_last().map_or(&[][..], |(_, operands)| operands);
+        if let (WRITE, Some(token)) = (request.method, operands.last_chunk::<TOKEN_BYTES>()) {
             self.0.lock().unwrap().extend(Token::from_bytes(token));
         }
         Reply::default()

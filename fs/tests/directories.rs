@@ -291,7 +291,7 @@ fn a_rebuild_without_enough_targets_harms_nothing() {
     assert_eq!((rebuilt.files, rebuilt.sets, rebuilt.problems.len()), (0, 0, 4), "{rebuilt:?}");
     let told = "what is only there cannot be brought back";
     assert_eq!(rebuilt.problems.iter().filter(|line| line.ends_with(told)).count(), 3, "{rebuilt:?}");
-    assert!(matches!(refusal(place.open()), Error::Meta(meta::Error::TooFew(_))));
+    assert!(matches!(refusal(place.open()), Error::TooFew(_)));
     (0..3).for_each(|number| std::fs::rename(away(number), place.target(number)).unwrap());
     remove_metadata(&place, 0..6);
     fs::rebuild(&place.volume(), std::sync::Arc::new(fs::Directories)).unwrap();

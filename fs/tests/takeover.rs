@@ -105,6 +105,8 @@ fn a_file_that_lost_something_with_its_server_replaces_none_unnoticed() {
     }
     replace().unwrap();
     assert_eq!(client.lookup(ROOT, b"good").unwrap().ino, lacking);
+    assert_eq!(client.sync_all().is_err(), is_lost);
+    client.sync_all().unwrap();
     client.close_volume().unwrap();
 }
 

@@ -209,8 +209,12 @@ impl FileSystem {
             drop(state);
             linked
         };
-        linked?;
-        self.attributes_of(&file)
+        let (found, _) = linked?;
+        match self.attributes_of(&file) {
+            // Others removed all its names since: it was linked all the same.
+            Err(Error::Meta(meta::Error::NotFound) | Error::Stale) => Ok(found),
+            attributes => attributes,
+        }
     }
 
     /// The target of a symbolic link.

@@ -296,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_format_1_stays() {
+    fn the_text_of_format_2_stays() {
         let mut members = vec![Member::new(TargetId(0), "/d0".into()), Member::new(TargetId(5), "/d5".into())];
         members[1].domain = Some("rack1/host3".parse().unwrap());
         members[1].replaces = Some(TargetId(3));
         members[1].role = Role::Draining;
         let mut label = Label::new([7; 16], "v", "rs:2+1", 1 << 20, 2, members);
         label.target = Some(TargetId(5));
-        let head = r#"{"format":1,"volume":"ID","name":"v","code":"rs:2+1","chunk_bytes":1048576,"durability":2,"#;
+        let head = r#"{"format":2,"volume":"ID","name":"v","code":"rs:2+1","chunk_bytes":1048576,"durability":2,"#;
         let how = r#""coding":"client","placement":{"policy":"random","domain_level":null},"generation":1,"target":5,"#;
         let first = r#"{"id":0,"path":"/d0","role":"active"}"#;
         let second = r#"{"id":5,"path":"/d5","role":"draining","domain":"rack1/host3","replaces":3}"#;
