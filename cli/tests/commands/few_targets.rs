@@ -12,10 +12,13 @@ fn text(ended: Ended) -> String {
     String::from_utf8(ended.good()).unwrap()
 }
 
-/// The disks with the journal, and the others.
+/// Half of the disks, the first of which have the journal, and the others.
 fn mirrors(volume: &Volume) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let has_journal = |disk: &PathBuf| fs::read_dir(disk.join("journal")).unwrap().next().is_some();
-    volume.scratch.disks.iter().cloned().partition(has_journal)
+    let mut disks = volume.scratch.disks.clone();
+    disks.sort_by_key(|disk| !has_journal(disk));
+    let others = disks.split_off(disks.len() / 2);
+    (disks, others)
 }
 
 fn away(disk: &Path) -> PathBuf {

@@ -78,7 +78,7 @@ fn options_stand_where_they_mean_something() {
     assert!(said(&["--identity", "x", "codes"]).contains("unexpected argument '--identity'"));
     assert!(said(&["--config", "/dev/null", "codes"]).contains("unexpected argument '--config'"));
     assert!(said(&["drian", "v", "d"]).contains("'target drain'"));
-    assert!(said(&["meta"]).contains("unrecognized subcommand"));
+    assert!(said(&["frobnicate"]).contains("unrecognized subcommand"));
 }
 
 #[test]

@@ -386,7 +386,7 @@ fn operators_slips_do_no_harm() {
 /// Each target that is away is told once.
 #[test]
 fn targets_that_are_away_are_counted() {
-    let volume = Volume::new("rs:2+3", 5);
+    let volume = Volume::new("rs:4+3", 7);
     volume.put(volume.scratch.file("f", 20_000_000), "").good();
     volume.scratch.disks[..3].iter().for_each(|disk| fs::rename(disk, disk.with_extension("away")).unwrap());
     let found = volume.on(&["verify", "--json"]);
@@ -517,9 +517,9 @@ fn metadata_is_made_again_from_chunks() {
 fn a_newer_format_and_foreign_directories_are_refused() {
     let volume = Volume::new("rs:2+1", 3);
     edit(&volume.path.join("volume.json"), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace("\"format\": 1", "\"format\": 2").into_bytes();
+        *bytes = String::from_utf8_lossy(bytes).replace("\"format\": 2", "\"format\": 3").into_bytes();
     });
-    assert!(volume.on(&["status"]).failed(1).contains("of format 2"));
+    assert!(volume.on(&["status"]).failed(1).contains("of format 3"));
     fs::write(volume.path.join("volume.json"), "{").unwrap();
     assert!(volume.on(&["status"]).failed(1).contains("is not a label"));
     fs::remove_file(volume.path.join("volume.json")).unwrap();

@@ -3,7 +3,7 @@
 use crate::data::manifest::{self, File, Piece};
 use crate::data::store::Stored;
 use crate::maintenance::presence;
-use crate::volume::find::find;
+use crate::volume::find::{Found, find};
 use crate::volume::label::Label;
 use crate::volume::opened::STRIPES_PER_OPENING;
 use crate::volume::places::Places;
@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use volume::target::TargetFile;
+use volume::target::{Claim, ClaimRequest, Epoch, TargetFile};
 
 /// How often a comparison that found problems is repeated.
 const COMPARED_AGAIN: usize = 2;
@@ -202,6 +202,7 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     let pointer = Label::read_pointer(directory)?;
     let guard = crate::volume::opened::lock(directory)?;
     let found = find(&places, pointer)?;
+    claim_all(&found)?;
     for target in found.disks.values() {
         let files = target.list().map_err(|why| Error::Invalid(format!("cannot list a target: {why}")))?;
         for (file, _) in files {
@@ -219,6 +220,21 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     let done = fs.take_in_chunks()?;
     fs.close_volume()?;
     Ok(done)
+}
+
+/// Claims the targets, above all earlier openings: a rebuild removes what these left.
+fn claim_all(found: &Found) -> Result<()> {
+    let unreadable = |why: std::io::Error| Error::Invalid(format!("cannot claim a target: {why}"));
+    let mut claims = Vec::new();
+    for target in found.disks.values() {
+        claims.extend(target.claim(&ClaimRequest::Read).map_err(unreadable)?.claim);
+    }
+    let Some(newest) = claims.into_iter().max_by_key(|claim| claim.epoch.number) else { return Ok(()) };
+    let id = crate::server::new_id().map_err(unreadable)?;
+    let epoch = Epoch { number: newest.epoch.number.saturating_add(1), id: u128::from_le_bytes(id) };
+    let claim = Claim { epoch, mirrors: Vec::new(), ..newest };
+    let ask = ClaimRequest::Take { claim, lease: std::time::Duration::ZERO };
+    found.disks.values().try_for_each(|target| target.claim(&ask).map(drop).map_err(unreadable))
 }
 
 impl FileSystem {

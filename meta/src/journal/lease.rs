@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// How many times it is renewed in one lease, at least.
 const RENEWALS: u32 = 4;
 /// How long a reader waits for a late renewal.
-const LATE: Duration = Duration::from_secs(2);
+const LATE: Duration = Duration::from_secs(10);
 
 /// What is known of the lease.
 pub(super) struct Lease {

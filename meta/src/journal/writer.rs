@@ -22,6 +22,8 @@ use volume::target::{Target, TargetFile};
 const MANY_SEGMENTS: usize = 64;
 /// How often mirrors are tried again while too few take a batch.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How long callers wait before they learn that too few mirrors answer.
+const GRACE: Duration = Duration::from_millis(500);
 /// A mirror may be this many bytes behind, or more if more may wait to be written.
 const BEHIND_BYTES: usize = 8 << 20;
 /// How often the checkpointer's work is looked at while it is waited for.
@@ -260,7 +262,10 @@ impl Writer {
                     // to try all of them.
                     self.shared.retry();
                 }
-                self.shared.set_stuck(&why);
+                // Targets that failed one after the other may all work again.
+                if why == KvError::NoSpace || begun.elapsed() >= GRACE.min(self.shared.limits.deadline) {
+                    self.shared.set_stuck(&why);
+                }
             }
             // Who waits for a snapshot is whole when the checkpointer has written it, and who still
             // does something else is a mirror after that.
