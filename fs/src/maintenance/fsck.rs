@@ -3,6 +3,7 @@
 use crate::data::manifest::{self, File, Piece};
 use crate::data::store::Stored;
 use crate::maintenance::presence;
+use crate::volume::create::random_id;
 use crate::volume::find::{Found, find};
 use crate::volume::label::Label;
 use crate::volume::opened::STRIPES_PER_OPENING;
@@ -230,8 +231,7 @@ fn claim_all(found: &Found) -> Result<()> {
         claims.extend(target.claim(&ClaimRequest::Read).map_err(unreadable)?.claim);
     }
     let Some(newest) = claims.into_iter().max_by_key(|claim| claim.epoch.number) else { return Ok(()) };
-    let id = crate::server::new_id().map_err(unreadable)?;
-    let epoch = Epoch { number: newest.epoch.number.saturating_add(1), id: u128::from_le_bytes(id) };
+    let epoch = Epoch { number: newest.epoch.number.saturating_add(1), id: u128::from_le_bytes(random_id()) };
     let claim = Claim { epoch, mirrors: Vec::new(), ..newest };
     let ask = ClaimRequest::Take { claim, lease: std::time::Duration::ZERO };
     found.disks.values().try_for_each(|target| target.claim(&ask).map(drop).map_err(unreadable))

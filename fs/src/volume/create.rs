@@ -40,7 +40,7 @@ pub struct Create {
     pub places: Arc<dyn Places>,
 }
 
-fn random_id() -> [u8; 16] {
+pub(crate) fn random_id() -> [u8; 16] {
     let mut id = [0; 16];
     // An id is never all zeroes.
     id[0] = 1;
