@@ -191,7 +191,6 @@ fn what_was_committed_when_all_went_away_is_there_when_they_are_back() {
 }
 
 #[test]
-#[ignore = "known defect: a target can ask again and again for a snapshot that no mirror has, and stays away"]
 fn all_fail_in_the_middle_of_writes_and_come_back_and_then_the_power_fails() {
     for seed in 0..6 {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -164,10 +164,9 @@ fn test() -> Result<(), String> {
     if !look.is_empty() {
         steps.time("looking for values that are freed twice", || look_at_mir(&root.join("target/release/deps")))?;
     }
-    skipped.extend(steps.time("torture of a volume", || optional("torture", torture_for_a_minute(None)))?);
-    skipped.push(
-        "torture of a cluster (known defect: a chunk set can stay unrepaired; xtask torture DIR --cluster)".into(),
-    );
+    for (step, kind) in [("torture of a volume", None), ("torture of a cluster", Some("--cluster"))] {
+        skipped.extend(steps.time(step, || optional("torture", torture_for_a_minute(kind)))?);
+    }
     let monitored = || optional("tests of the alert rules", monitoring::check(&root));
     skipped.extend(steps.time("alert rules", monitored)?);
     let fuzzed = || optional("coverage-guided fuzzing", fuzz::run(&root, 10, true, "none"));
