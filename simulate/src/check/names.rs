@@ -51,6 +51,8 @@ struct Op<'a> {
     end: u64,
     /// From when on it is durable, if it took effect.
     durable: u64,
+    /// Its client learned of a loss before it synced, or never synced.
+    may_be_lost: bool,
 }
 
 impl<'a> Op<'a> {
@@ -58,7 +60,9 @@ impl<'a> Op<'a> {
         let end = naming.span.end.filter(|_| naming.found != Found::Unknown).unwrap_or(u64::MAX);
         let syncs = history.syncs.iter().filter(|sync| sync.client == naming.client && sync.span.begin > end);
         let durable = syncs.filter_map(|sync| sync.span.end).min().unwrap_or(u64::MAX);
-        Self { naming, begin: naming.span.begin, end, durable }
+        let begin = naming.span.begin;
+        let may_be_lost = durable == u64::MAX || !history.is_clean(naming.client, begin, durable);
+        Self { naming, begin, end, durable, may_be_lost }
     }
 }
 
@@ -235,14 +239,21 @@ impl Search<'_> {
         state.era += 1;
         let mut verdict = Verdict::Wrong;
         for kept in (durable..=path.len()).rev() {
-            for (op, before) in &path[kept..] {
-                // One that had not ended is repeated, and takes effect later; the others are lost.
-                state.done[*op] = self.ops[*op].end < death;
-                if std::ptr::eq(before, &path[kept].1) {
-                    state.names = before.clone();
-                }
+            let lost = &path[kept..];
+            if let Some((_, before)) = lost.first() {
+                state.names = before.clone();
             }
-            verdict = self.goes_on(state);
+            // One that had not ended is lost if its answer was on its way, and else repeated.
+            let is_open = |op: &usize| self.ops[*op].end >= death && self.ops[*op].may_be_lost;
+            let open: Vec<usize> = lost.iter().map(|(op, _)| *op).filter(is_open).collect();
+            verdict = (0..1u64 << open.len().min(16)).fold(Verdict::Wrong, |verdict, gone| {
+                if verdict != Verdict::Wrong {
+                    return verdict;
+                }
+                lost.iter().for_each(|(op, _)| state.done[*op] = self.ops[*op].end < death);
+                open.iter().enumerate().for_each(|(bit, op)| state.done[*op] = gone >> bit & 1 == 1);
+                self.goes_on(state)
+            });
             if verdict != Verdict::Wrong {
                 break;
             }
@@ -304,5 +315,18 @@ mod tests {
         assert!(!is_right(&history(one.clone(), none.clone()), &[], &[]));
         assert!(!is_right(&history(one.clone(), none.clone()), &[40], &[(30, 35)]));
         assert!(is_right(&history(one, none), &[40], &[(15, 18)]));
+    }
+
+    #[test]
+    fn an_answer_outlives_the_server() {
+        let renamed = op(0, 30, 45, Act::Rename(1, 2), Found::Done);
+        let seen = |name, begin, found| op(1, begin, begin + 1, Act::Lookup(name), found);
+        let history = |name, found| [op(0, 10, 11, Act::Make(1), Found::File(1)), renamed.clone(), seen(name, 50, found)];
+        // Lost with the server, or repeated.
+        assert!(is_right(&history(1, Found::File(1)), &[40], &[(15, 18)]));
+        assert!(is_right(&history(2, Found::File(1)), &[40], &[(15, 18)]));
+        // Not without a death, and not when it was synced.
+        assert!(!is_right(&history(1, Found::File(1)), &[], &[]));
+        assert!(!is_right(&history(1, Found::File(1)), &[40], &[(46, 48)]));
     }
 }
