@@ -44,6 +44,8 @@ pub(super) struct Files {
     /// The value of `written` at which the next snapshot is due.
     pub due: u64,
     pub snapshot: Seq,
+    /// Older snapshots were removed from the targets, and the segments that they need.
+    pub purged: Seq,
     pub snapshot_bytes: u64,
     /// Bytes written of the snapshot in progress.
     pub underway: u64,

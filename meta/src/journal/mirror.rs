@@ -9,7 +9,7 @@ use super::worker::Job;
 use crate::kv::Seq;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -40,7 +40,7 @@ pub(super) struct Mirror {
     /// It gets the state from other mirrors since then.
     pub copying: Option<Instant>,
     /// The snapshot in that state.
-    pub copied: Seq,
+    pub copied: Arc<AtomicU64>,
     /// It has all records behind this transaction, so that a snapshot of it makes it whole.
     pub since: Seq,
     /// It had no space for the batch in progress.
@@ -87,7 +87,7 @@ impl Mirror {
             acked: 0,
             whole: false,
             copying: None,
-            copied: 0,
+            copied: Arc::default(),
             since,
             full: None,
         })
@@ -99,8 +99,7 @@ impl Mirror {
     }
 
     /// Queues the copy of the state.
-    pub fn copy(&mut self, snapshot: Seq, job: Job) {
-        self.copied = snapshot;
+    pub fn copy(&mut self, job: Job) {
         self.copying = Some(Instant::now());
         self.queue(None, 0, job);
     }

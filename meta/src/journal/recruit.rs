@@ -7,6 +7,7 @@ use super::inventory::{Found, Owner, take};
 use super::lineage::Lineage;
 use super::options::Place;
 use crate::kv::Seq;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -18,8 +19,6 @@ pub(super) struct State {
     pub volume: VolumeId,
     /// Claims the target for this epoch.
     pub claim: ClaimRequest,
-    /// The last transaction of the snapshot.
-    pub snapshot: Seq,
     /// The first transactions of the segments, in order.
     pub segments: Vec<Seq>,
     /// The last transaction that is copied. Those behind it are sent as batches.
@@ -66,12 +65,12 @@ struct Source {
 
 impl State {
     /// Brings everything to a target. It may have a part of it, or the same target may be among the
-    /// sources.
+    /// sources. Returns the last transaction of its snapshot.
     ///
     /// # Errors
     /// When the target has another volume's journal, no space, or another claim, or when something
     /// is valid nowhere.
-    pub fn bring(&self, place: &Place) -> io::Result<()> {
+    pub fn bring(&self, place: &Place) -> io::Result<Seq> {
         self.copy(place).map_err(|error| match error.kind() {
             // A source left the journal while it was read, and was emptied.
             io::ErrorKind::NotFound => gone(error.to_string()),
@@ -79,7 +78,7 @@ impl State {
         })
     }
 
-    fn copy(&self, place: &Place) -> io::Result<()> {
+    fn copy(&self, place: &Place) -> io::Result<Seq> {
         let target = &*place.1;
         target.claim(&self.claim)?;
         let found = take(&place.1, &self.volume)?;
@@ -103,9 +102,10 @@ impl State {
         }
         let mut files = vec![found];
         files.append(&mut others);
-        let snapshot = TargetFile::Snapshot { last: self.snapshot };
-        self.put(target, snapshot, self.walk_snapshot(&sources, &files)?, END_BYTES as u64)?;
-        let mut next = self.snapshot + 1;
+        let (last, source) = self.newest_snapshot(&sources, &files)?;
+        let snapshot = TargetFile::Snapshot { last };
+        self.put(target, snapshot, source, END_BYTES as u64)?;
+        let mut next = last + 1;
         for (number, &first) in self.segments.iter().enumerate() {
             let limit = self.segments.get(number + 1).map_or(self.last, |next| next - 1).min(self.last);
             if limit < first && number + 1 < self.segments.len() || first > self.last + 1 {
@@ -133,7 +133,7 @@ impl State {
                 target.remove(found.file)?;
             }
         }
-        Ok(())
+        Ok(last)
     }
 
     /// The copies of a file. The head of the first source that is not the target itself counts.
@@ -184,8 +184,32 @@ impl State {
         Ok((source, reached))
     }
 
-    fn walk_snapshot(&self, sources: &[Place], files: &[Vec<Found>]) -> io::Result<Source> {
-        let last = self.snapshot;
+    /// The newest snapshot that is whole on those that answer. A newer one may be on none of them.
+    fn newest_snapshot(&self, sources: &[Place], files: &[Vec<Found>]) -> io::Result<(Seq, Source)> {
+        let all: BTreeSet<Seq> = files.iter().flatten().filter_map(|found| self.is_snapshot(found)).collect();
+        let mut why = gone("no mirror has a snapshot".into());
+        for &last in all.iter().rev() {
+            match self.walk_snapshot(sources, files, last) {
+                Ok(source) => return Ok((last, source)),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// The last transaction of a snapshot of this history.
+    fn is_snapshot(&self, found: &Found) -> Option<Seq> {
+        match (found.file, &found.owner) {
+            (TargetFile::Snapshot { last }, Owner::Ours(head))
+                if found.complete && last <= self.last && self.lineage.has(head.epoch.name()) =>
+            {
+                Some(last)
+            }
+            _ => None,
+        }
+    }
+
+    fn walk_snapshot(&self, sources: &[Place], files: &[Vec<Found>], last: Seq) -> io::Result<Source> {
         let mut source = self.source(sources, files, TargetFile::Snapshot { last })?;
         let epoch = source.head.epoch;
         let accept = |frame: &Frame| {

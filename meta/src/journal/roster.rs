@@ -26,8 +26,8 @@ impl Writer {
         (mirror.whole, mirror.done) = (whole, self.number.saturating_sub(u64::from(self.batch.is_some())));
         mirror.acked = if whole { self.durable } else { 0 };
         if copies {
-            let (state, place) = (self.state(place), place.clone());
-            mirror.copy(state.snapshot, Box::new(move |_| state.bring(&place)));
+            let (state, place, copied) = (self.state(place), place.clone(), mirror.copied.clone());
+            mirror.copy(Box::new(move |_| state.bring(&place).map(|last| copied.store(last, Ordering::Relaxed))));
         }
         self.mirrors.push(mirror);
         if let Some(batch) = self.batch.clone() {
@@ -35,8 +35,7 @@ impl Writer {
         }
     }
 
-    /// What a new mirror gets before the batch in progress: the newest snapshot that a source has.
-    /// The newest of all may be on none that is left.
+    /// What a new mirror gets before the batch in progress. Sources with a newer snapshot come first.
     fn state(&self, place: &Place) -> State {
         let files = self.shared.files();
         let complete = |place: &Place| files.complete.get(&place.0).copied();
@@ -48,7 +47,6 @@ impl Writer {
         State {
             volume: self.shared.volume,
             claim: self.shared.claim_request(),
-            snapshot: sources.first().and_then(|(_, snapshot)| *snapshot).unwrap_or(files.snapshot),
             segments: files.segments.clone(),
             last: self.durable,
             lineage: self.shared.lineage.clone(),
@@ -65,7 +63,7 @@ impl Writer {
             let mut files = self.shared.files();
             let snapshot = files.snapshot;
             // The snapshot that it got may be an older one by now.
-            let has = self.mirrors[number].copied;
+            let has = self.mirrors[number].copied.load(Ordering::Relaxed);
             files.complete.insert(id, has);
             has != snapshot
         };
@@ -207,7 +205,11 @@ impl Writer {
             }
             lacking -= 1;
             let current = self.number.saturating_sub(u64::from(self.batch.is_some()));
-            let parked = self.parked.iter().position(|(parked, done, _)| same(parked, place) && *done >= current);
+            let purged = self.shared.files().purged;
+            let has_all = |(parked, done, snapshot): &(Place, u64, Seq)| {
+                same(parked, place) && *done >= current && *snapshot >= purged
+            };
+            let parked = self.parked.iter().position(has_all);
             match parked {
                 // It has everything but the batch in progress.
                 Some(number) => {

@@ -113,6 +113,7 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
         }
         let keep = files.segments.iter().copied().rfind(|&first| first <= last + 1).unwrap_or(0);
         files.segments.retain(|&first| first >= keep);
+        files.purged = last;
         keep
     };
     let places: Vec<Place> = {
