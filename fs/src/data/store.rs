@@ -502,12 +502,26 @@ impl Store {
     /// Whether a set may get more stripes, or a stripe is on its way to it. Does not check for
     /// stripes that only buffers refer to.
     pub fn is_in_use(&self, set: u64) -> bool {
-        self.is_being_written(set) || lock(&self.unsynced).iter().any(|writer| writer.layout().set == set)
+        self.begins.load(Ordering::SeqCst) || self.has_writer(set)
+    }
+
+    /// As `is_in_use`, for a set that nobody is beginning at this moment.
+    pub fn has_writer(&self, set: u64) -> bool {
+        self.may_get_more(set) || lock(&self.unsynced).iter().any(|writer| writer.layout().set == set)
+    }
+
+    /// Waits until the set that is being begun, if any, has its writer.
+    pub fn wait_for_begun(&self) {
+        drop(lock(&self.beginning));
     }
 
     /// Whether a set may get more stripes, or a stripe is on its way to it or to a buffer.
     pub fn is_being_written(&self, set: u64) -> bool {
-        self.begins.load(Ordering::SeqCst) || self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
+        self.begins.load(Ordering::SeqCst) || self.may_get_more(set)
+    }
+
+    fn may_get_more(&self, set: u64) -> bool {
+        self.open_set() == Some(set) || lock(&self.pinned).contains_key(&set)
     }
 
     /// Whether to request the layout of a set again after a failed read: rarely, unless it is

@@ -10,27 +10,49 @@ impl FileSystem {
             self.leases.set_aside(ino);
         }
         self.let_go_after_grace();
-        let mut from = 0;
+        let (mut from, mut open) = (0, Vec::new());
         loop {
             let sets = self.engine()?.meta.sets(from, 256)?;
-            let Some((last, _)) = sets.last() else { return Ok(()) };
+            let Some((last, _)) = sets.last() else { break };
             from = last + 1;
             for (set, record) in sets {
                 let stripes = self.engine()?.meta.stripes(set)?;
-                let end = stripes.last().map_or(0, |(record, stripe)| volume::record_range(*record, stripe.block).end);
                 let dead = stripes.into_iter().filter(|(_, stripe)| stripe.live == 0);
                 let dead = dead.map(|(record, stripe)| meta::DeadStripe { set, record, block: stripe.block });
                 self.collector.add(dead.collect(), 0);
-                if self.leases.is_held(set) {
-                    continue;
+                match record.sealed {
+                    true if self.leases.is_held(set) => {}
+                    true => _ = self.delete_if_empty(set)?,
+                    false => open.push(set),
                 }
-                if !record.sealed {
-                    self.engine()?.meta.seal_set(set, end as u32)?;
-                    self.punch_orphans(set)?;
-                }
-                self.delete_if_empty(set)?;
             }
         }
+        // Others work meanwhile, compaction, too. Each of these sets that this process writes to has
+        // its writer from here on, and one without a writer never gets one.
+        self.store.wait_for_begun();
+        open.into_iter().try_for_each(|set| self.give_up_without_writer(set))
+    }
+
+    /// Gives up a set that was open at a crash, if neither a client nor this process writes to it.
+    fn give_up_without_writer(&self, set: u64) -> Result<()> {
+        let is_written = self.leases.is_held(set) || self.store.has_writer(set);
+        if is_written || !self.table.uncommitted_in(set).is_empty() {
+            return Ok(());
+        }
+        match self.engine()?.meta.set(set) {
+            Ok(record) if record.sealed => return Ok(()),
+            Err(meta::Error::NotFound) => return Ok(()),
+            found => found?,
+        };
+        self.engine()?.meta.seal_set(set, self.end_of(set)?)?;
+        self.punch_orphans(set)?;
+        self.delete_if_empty(set).map(drop)
+    }
+
+    /// Where the last stripe of a set that a transaction names ends, in bytes.
+    fn end_of(&self, set: u64) -> Result<u32> {
+        let last = self.engine()?.meta.stripes(set)?.pop();
+        Ok(last.map_or(0, |(record, stripe)| volume::record_range(record, stripe.block).end) as u32)
     }
 
     /// Gives up a set whose writer is gone: seals it, and has the collector free what no
@@ -38,9 +60,7 @@ impl FileSystem {
     pub(crate) fn abandon_set(&self, set: u64) -> Result<()> {
         let engine = self.engine()?;
         if !engine.meta.set(set)?.sealed {
-            let last = engine.meta.stripes(set)?.pop();
-            let end = last.map_or(0, |(record, stripe)| volume::record_range(record, stripe.block).end);
-            engine.meta.seal_set(set, end as u32)?;
+            engine.meta.seal_set(set, self.end_of(set)?)?;
         }
         self.collector.abandon(set);
         Ok(())
@@ -82,5 +102,33 @@ impl FileSystem {
         self.collect(true)?;
         self.collect(true)?;
         self.remove_orphan_chunks(false).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Lab, make};
+
+    /// The grace period may end while this process writes, as compaction does.
+    #[test]
+    fn what_this_process_writes_is_not_cleaned_up() {
+        let lab = Lab::new("rs:2+1", 3);
+        let fs = lab.open();
+        let written = |name: &str, byte: u8| {
+            let ino = make(&fs, name);
+            fs.write(ino, 0, &[byte; 100_000]).unwrap();
+            fs.sync_all().unwrap();
+            fs.clean_up().unwrap();
+            (ino, byte)
+        };
+        let files = [("one", 7), ("other", 8)].map(|(name, byte)| written(name, byte));
+        let sets = fs.engine().unwrap().meta.sets(0, 10).unwrap();
+        assert!(matches!(&*sets, [(_, set)] if !set.sealed), "both are in one set: {sets:?}");
+        for (ino, byte) in files {
+            let mut found = vec![0; 100_000];
+            assert_eq!(fs.read(ino, 0, &mut found).unwrap(), found.len());
+            assert!(found.iter().all(|other| *other == byte));
+        }
+        fs.close_volume().unwrap();
     }
 }
