@@ -83,6 +83,7 @@ pub struct Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     pub counter: usize,
+    pub client: usize,
     /// From before the lock was asked for until after it was released.
     pub span: Span,
     /// When the lock was certainly held.

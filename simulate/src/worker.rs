@@ -235,7 +235,7 @@ impl Worker {
                 let done =
                     written && released && !is_lost && history.with(|all| all.is_clean(client, span.begin, u64::MAX));
                 world::note(format_args!("worker {}: counter {counter} was {read}: {done}, {synced}", self.number));
-                let section = Section { counter, span, held, read, done, synced: synced && done };
+                let section = Section { counter, client, span, held, read, done, synced: synced && done };
                 history.with(|all| all.sections.push(section));
             } else {
                 self.told("unlocking", self.fs().unlock(ino, wanted.owner, 0, u64::MAX));

@@ -1,4 +1,6 @@
-//! Counters under an exclusive lock: nobody is within it with another, and no count is lost.
+//! Counters under an exclusive lock: nobody is within it with another, and no count is lost. A
+//! section that failed was told so, and what it wrote may still get there later: until its client
+//! commits the file again, the counter may begin again from there.
 
 use crate::history::{All, Section};
 
@@ -29,16 +31,33 @@ fn pair(history: &All, first: &Section, second: &Section) -> Option<String> {
     // synced.
     let end = second.span.end.unwrap_or(u64::MAX);
     let is_kept = first.synced || !history.died(first.span.begin, end);
-    if is_later && is_kept && second.read <= first.read {
+    let begins_again = leftovers(history, first).any(|left| left.read < second.read && left.span.begin < end);
+    if is_later && is_kept && second.read <= first.read && !begins_again {
         return Some(format!("a count is lost: {first:?}, {second:?}"));
     }
     None
 }
 
+/// Sections that failed and whose writes may come after this one: their clients have not committed
+/// the file since.
+fn leftovers<'a>(history: &'a All, section: &'a Section) -> impl Iterator<Item = &'a Section> {
+    let others = || history.sections.iter().filter(|other| other.counter == section.counter);
+    let is_gone = move |failed: &Section| {
+        let commits =
+            |other: &Section| other.client == failed.client && other.done && failed.span.is_before(&other.span);
+        others().any(|other| commits(other) && other.span.end <= section.span.end)
+    };
+    others().filter(move |other| !other.done && !is_gone(other))
+}
+
 /// The least value that a counter must have at the end.
 pub fn least(history: &All, counter: usize) -> u64 {
     let synced = history.sections.iter().filter(|section| section.counter == counter && section.done && section.synced);
-    synced.map(|section| section.read + 1).max().unwrap_or(0)
+    let values = synced.map(|section| {
+        let left = leftovers(history, section).map(|left| left.read).min();
+        section.read.min(left.unwrap_or(u64::MAX)) + 1
+    });
+    values.max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -50,6 +69,7 @@ mod tests {
     fn a_lost_count_and_a_shared_lock_are_found() {
         let section = |begin: u64, read| Section {
             counter: 0,
+            client: 0,
             span: Span { begin, end: Some(begin + 10) },
             held: Span { begin: begin + 3, end: Some(begin + 6) },
             read,
@@ -64,5 +84,13 @@ mod tests {
         assert_eq!(wrong(&[section(0, 0), section(20, 0)], &[15]), 0);
         assert_eq!(wrong(&[Section { synced: true, ..section(0, 0) }, section(20, 0)], &[15]), 1);
         assert_eq!(wrong(&[section(0, 0), section(2, 1)], &[]), 1);
+        // What failed may come later, but not when its client has committed since.
+        let failed = Section { client: 1, done: false, ..section(0, 0) };
+        let (own, synced) = (Section { client: 1, ..section(20, 0) }, Section { synced: true, ..section(40, 1) });
+        assert_eq!(wrong(&[failed, section(20, 0), section(40, 1), section(60, 1)], &[]), 0);
+        assert_eq!(wrong(&[failed, section(20, 0), section(40, 1), section(60, 0)], &[]), 2);
+        assert_eq!(wrong(&[failed, own, section(40, 1), section(60, 1)], &[]), 1);
+        let least = |sections: &[Section]| super::least(&All { sections: sections.to_vec(), ..All::default() }, 0);
+        assert_eq!([least(&[failed, section(20, 0), synced]), least(&[failed, own, synced])], [1, 2]);
     }
 }

@@ -51,7 +51,7 @@ struct Op<'a> {
     end: u64,
     /// From when on it is durable, if it took effect.
     durable: u64,
-    /// Its client learned of a loss before it synced, or never synced.
+    /// It changed nothing, or its client learned of a loss before it synced, or never synced.
     may_be_lost: bool,
 }
 
@@ -61,7 +61,9 @@ impl<'a> Op<'a> {
         let syncs = history.syncs.iter().filter(|sync| sync.client == naming.client && sync.span.begin > end);
         let durable = syncs.filter_map(|sync| sync.span.end).min().unwrap_or(u64::MAX);
         let begin = naming.span.begin;
-        let may_be_lost = durable == u64::MAX || !history.is_clean(naming.client, begin, durable);
+        let only_looks = matches!(naming.act, Act::Lookup(_) | Act::List);
+        let changes = !only_looks && !matches!(naming.found, Found::Missing | Found::Exists);
+        let may_be_lost = !changes || durable == u64::MAX || !history.is_clean(naming.client, begin, durable);
         Self { naming, begin, end, durable, may_be_lost }
     }
 }
@@ -181,6 +183,8 @@ impl Search<'_> {
         let mut hasher = DefaultHasher::new();
         (&state.done, &state.names, state.era).hash(&mut hasher);
         if state.era < self.deaths.len() {
+            // The names where it begins are what is left if all of it is lost.
+            state.path.first().map(|(_, before)| before).hash(&mut hasher);
             state.path.iter().for_each(|(op, _)| op.hash(&mut hasher));
         }
         hasher.finish()
@@ -317,16 +321,38 @@ mod tests {
         assert!(is_right(&history(one, none), &[40], &[(15, 18)]));
     }
 
+    /// Which of two deaths took a name away shows only after the second one.
+    #[test]
+    fn two_deaths_take_the_last_operations() {
+        let listed = |begin, all: &[(u8, u64)]| op(1, begin, begin + 1, Act::List, Found::All(all.to_vec()));
+        let history = [
+            op(0, 10, 11, Act::Make(2), Found::File(5)),
+            op(0, 30, 31, Act::Make(1), Found::File(6)),
+            op(0, 32, 33, Act::Rename(1, 2), Found::Done),
+            listed(34, &[(2, 6)]),
+        ];
+        for left in [&[][..], &[(1, 6)], &[(2, 6)], &[(2, 5)], &[(1, 6), (2, 5)]] {
+            let all: Vec<Naming> = history.iter().cloned().chain([listed(50, left)]).collect();
+            assert!(is_right(&all, &[20, 40], &[]), "{left:?}");
+            assert_eq!(is_right(&all, &[40], &[(12, 13)]), left != [] && left != [(1, 6)], "{left:?}");
+        }
+    }
+
     #[test]
     fn an_answer_outlives_the_server() {
         let renamed = op(0, 30, 45, Act::Rename(1, 2), Found::Done);
         let seen = |name, begin, found| op(1, begin, begin + 1, Act::Lookup(name), found);
-        let history = |name, found| [op(0, 10, 11, Act::Make(1), Found::File(1)), renamed.clone(), seen(name, 50, found)];
+        let history =
+            |name, found| [op(0, 10, 11, Act::Make(1), Found::File(1)), renamed.clone(), seen(name, 50, found)];
         // Lost with the server, or repeated.
         assert!(is_right(&history(1, Found::File(1)), &[40], &[(15, 18)]));
         assert!(is_right(&history(2, Found::File(1)), &[40], &[(15, 18)]));
         // Not without a death, and not when it was synced.
         assert!(!is_right(&history(1, Found::File(1)), &[], &[]));
         assert!(!is_right(&history(1, Found::File(1)), &[40], &[(46, 48)]));
+        // What was seen, and lost after that.
+        let seen = op(0, 30, 45, Act::Lookup(1), Found::File(1));
+        let all = [op(1, 20, 21, Act::Make(1), Found::File(1)), seen, op(1, 50, 51, Act::Lookup(1), Found::Missing)];
+        assert!(is_right(&all, &[40], &[(46, 48)]) && !is_right(&all, &[], &[(46, 48)]));
     }
 }
