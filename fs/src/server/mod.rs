@@ -163,7 +163,7 @@ pub struct Sessions {
     stopped: AtomicBool,
 }
 
-/// When this process last checked its clients, and when the grace period ends.
+/// When this process last ran for certain, and when the grace period ends.
 struct Ticks {
     last: Instant,
     settled: Instant,
@@ -323,6 +323,7 @@ impl Sessions {
             granted: Mutex::default(),
         };
         let is_heard = |session| {
+            self.expire(session);
             let (mut table, now) = (self.fs.leases.table(), Instant::now());
             table.hear(session, now)
                 || matches!(operation, port::RECLAIM | port::END) && table.hear_reclaiming(session, now)
@@ -340,16 +341,32 @@ impl Sessions {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Calls `tick` on a thread of its own until these sessions are dropped or stopped.
+    /// Calls `tick` on a thread of its own until these sessions are dropped or stopped. A second
+    /// thread only notes that this process runs: a tick may wait long for targets.
     pub fn keep_ticking(self: &Arc<Self>) {
-        let weak = Arc::downgrade(self);
-        std::thread::spawn(move || {
-            while let Some(sessions) = weak.upgrade().filter(|sessions| !sessions.has_stopped()) {
-                sessions.tick();
-                drop(sessions);
-                std::thread::sleep(TICK);
-            }
-        });
+        for work in [Self::tick, Self::note_running] {
+            let weak = Arc::downgrade(self);
+            std::thread::spawn(move || {
+                while let Some(sessions) = weak.upgrade().filter(|sessions| !sessions.has_stopped()) {
+                    work(&sessions);
+                    drop(sessions);
+                    std::thread::sleep(TICK);
+                }
+            });
+        }
+    }
+
+    /// Notes that this process runs. If it did not, or hardly, messages of clients were not
+    /// received: their sessions count as heard, and the grace period is longer.
+    fn note_running(&self) {
+        let mut ticks = lock(&self.ticks);
+        let now = Instant::now();
+        let since = now.saturating_duration_since(ticks.last);
+        ticks.last = now;
+        if since > STALL.min(self.lease / 2) {
+            self.fs.leases.table().hear_all(now);
+            ticks.settled += since;
+        }
     }
 
     /// Call this about every second.
@@ -361,19 +378,9 @@ impl Sessions {
         if self.has_stopped() {
             return;
         }
+        self.note_running();
         let now = Instant::now();
-        let settled = {
-            let mut ticks = lock(&self.ticks);
-            let since = now.saturating_duration_since(ticks.last);
-            ticks.last = now;
-            if since > STALL.min(self.lease / 2) {
-                // This process did not run, or hardly: messages of clients were not received, so
-                // their sessions count as heard.
-                self.fs.leases.table().hear_all(now);
-                ticks.settled += since;
-            }
-            now > ticks.settled || lock(&self.fs.leases.before).is_empty()
-        };
+        let settled = now > lock(&self.ticks).settled || lock(&self.fs.leases.before).is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
         let settled = settled && !self.fs.leases.table().any_is_reclaiming(now);
         if self.fs.leases.is_in_grace() && settled {
@@ -384,12 +391,27 @@ impl Sessions {
         }
         self.fs.let_go_after_grace();
         self.fs.rejoin_targets();
+        self.note_running();
+        let now = Instant::now();
         let overdue = self.fs.leases.table().overdue(now);
-        for session in overdue {
-            let end = |table: &mut Table| if self.has_stopped() { None } else { table.end_overdue(session, now) };
-            if let Some(left) = self.leave(session, end) {
-                self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
-            }
+        overdue.into_iter().for_each(|session| self.end_overdue(session, now));
+    }
+
+    /// Ends a session whose lease has expired, if that is still so.
+    fn end_overdue(&self, session: u64, now: Instant) {
+        let end = |table: &mut Table| if self.has_stopped() { None } else { table.end_overdue(session, now) };
+        if let Some(left) = self.leave(session, end) {
+            self.fs.volume.warn(&format!("client {} is gone: its session ends", left.name));
+        }
+    }
+
+    /// Ends a session that speaks again after its lease, if no tick has done it yet: others may
+    /// have gone on without it.
+    fn expire(&self, session: u64) {
+        let is_overdue = || self.fs.leases.table().is_overdue(session, Instant::now());
+        if is_overdue() {
+            self.note_running();
+            self.end_overdue(session, Instant::now());
         }
     }
 

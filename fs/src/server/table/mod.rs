@@ -266,14 +266,19 @@ impl Table {
 
     /// Sessions whose lease has expired.
     pub fn overdue(&self, now: Instant) -> Vec<u64> {
+        self.clients.keys().copied().filter(|session| self.is_overdue(*session, now)).collect()
+    }
+
+    /// Whether the lease of a session has expired.
+    pub fn is_overdue(&self, session: u64, now: Instant) -> bool {
         let speaks = |client: &Client| !client.joins || client.reclaims;
         let late = |client: &Client| speaks(client) && now.saturating_duration_since(client.heard) > self.lease;
-        self.clients.iter().filter(|(_, client)| late(client)).map(|(&session, _)| session).collect()
+        self.clients.get(&session).is_some_and(late)
     }
 
     /// Ends a session whose lease has expired, if that is still so.
     pub fn end_overdue(&mut self, session: u64, now: Instant) -> Option<Left> {
-        self.overdue(now).contains(&session).then(|| self.end(session))
+        self.is_overdue(session, now).then(|| self.end(session))
     }
 
     /// Ends a session.
