@@ -56,9 +56,9 @@ pub struct Part {
 }
 
 impl Geometry {
-    /// Block length of a stripe with so many bytes: as short as the data (invariant 3), at least
-    /// one unit. Long blocks have whole pages, so that no page of a file lies in two blocks, or in
-    /// two granules.
+    /// Block length of a stripe with `data` bytes: as short as the data (invariant 3), at least one
+    /// unit. Long blocks have whole pages, so that no page of a file lies in two blocks, or in two
+    /// granules.
     pub fn block_bytes(&self, data: usize) -> usize {
         let short = data.div_ceil(self.k).next_multiple_of(self.unit).max(self.unit);
         if short >= LONG_BLOCK && PAGE.is_multiple_of(self.unit) { short.next_multiple_of(PAGE) } else { short }
