@@ -1,4 +1,5 @@
-//! The chunks of a volume: a file header, then records of stripes of any length. `docs/format.md` has the tables.
+//! The chunks of a volume: a file header, then records of stripes of any length. `docs/format.md`
+//! has the tables.
 //!
 //! They differ from the fragments of single objects: a chunk grows while its set is open, so its
 //! header does not depend on what follows.

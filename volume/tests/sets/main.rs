@@ -1,4 +1,4 @@
-//! Chunk sets on targets that fail: whatever is lost, what is read is what was written, or an error
+//! Chunk sets on targets that fail: whatever is lost, a read returns what was written, or an error
 //! says that too little is left.
 
 mod late;
@@ -286,7 +286,7 @@ proptest! {
             let report = verify_stripe(&lab.targets, lab.layout(), stripe.record, stripe.block);
             prop_assert!(report.blocks.iter().all(|state| *state == BlockState::Sound));
         }
-        // What was not synced is there or not, and never something else.
+        // An unsynced stripe is there or not; it never has other content.
         for stripe in &later {
             if let Ok(bytes) = lab.read(stripe, 0, stripe.data.len()) {
                 prop_assert_eq!(&bytes, &stripe.data);
