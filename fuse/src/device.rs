@@ -1,7 +1,7 @@
 //! Mounting itself: the connection to the kernel, by mount(2) or through the helper `fusermount3`.
 //!
-//! fuser would do it too, but hides the kind of file system from `mount`, and when it does, refuses the kernel's own requests (writing
-//! times back) wherever the mount is not for all users.
+//! fuser would do it too, but hides the kind of file system from `mount`, and when it does, refuses
+//! the kernel's own requests (writing times back) wherever the mount is not for all users.
 
 use crate::{Error, Options};
 use rustix::mount::MountFlags;

@@ -54,8 +54,9 @@ impl<F: Files> Caller<F> {
         path.map_or_else(|| format!("inode {ino}"), |path| format!("/{} (inode {ino})", shown(&path)))
     }
 
-    /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program cannot make sense of (EIO) are logged. So
-    /// are defects, which must not end the thread that serves a request: the mount would hang.
+    /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program
+    /// cannot make sense of (EIO) are logged. So are defects, which must not end the thread that
+    /// serves a request: the mount would hang.
     pub(super) fn call<T>(
         &self,
         what: &'static str,
@@ -82,7 +83,8 @@ impl<F: Files> Caller<F> {
     }
 }
 
-/// Writes of the kernel's cache that were refused, by file. The kernel may have nobody left to tell: a mapping that is gone, or a program that did not ask.
+/// Writes of the kernel's cache that were refused, by file. The kernel may have no program left to
+/// tell: the mapping is gone, or the program did not ask.
 #[derive(Debug, Default)]
 pub(crate) struct Refused(Mutex<HashMap<u64, u64>>);
 
@@ -102,7 +104,7 @@ impl Refused {
         }
     }
 
-    /// Forgets files that are gone: nobody lacks what was not written to them.
+    /// Forgets files that are gone: data that was not written to them is not missed.
     pub(super) fn retain(&self, there: impl Fn(u64) -> bool) {
         let mut files = self.files();
         files.retain(|&ino, _| there(ino));

@@ -1,6 +1,7 @@
-//! Whether a program may open a file that somebody else made where the program wanted to make one.
-//! As a rule the kernel says so, but it has not looked at the file. It can be told that it knows
-//! too little (ESTALE): then it looks again, once, and tells the program so the next time.
+//! Whether a program may open a file that another client made where the program wanted to make one.
+//! As a rule the kernel decides that, but it has not looked at the file. The answer ESTALE says
+//! that it knows too little: then it looks again, once, and the next time gives the error to the
+//! program.
 
 use fs::{Attributes, Kind, New};
 use std::collections::HashMap;
@@ -40,8 +41,8 @@ pub(super) fn protection() -> u32 {
     value.ok().and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Whether a file may be opened by who wanted to make one in a directory. `groups` are the
-/// program's supplementary groups, if they are known.
+/// Whether the program that wanted to make a file in a directory may open the one that is there.
+/// `groups` are the program's supplementary groups, if they are known.
 pub(super) fn may_open(
     by: &New,
     groups: Option<&[u32]>,
@@ -92,7 +93,8 @@ pub(super) struct LooksAgain(Mutex<HashMap<Opening, Instant>>);
 type Opening = (u32, u64, Box<[u8]>);
 
 impl LooksAgain {
-    /// What the kernel is answered that should look again: ESTALE, but `otherwise` if it did already.
+    /// What the kernel is answered that should look again: ESTALE, but `otherwise` if it did
+    /// already.
     pub fn answer(&self, process: u32, ino: u64, name: &[u8], otherwise: i32) -> i32 {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
