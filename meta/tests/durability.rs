@@ -117,7 +117,7 @@ fn crash_and_reopen(seed: u64, index: &dyn Fn() -> Box<dyn Index>, forget_index:
         assert!(last >= history.synced, "seed {seed} round {round}: {last} of {}", history.synced);
         assert_eq!(contents(&kv), history.states[last as usize], "seed {seed} round {round} at {last}");
         history.states.truncate(last as usize + 1);
-        // Whoever opened saw it, and what one saw stays.
+        // An opening saw it, and what an opening saw stays.
         history.synced = last;
     }
     kv.close().unwrap();
