@@ -138,8 +138,8 @@ fn set(command: Command, key: &str, value: &Value, table: Option<&str>) -> Resul
     Ok(command.mut_arg(id, |argument| argument.required(false).default_values(values)))
 }
 
-/// Refuses values that the option would refuse; the parser takes it for a defect of the program
-/// when a default is none.
+/// Refuses values that the option would refuse: the parser treats an invalid default as a defect of
+/// the program.
 fn check(argument: &Arg, values: &[String]) -> Result<(), String> {
     if matches!(argument.get_action(), ArgAction::SetTrue) {
         let is_known = values.iter().all(|value| matches!(value.as_str(), "true" | "false"));
@@ -206,7 +206,7 @@ mod tests {
         command.try_get_matches_from(arguments).map_err(|why| why.to_string())
     }
 
-    /// What an option of a command below is, as it was written.
+    /// The value of an option of a command below, as it was written.
     fn raw(matches: &clap::ArgMatches, path: &[&str], id: &str) -> Vec<String> {
         let below = path.iter().fold(matches, |matches, name| matches.subcommand_matches(name).unwrap());
         let words = below.get_raw(id).unwrap_or_default();

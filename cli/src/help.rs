@@ -21,7 +21,7 @@ fn all() -> Vec<(Vec<String>, Command)> {
     found
 }
 
-/// The help that somebody asks for, in a terminal of that width.
+/// The help for these words, in a terminal of that width.
 fn help(words: &[String], width: usize) -> String {
     let given: Vec<String> =
         ["weft".into()].into_iter().chain(words.iter().cloned()).chain(["--help".into()]).collect();

@@ -53,7 +53,7 @@ impl Subscriber for Printer {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        // One line, whatever a client had it say.
+        // One line, even if a client supplied other text.
         let plain = |c: char| if c.is_control() { '?' } else { c };
         show::warning((line.fields + &line.message).chars().map(plain).collect::<String>());
     }

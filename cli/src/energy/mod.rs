@@ -45,7 +45,7 @@ enum What {
     Cost(cost::Arguments),
 }
 
-/// Instruments that somebody names, and constants for the model.
+/// Instruments that the user names, and constants for the model.
 #[derive(Args)]
 #[command(next_help_heading = "Energy")]
 pub struct Sources {

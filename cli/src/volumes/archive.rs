@@ -153,7 +153,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What is asked for.
+    /// What the user asks for.
     ///
     /// # Errors
     /// When it makes no sense, or the list or plan cannot be read.
@@ -216,10 +216,10 @@ impl Wanted {
 }
 
 impl Arguments {
-    /// How it is to be done, without a list of files.
+    /// How to do it, without a list of files.
     ///
     /// # Errors
-    /// Names the pattern that is none.
+    /// Names the pattern that is not valid.
     pub fn options(&self, crew: Crew, update: bool) -> Result<Options, Failure> {
         Ok(Options {
             crew,
@@ -283,7 +283,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         }
         Ok((facts, broken))
     });
-    // Also what was done before a failure stays.
+    // Work that was done before a failure stays.
     let finished = volume.finish();
     let (facts, broken) = done.map_err(failed)?;
     finished?;

@@ -27,10 +27,10 @@ pub fn status(ours: u8) -> u8 {
     }
 }
 
-/// The arguments of `weft mount` that mean the same; None when nothing is to be done.
+/// The arguments of `weft mount` that mean the same; None if there is nothing to do.
 ///
 /// # Errors
-/// When they are none of a helper.
+/// If they are not arguments of a mount helper.
 pub fn translate(arguments: &[OsString]) -> Result<Option<Vec<OsString>>, Failure> {
     let usage = |why: &str| Failure::Usage(format!("{why}; {NAME} SOURCE DIRECTORY [-sfnv] [-o OPTIONS]"));
     let (mut places, mut lists) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Options that servers and mounts share: where metrics are told, and bytes a second.
+//! Options that servers and mounts share: where metrics are served, and bytes a second.
 
 use crate::failure::Failure;
 use crate::sizes;

@@ -126,8 +126,8 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     let directory = home.as_ref().map_or_else(|| volume.clone(), |home| home.path.clone());
     let outcome = serve(arguments, &options, &opened.fs, &directory);
     if let Some(home) = home {
-        // What went wrong is in the log there, if there is a process that waited in front; else it
-        // was said.
+        // The error is in the log there, if a process waited in the foreground; otherwise it was
+        // printed.
         home.end(outcome.is_ok() || !arguments.held);
     }
     outcome
@@ -233,7 +233,7 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
     let identity = identity.map(absolute).transpose()?;
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
     let options = arguments.options()?;
-    // A volume that is none is refused before there is a log in it.
+    // A path that is not a volume is refused before a log is created in it.
     if server_of(&arguments.volume)?.is_none() {
         let label = fs::label::Label::read_pointer(&arguments.volume)?;
         if options.coding == Some(fs::Coding::Server) {
@@ -346,7 +346,7 @@ fn mounted_volume(mountpoint: &Path) -> Option<PathBuf> {
     mounts().into_iter().rev().find_map(|(source, at)| (at == mountpoint).then_some(source))
 }
 
-/// The volumes that are mounted, and where, by the kernel's list: nobody is asked.
+/// The volumes that are mounted, and where, by the kernel's list: no mount is asked.
 fn mounts() -> Vec<(PathBuf, PathBuf)> {
     let list = std::fs::read("/proc/self/mounts").unwrap_or_default();
     let mounts = list.split(|&byte| byte == b'\n').filter_map(|line| {

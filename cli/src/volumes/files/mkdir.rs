@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 make(&volume, address, mode, &mut made)
             }
         });
-        // Also what was made before a failure is.
+        // Directories that were made before a failure stay.
         let finished = volume.finish();
         done?;
         finished?;
@@ -77,8 +77,8 @@ fn make_all(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Ou
     Ok(())
 }
 
-/// The permissions that this process gives to nobody. Linux tells them, where asking the system
-/// would change them for a moment.
+/// The permissions that this process withholds from new files. They are read from `/proc`, because
+/// the system call would change them for a moment.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));

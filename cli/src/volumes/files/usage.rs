@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
 /// A directory that is being walked.
 struct Level {
     ino: u64,
-    /// Where its listing goes on; None when all of it was listed.
+    /// Where its listing goes on; None if all of it was listed.
     cookie: Option<u64>,
     /// Directories of the last part of the listing that are still to be walked.
     inside: Vec<u64>,

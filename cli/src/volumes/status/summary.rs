@@ -213,7 +213,7 @@ fn fit(line: &str) -> String {
     shortened(line, MAX_COLUMNS).trim_end().to_owned()
 }
 
-/// Text of which the middle is left out when it is too long: beginning and end say more.
+/// Text whose middle is left out if it is too long: beginning and end say more.
 fn shortened(text: &str, columns: usize) -> String {
     let count = text.chars().count();
     if count <= columns {
