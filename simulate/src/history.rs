@@ -83,7 +83,7 @@ pub struct Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     pub counter: usize,
-    /// From before the lock was asked for until after it was released.
+    /// From before the request for the lock until after its release.
     pub span: Span,
     /// When the lock was certainly held.
     pub held: Span,

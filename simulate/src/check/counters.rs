@@ -1,4 +1,4 @@
-//! Counters under an exclusive lock: nobody is within it with another, and no count is lost.
+//! Counters under an exclusive lock: no two programs hold it at once, and no count is lost.
 
 use crate::history::{All, Section};
 
@@ -25,8 +25,7 @@ fn pair(history: &All, first: &Section, second: &Section) -> Option<String> {
         return Some(format!("both have the lock: {first:?}, {second:?}"));
     }
     let is_later = first.done && first.span.is_before(&second.held);
-    // What is released is committed. Only the death of the server takes it away, if it was not
-    // synced.
+    // A released count is committed. Only the death of the server loses it, if it was not synced.
     let end = second.span.end.unwrap_or(u64::MAX);
     let is_kept = first.synced || !history.died(first.span.begin, end);
     if is_later && is_kept && second.read <= first.read {

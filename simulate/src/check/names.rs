@@ -77,7 +77,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
                 new.insert(name, ino);
                 Found::File(ino)
             }
-            // A file whose number nobody knows.
+            // A file with an unknown number.
             (None, Found::Unknown) => {
                 new.insert(name, 0);
                 Found::Unknown
@@ -106,7 +106,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
                 (false, _) if !may_be => match naming.found {
                     // Which of the two errors comes first is not fixed.
                     Found::Exists if names.contains_key(&name) => Found::Exists,
-                    // A file without a name gets one again if somebody may still know it.
+                    // A file without a name gets one again if a client may still know it.
                     Found::Done | Found::Unknown if !names.contains_key(&name) => {
                         new.insert(name, ino);
                         Found::Done
@@ -321,7 +321,8 @@ mod tests {
     fn an_answer_outlives_the_server() {
         let renamed = op(0, 30, 45, Act::Rename(1, 2), Found::Done);
         let seen = |name, begin, found| op(1, begin, begin + 1, Act::Lookup(name), found);
-        let history = |name, found| [op(0, 10, 11, Act::Make(1), Found::File(1)), renamed.clone(), seen(name, 50, found)];
+        let history =
+            |name, found| [op(0, 10, 11, Act::Make(1), Found::File(1)), renamed.clone(), seen(name, 50, found)];
         // Lost with the server, or repeated.
         assert!(is_right(&history(1, Found::File(1)), &[40], &[(15, 18)]));
         assert!(is_right(&history(2, Found::File(1)), &[40], &[(15, 18)]));
