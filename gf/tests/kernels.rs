@@ -79,7 +79,7 @@ fn in_spaced_blocks(
     buffer[begin - skip..][..count * pitch + skip].to_vec()
 }
 
-/// So many groups of all points of a coset, of two, and of one.
+/// `counts` groups of all points of a coset, of two, and of one.
 fn random_dyadic(outputs: usize, counts: [usize; 3], seed: u64) -> Vec<DyadicGroup> {
     let mut random = fastrand::Rng::with_seed(seed);
     let sizes = counts.into_iter().zip([outputs.next_power_of_two(), 2, 1]);

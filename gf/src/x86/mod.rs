@@ -151,7 +151,7 @@ macro_rules! kernel {
                         Way::Registers => $private::registers(map, inputs, outputs, lines, true),
                         Way::Tile { .. } => $private::tile(map, inputs, outputs, lines, true),
                     }
-                    // Other threads that are told of the outputs shall see them.
+                    // Other threads that learn of the outputs must see them.
                     core::arch::x86_64::_mm_sfence();
                 }
             }
