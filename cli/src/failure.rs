@@ -13,7 +13,7 @@ pub enum Failure {
     Work(volume::Error),
     /// The work on a volume failed: exit status 1, or 130 when it was interrupted.
     Volume(fs::Error),
-    /// So few targets of the volume are there that others may have a newer state: exit status 3.
+    /// Too few targets of the volume are there; others may have a newer state: exit status 3.
     TooFew(String),
     /// Another process has the volume open, which may carry the command out: exit status 1.
     Busy(PathBuf, String),

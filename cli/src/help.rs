@@ -115,7 +115,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands in a page's blocks for shells, whole, without what the shell does with them.
+/// The commands in a page's shell blocks, whole, without redirections and the like.
 fn commands_in(page: &str) -> Vec<String> {
     let (mut found, mut inside, mut line) = (Vec::new(), false, String::new());
     for part in page.lines().map(str::trim) {

@@ -49,7 +49,7 @@ pub fn translate(arguments: &[OsString]) -> Result<Option<Vec<OsString>>, Failur
                 // There is no list of mounts but the kernel's.
                 b'n' => {}
                 // These have a value: a list of options; the type and a namespace, which mount(8)
-                // has looked after.
+                // handles.
                 b'o' | b't' | b'N' => {
                     let rest = &flags[at + 1..];
                     let value = if rest.is_empty() {
@@ -86,7 +86,7 @@ pub fn translate(arguments: &[OsString]) -> Result<Option<Vec<OsString>>, Failur
             }
         }
     }
-    // What makes no sense is refused also where nothing is done.
+    // Invalid arguments are refused even if there is nothing to do.
     fuse::parse_options(&options.join(",")).map_err(Failure::Usage)?;
     if !verbose {
         ours.push("--quiet".into());

@@ -86,7 +86,7 @@ impl Open {
         &self.fs
     }
 
-    /// Commits everything; what could not be is an error of the command.
+    /// Commits everything; if that fails, the command fails.
     pub fn finish(self) -> Result<(), Failure> {
         if self.served { Ok(self.fs.sync_all()?) } else { Ok(self.fs.close_volume()?) }
     }
@@ -95,9 +95,9 @@ impl Open {
 /// How long to wait for a process that is about to close a volume.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// Does something again for a while when a volume or a target is in use: the end of a command
-/// cannot be far, and a mount that was unmounted commits what it has. One that is still to be seen
-/// can be asked instead.
+/// Repeats something for a while if a volume or a target is in use: a command ends soon, and a
+/// mount that was unmounted commits what it has. A mount that is still visible can carry the
+/// command out instead.
 pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error>) -> Result<T, Failure> {
     let begun = Instant::now();
     loop {
@@ -235,7 +235,7 @@ impl Address {
     /// Reads `VOLUME:/path`; None if it has no `:/` and so is a path of this machine.
     pub fn parse(given: &OsStr) -> Option<Self> {
         let bytes = given.as_bytes();
-        // The address of a server has one itself, and a name that may have none.
+        // The address of a server has a `:/` itself, and its name may have none.
         let begin = if bytes.starts_with(b"weft://") { b"weft://".len() } else { 0 };
         let at = begin + bytes[begin..].windows(2).position(|pair| pair == b":/")?;
         let path = &bytes[at + 2..];

@@ -117,7 +117,8 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     cluster::set_patience(Duration::from_secs(arguments.patience));
     let opened = open_with(&volume, options.read_only, options.coding)?;
     let mountpoint = absolute(&arguments.mountpoint)?;
-    // Of a cluster: what a server has, others have too, so that nothing in it is this mount's own.
+    // The directory for log and socket, if a server has the volume: others use that volume too, so
+    // nothing in it is this mount's own.
     let home = match server_of(&volume)? {
         Some(_) if arguments.held => Some(Home::given(&mountpoint)?),
         Some(_) => Some(Home::take(&mountpoint)?),
@@ -149,7 +150,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
     let watched = mounted.clone();
     let desk = remote::serve(directory, move || watched.is_there());
     if arguments.tell {
-        // A file system that it would be in the way of otherwise can be unmounted.
+        // Otherwise it would keep a file system from being unmounted.
         let _ = std::env::set_current_dir("/");
         println!("{READY}");
         let _ = std::io::stdout().flush();
@@ -163,7 +164,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
             if let Err(why) = unmounter.unmount(false) {
                 show::warning(format_args!("{}; it ends when it is no longer used", failed(why)));
                 let _ = unmounter.unmount(true);
-                // What the programs have given away until now need not wait for them.
+                // What the programs have handed over until now need not wait for them.
                 if let Err(why) = signalled_fs.sync_all() {
                     show::warning(why);
                 }

@@ -39,7 +39,7 @@ enum Request {
     },
     /// Answer when the mount has ended, with how it ended.
     End,
-    /// Answer whether it is still to be seen: with status 0, or 1 if it ends.
+    /// Answer whether it is still visible: with status 0, or 1 if it ends.
     Mounted,
 }
 
@@ -117,11 +117,11 @@ impl Served {
     }
 }
 
-/// Answers requests in the background. Without a socket the mount works all the same.
-/// `is_mounted` says whether the mount is still to be seen; when it is not, its process ends.
+/// Answers requests in the background. Without a socket the mount works all the same. `is_mounted`
+/// says whether the mount is still visible; if not, its process ends.
 pub fn serve(volume: &Path, is_mounted: impl Fn() -> bool + Send + Sync + 'static) -> Option<Served> {
     let path = volume.join(SOCKET);
-    // One that is there was left by a process that is gone: the volume is locked by this one.
+    // A socket that exists was left by a process that is gone: this one has the lock of the volume.
     let _ = std::fs::remove_file(&path);
     let listener = match UnixListener::bind(&path) {
         Ok(listener) => listener,
@@ -194,7 +194,8 @@ fn carry_out_for(directory: OsString, arguments: Vec<OsString>, operator: bool, 
     Answer { status, output, errors }
 }
 
-/// Answers a request that came over the network. Where it was given says nothing to this machine.
+/// Answers a request that came over the network. The directory in which it was given means nothing
+/// on this machine.
 pub fn respond(request: &[u8], operator: bool, control: &Arc<Control>) -> Vec<u8> {
     let answer = match serde_json::from_slice(request) {
         Ok(Request::Command { arguments, .. }) => carry_out_for(OsString::new(), arguments, operator, control),
@@ -255,7 +256,7 @@ pub enum Presence {
 pub fn presence(directory: &Path) -> Presence {
     let Some(mut stream) = ask(directory, &Request::Mounted) else { return Presence::Gone };
     let mut answer = Vec::new();
-    // One that is stopped or very busy says nothing for now.
+    // A mount that is stopped or very busy does not answer for now.
     let _ = stream.set_read_timeout(Some(SILENT));
     match stream.read_to_end(&mut answer).ok().and_then(|_| serde_json::from_slice(&answer).ok()) {
         Some(Answer { status: 0, .. }) => Presence::Mounted,

@@ -1,6 +1,6 @@
 //! Where a mount of a cluster has its log and its socket: a directory that only its user may enter.
-//! The process of the mount has it locked, and removes it at its end. What killed processes left
-//! goes with the next mount.
+//! The process of the mount has it locked, and removes it at its end. The next mount removes what
+//! killed processes left.
 
 use super::remote;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use volume::Shown;
 
-/// Says where these directories are, if not where the system has such.
+/// Says where these directories are, if not in the system's default place.
 const VARIABLE: &str = "WEFT_RUNTIME_DIR";
 const LOCK: &str = "lock";
 /// The log of a mount.
@@ -54,7 +54,7 @@ fn check(path: &Path) -> std::io::Result<()> {
     if found.mode() & 0o022 != 0 {
         return refused("others may write to it");
     }
-    // Others may read it: nothing in it is theirs, so that it may stay.
+    // Others may read it: nothing in it is theirs, so it may stay.
     if found.mode() & 0o077 != 0 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
     }
@@ -113,7 +113,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Takes the directory of a mount point, when the mount before this one is over, and removes
+    /// Takes the directory of a mount point once the mount before this one is over, and removes
     /// what others left.
     pub fn take(mountpoint: &Path) -> Result<Self, Failure> {
         let base = base()?;
@@ -149,7 +149,7 @@ impl Home {
         }
     }
 
-    /// The same, which the process that started this one took and holds for it.
+    /// The same, if the process that started this one took it and holds it.
     pub fn given(mountpoint: &Path) -> Result<Self, Failure> {
         let path = base()?.join(name(mountpoint));
         let failed = |why: std::io::Error| Failure::Other(format!("cannot use {}: {why}", Shown(&path)));

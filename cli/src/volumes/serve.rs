@@ -244,7 +244,7 @@ fn guarded(store: Store, identity: Option<&Path>, clock_tolerance: Duration) -> 
 pub(super) fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
     let tls = identity.map(|place| Identity::at(place).server()).transpose()?;
     let default = ServerOptions::default();
-    // The files of targets need some of what may be open, too.
+    // The files of targets need some of the permitted descriptors, too.
     let open = usize::try_from(volume::allow_many_open_files()).unwrap_or(usize::MAX);
     let connections = default.connections.min(open / 4 * 3);
     Ok(ServerOptions {

@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if as_json { show::json(&json!({ "files": files, "bytes": bytes })) } else { Ok(()) }
 }
 
-/// Gives a complete copy its name. Where the file system cannot refuse to replace, a file that
+/// Gives a complete copy its name. If the file system cannot refuse to replace, a file that
 /// appeared during the copy is replaced.
 fn put_under_name(part: &Path, to: &Path, force: bool) -> std::io::Result<()> {
     if !force {

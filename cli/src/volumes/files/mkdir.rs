@@ -61,7 +61,7 @@ fn make(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Outcom
     Ok(())
 }
 
-/// Makes a directory, and those above it, where they are not there.
+/// Makes a directory, and those above it that are missing.
 fn make_all(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Outcome {
     let mut path = Vec::new();
     for name in address.names() {
@@ -70,7 +70,7 @@ fn make_all(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Ou
         match find(volume, &part) {
             Ok(there) if there.kind == Kind::Directory => {}
             Ok(_) => return Err(Failure::Other(format!("{} is not a directory", part.shown()))),
-            // Why it cannot be found is said again if it cannot be made.
+            // If it cannot be made, that error says again why it cannot be found.
             Err(_) => make(volume, &part, mode, made)?,
         }
     }

@@ -110,7 +110,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds what is at an address to what is shown: its entries, if they are wanted, and the sum.
+    /// Adds an address to the output: its entries, if they are wanted, and the sum.
     fn address(&mut self, address: &Address, summary: bool, shown: &mut Vec<(OsString, Usage)>) -> Outcome {
         let path = |name: &[u8]| {
             let mut whole = address.volume.as_os_str().as_bytes().to_vec();
@@ -139,7 +139,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What a file or directory takes, without what is in it.
+    /// What a file or directory takes, without its entries.
     fn entry(&mut self, attributes: &Attributes) -> Usage {
         if attributes.kind == Kind::Directory {
             return Usage { directories: 1, ..Usage::default() };
