@@ -179,8 +179,7 @@ impl Contest {
             }
             Regime::Streamed => {
                 let wanted = streamed_bytes.div_ceil((race.k + race.m) * job.block_bytes);
-                // A subject that is far slower than memory needs no more than the caches cannot
-                // hold.
+                // A subject that is far slower than memory needs only more than the caches hold.
                 let stripes = wanted.min(fitting(patience_seconds).max(wanted / 8));
                 job.stripes = stripes.next_multiple_of(entrant.threads);
                 // One stripe was in cache all the time, so how long a pass takes is known only

@@ -4,8 +4,8 @@
 //! The traffic limit of a shape reads every input once and writes every output once, in tiles as an
 //! encoder does or in whole blocks, whichever is faster: the inputs are XORed into the first output
 //! by the fastest XOR there is, and the other outputs are filled. So it still does the arithmetic
-//! of one plain parity, and writes through the caches like everybody else here; a code that does
-//! better than this limit is not wrong, it is as good as free.
+//! of one plain parity, and writes through the caches like all others here; a code that does better
+//! than this limit is not wrong, it is as good as free.
 
 use crate::arena::{Arena, Stripe};
 use crate::measure::interleaved;

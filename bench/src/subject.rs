@@ -44,6 +44,6 @@ pub trait Subject {
     /// Seconds for encoding, or why it cannot.
     fn time_encode(&mut self, job: &Job) -> Result<f64, String>;
 
-    /// Seconds for making the blocks at positions `lost` again, or why it cannot.
+    /// Seconds for rebuilding the blocks at positions `lost`, or why it cannot.
     fn time_decode(&mut self, job: &Job, lost: &[usize]) -> Result<f64, String>;
 }

@@ -1,4 +1,5 @@
-//! Several cores at once: everybody is ready before anybody starts, and the last to finish counts.
+//! Several cores at once: all workers are ready before the first one starts, and the last to finish
+//! counts.
 
 use std::sync::Barrier;
 use std::time::Instant;

@@ -21,7 +21,7 @@ const READ_AHEAD_KIB: u32 = 4096;
 /// that this process can always write.
 const DIRTY_PERCENT: u32 = 20;
 
-/// How often it is looked whether a mount is over.
+/// How often the thread looks whether a mount is over.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A mount that this process serves. It goes on when this is dropped.
@@ -74,8 +74,8 @@ fn serve<F: Files>(
         watch(&files, device.try_clone()?)?;
     }
     let (handler, late) = Handler::new(files, options.log.clone(), options.writeback, refused);
-    // The kernel itself keeps other users out where it should. That also requests of the kernel's
-    // own threads come from others is what fuser does not know.
+    // The kernel itself keeps other users out where it should. fuser does not know that requests of
+    // the kernel's own threads come from other users, too.
     let session = Session::from_fd(handler, device, SessionACL::All, config)?;
     late.start(session.notifier())?;
     session.spawn()
@@ -161,8 +161,8 @@ impl Mounted {
         detach(&self.mount, lazy)
     }
 
-    /// Whether it is still to be seen under its directory; when it is not, [`wait`](Self::wait)
-    /// returns with its last use.
+    /// Whether it is still visible under its directory; if not, [`wait`](Self::wait) returns with
+    /// its last use.
     pub fn is_there(&self) -> bool {
         mounts::at(&self.mount.path).as_ref() == Some(&self.mount)
     }

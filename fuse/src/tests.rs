@@ -372,7 +372,7 @@ fn the_end_says_that_data_was_lost() {
         let Some(mount) = mount("lost", &Options::default()) else { return };
         let path = mount.path.join("file");
         mount.files.full.store(true, Ordering::Relaxed);
-        // Nothing is said on closing that a program must hear.
+        // Closing reports no error that a program must get.
         let _ = fs::write(&path, vec![1; 10_000]);
         if removed {
             fs::remove_file(&path).unwrap();

@@ -1,5 +1,5 @@
 //! A store: its disk, which keeps synced data only when its machine loses power, and the fence that
-//! the metadata server told it.
+//! the metadata server sent it.
 
 use std::collections::BTreeSet;
 use std::io;

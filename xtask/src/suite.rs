@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many programs run at once, for each processor one and one that waits.
+/// How many programs run at once: one for each processor, and one that waits.
 fn at_once() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from) + 1
 }

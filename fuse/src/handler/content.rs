@@ -7,8 +7,8 @@ use fs::{Allocate, SetAttributes};
 use fuser::Errno;
 use std::cell::RefCell;
 
-/// The most that one request copies. The answer holds less than 4 GiB, and a thread should come
-/// back some time.
+/// The most that one request copies. The answer holds less than 4 GiB, and a thread should return
+/// in reasonable time.
 const MAX_COPY: u64 = 1 << 30;
 
 thread_local! {
@@ -45,7 +45,7 @@ impl<F: Files> Handler<F> {
 
     pub(super) fn close(&self, ino: u64, flags: i32) {
         self.opens.remove(ino, flags);
-        // Nobody waits for the answer of this one, which tells the log.
+        // No program waits for this answer, so the error is logged.
         let _ = self.caller.call("closing", ino, |files| {
             files.close(ino);
             Ok(())

@@ -1,4 +1,4 @@
-//! Attributes, as the kernel has them and as the file system.
+//! Attributes, in the form of the kernel and in that of the file system.
 
 use fs::{Attributes, Kind, SetTime, Time};
 use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};

@@ -11,7 +11,7 @@ use fuser::Generation;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The generations of files that the kernel was told. A file that is missing has generation 0.
+/// The generations of files that the kernel has learned. A file that is missing has generation 0.
 #[derive(Debug, Default)]
 pub(super) struct Generations(Mutex<HashMap<u64, u64>>);
 

@@ -103,9 +103,9 @@ impl Asked {
         self.kind == i32::from(libc::F_UNLCK as i16)
     }
 
-    /// Sets or takes away a lock. What waits has a thread of its own, as those that serve requests
-    /// are few: for a lock that a thread of a program waits for, and for the kernel, which may have
-    /// requests answered before it drops pages.
+    /// Sets or takes away a lock. A wait has a thread of its own, as the threads that serve
+    /// requests are few: a wait for a lock that a program wants, and a wait for the kernel, which
+    /// may need answers before it drops pages.
     pub fn set<F: Files>(
         self,
         caller: &Caller<F>,

@@ -405,8 +405,8 @@ impl<F: Files> Filesystem for Handler<F> {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // What was locked with `flock`, or for what was opened, is free with the last descriptor.
-        // Nobody can be told that it is not.
+        // A lock by `flock`, or of an opening, is free with the last descriptor. No program can
+        // learn of a failure here.
         for owner in self.held.end(handle).into_iter().chain(owner.map(|owner| owner.0)) {
             let _ = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner, 0, u64::MAX));
         }
@@ -530,7 +530,7 @@ impl<F: Files> Filesystem for Handler<F> {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        // Files are always ready, as the kernel then takes for granted.
+        // Files are always ready; without an answer, the kernel assumes that.
         reply.error(Errno::ENOSYS);
     }
 

@@ -19,7 +19,7 @@ pub(super) enum Verdict {
     Yes,
     /// It gets this error.
     No(i32),
-    /// It takes the kernel to say that. When it cannot, the program gets this error.
+    /// Only the kernel can decide that. If it cannot, the program gets this error.
     AskKernel(i32),
 }
 
@@ -85,7 +85,7 @@ pub(super) fn may_open(
     }
 }
 
-/// Openings for which the kernel looks again, with the time when it was asked to.
+/// Openings for which the kernel looks again, with the time of that answer.
 #[derive(Debug, Default)]
 pub(super) struct LooksAgain(Mutex<HashMap<Opening, Instant>>);
 
@@ -93,8 +93,7 @@ pub(super) struct LooksAgain(Mutex<HashMap<Opening, Instant>>);
 type Opening = (u32, u64, Box<[u8]>);
 
 impl LooksAgain {
-    /// What the kernel is answered that should look again: ESTALE, but `otherwise` if it did
-    /// already.
+    /// The answer that makes the kernel look again: ESTALE, but `otherwise` if it did already.
     pub fn answer(&self, process: u32, ino: u64, name: &[u8], otherwise: i32) -> i32 {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +165,7 @@ mod tests {
         assert_eq!((may(1, 0o1777, 5, 1), may(0, 0o1777, 5, 1)), (NO, NO));
         assert_eq!((may(1, 0o0777, 5, 2), may(1, 0o1755, 5, 2)), (Verdict::Yes, Verdict::Yes));
         assert_eq!((may(1, 0o1775, 5, 1), may(1, 0o1775, 5, 2)), (Verdict::Yes, NO));
-        // Its own files, and those of whom the directory belongs to.
+        // Its own files, and those of the directory's owner.
         assert_eq!((may(5, 0o1777, 5, 2), may(1, 0o1777, 7, 2)), (Verdict::Yes, Verdict::Yes));
     }
 

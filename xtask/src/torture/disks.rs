@@ -1,5 +1,5 @@
-//! Disks that can be full, hang, and go away: each an ext4 file system in an image of its own,
-//! where this machine has loop devices; plain directories else.
+//! Disks that can be full, hang, and go away: each an ext4 file system in an image of its own, if
+//! this machine has loop devices, else plain directories.
 
 use crate::peers::{output_of, run};
 use std::fs::{self, File};
