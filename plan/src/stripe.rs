@@ -85,10 +85,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_cover_the_range_in_order(k in 1usize..20, unit in 1usize..70, data in 1usize..5000, cut in any::<(u16, u16)>()) {
+        fn parts_cover_the_range_in_order(
+            k in 1usize..20, unit in 1usize..70, data in 1usize..5000, cut in any::<(u16, u16)>()
+        ) {
             let geometry = Geometry { k, m: 2, unit };
             let block = geometry.block_bytes(data);
-            prop_assert!(block.is_multiple_of(unit) && block * k >= data && (block == unit || (block - unit) * k < data));
+            prop_assert!(block.is_multiple_of(unit) && block * k >= data);
+            prop_assert!(block == unit || (block - unit) * k < data);
             let (a, b) = (usize::from(cut.0) % (data + 1), usize::from(cut.1) % (data + 1));
             let range = a.min(b)..a.max(b);
             let mut covered = range.start;

@@ -289,7 +289,8 @@ proptest! {
 
     #[test]
     fn no_order_does_harm(
-        record: u32, aligned: bool, length in 0usize..STRIPE + 9, manifest_bytes: usize, few in 0usize..20, checksum: u64,
+        record: u32, aligned: bool, length in 0usize..STRIPE + 9, manifest_bytes: usize, few in 0usize..20,
+        checksum: u64,
     ) {
         let lab = Lab::new("rs:4+2");
         let (mut layout, data) = (layout("rs:4+2"), vec![7; length]);
@@ -298,7 +299,8 @@ proptest! {
         let manifest_bytes = if few % 2 == 0 { manifest_bytes } else { manifest_bytes % (length + 1) };
         let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
         let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
-        let order = Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
+        let order =
+            Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
         if order.carry_out(&lab.staff.targets, &lab.pool).is_err() {
             prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
         }

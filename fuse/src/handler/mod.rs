@@ -272,7 +272,9 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.introduce("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
-        answer!(reply, linked, linked => reply.entry(&self.valid(), &self.tell(&linked), self.tell_generation(&linked)));
+        answer!(reply, linked, linked => {
+            reply.entry(&self.valid(), &self.tell(&linked), self.tell_generation(&linked))
+        });
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {

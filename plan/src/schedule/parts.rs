@@ -75,7 +75,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_are_the_object(size in 0u64..=1 << 55, workers in 1usize..1000, wanted in prop::option::of(1u64..=u64::MAX)) {
+        fn parts_are_the_object(
+            size in 0u64..=1 << 55, workers in 1usize..1000, wanted in prop::option::of(1u64..=u64::MAX)
+        ) {
             let parts = Parts::new(size, workers, wanted);
             prop_assert!(parts.part_bytes().is_power_of_two() && u64::from(parts.count()) <= MOST_PARTS);
             let count = parts.count();
