@@ -102,7 +102,7 @@ pub struct Large {
     pub item: Item,
     /// The length of each part but the last.
     pub part_bytes: u64,
-    /// The inode number of the file that the parts go into; 0 if nothing has to be done.
+    /// The inode number of the file that the parts go into; 0 if there is nothing to do.
     pub ino: u64,
 }
 
@@ -143,7 +143,7 @@ pub struct Tally {
     pub unchanged_bytes: u64,
     /// The sizes of the files that were done.
     pub sizes: Sizes,
-    /// Files that were found and are to be looked at.
+    /// Files that were found and must be looked at.
     pub found_files: u64,
     /// Their bytes.
     pub found_bytes: u64,

@@ -1,4 +1,5 @@
-//! Whole jobs, in threads: a tree goes into a volume and comes back the same, whatever happens on the way.
+//! Whole jobs, in threads: a tree goes into a volume and comes back the same, whatever happens on
+//! the way.
 
 mod tree;
 

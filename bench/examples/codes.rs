@@ -1,4 +1,5 @@
-//! The measurement of the codes without the rest of Weft: `cargo run --release -p bench --example codes -- --quick`.
+//! The measurement of the codes without the rest of Weft: `cargo run --release -p bench --example
+//! codes -- --quick`.
 
 use clap::Parser;
 use std::process::ExitCode;

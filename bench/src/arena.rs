@@ -1,6 +1,7 @@
-//! Memory that is measured on: aligned, written once so that no page fault lands inside the clock, and laid out as the
-//! peers lay theirs out, block after block, five cache lines apart. Without the gap, blocks of a multiple of 4 KiB would all
-//! fall into the same cache sets, and the layout would be measured instead of the code.
+//! Memory that is measured on: aligned, written once so that no page fault lands inside the clock,
+//! and laid out as the peers lay theirs out, block after block, five cache lines apart. Without the
+//! gap, blocks of a multiple of 4 KiB would all fall into the same cache sets, and the layout would
+//! be measured instead of the code.
 
 /// Pages are this long, and the arena begins at one.
 const PAGE: usize = 4096;
@@ -33,7 +34,7 @@ impl Arena {
         Self { bytes, skip, length }
     }
 
-    /// Room for so many blocks.
+    /// Room for `blocks` blocks.
     pub fn of_blocks(blocks: usize, block_bytes: usize) -> Self {
         Self::new(blocks * pitch(block_bytes))
     }

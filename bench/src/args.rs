@@ -20,7 +20,8 @@ pub struct Args {
     /// Which instructions weft and its peers use
     #[arg(long, value_enum, default_value_t = Lanes::Auto)]
     pub kernel: Lanes,
-    /// Where the peers' executables are [default: target/peers beside this program's, or ./target/peers]
+    /// Where the peers' executables are [default: target/peers beside this program's, or
+    /// ./target/peers]
     #[arg(long, value_name = "DIR")]
     pub peers: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -135,12 +136,15 @@ fn value_name(value: &impl ValueEnum) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub rounds: usize,
-    /// A round from cache is taken in so many turns, a short sample of everybody in each: on a shared machine what disturbs one then disturbs its neighbours in
-    /// the list as well, and a ratio is the median of many.
+    /// A round from cache has this many turns, with a short sample of each subject: on a shared
+    /// machine, a disturbance of one then hits its neighbours in the list as well, and a ratio is
+    /// the median of many.
     pub turns: usize,
-    /// Time before each sample from cache, so that what a peer's process still does after its answer (freeing, collecting garbage) slows nobody else.
+    /// Time before each sample from cache, so that what a peer's process still does after its
+    /// answer (freeing, collecting garbage) slows no other subject.
     pub pause: Duration,
-    /// A subject repeats work in cache until it takes about this long in a round: long against clock and interrupts.
+    /// A subject repeats work in cache until it takes about this long in a round: long against
+    /// clock and interrupts.
     pub sample_seconds: f64,
     /// A slow subject's rounds are cut to about this long by doing less of the same.
     pub patience_seconds: f64,

@@ -1,9 +1,10 @@
-//! Gluster's published algorithm on this processor, as wide as SSE2: what it has over the published figures is the
-//! processor; what this engine has over it is the engine.
+//! Gluster's published algorithm on this processor, as wide as SSE2: what it has over the published
+//! figures is the processor; what this engine has over it is the engine.
 //!
-//! Horner's rule on bit-sliced chunks: fragment r is (..(d0 r + d1) r + ..) + d(k-1), and each multiplication by r is a
-//! list of XORs of 64-byte planes with common pairs taken out. Compiled for the base instruction set, which on x86-64
-//! has 128-bit registers. It is never used for anything but this comparison.
+//! Horner's rule on bit-sliced chunks: fragment r is (..(d0 r + d1) r + ..) + d(k-1), and each
+//! multiplication by r is a list of XORs of 64-byte planes with common pairs taken out. Compiled
+//! for the base instruction set, which on x86-64 has 128-bit registers. It is never used for
+//! anything but this comparison.
 
 use crate::arena::{Arena, Stripe};
 use crate::subject::{Job, Subject};
@@ -32,7 +33,8 @@ impl Multiplication {
         let column = |x: u8| gf::field::mul(r, 1 << x);
         let mut rows: [u32; 8] = std::array::from_fn(|i| (0..8).map(|x| u32::from(column(x) >> i & 1) << x).sum());
         let mut sums = vec![];
-        // Greedily, the pair that most rows have becomes a value of its own, until every row is one value.
+        // Greedily, the pair that most rows have becomes a value of its own, until every row is one
+        // value.
         while rows.iter().any(|row| row.count_ones() > 1) {
             let values = 8 + sums.len();
             let pairs = (0..values).flat_map(|a| (a + 1..values).map(move |b| (a, b)));

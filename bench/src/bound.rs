@@ -1,4 +1,5 @@
-//! What no encoder that writes to a disk can do without: the bytes of the source, written to it once, and as many bytes as the parity has.
+//! What no encoder that writes to a disk can do without: the bytes of the source, written to it
+//! once, and as many bytes as the parity has.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,8 +10,8 @@ use std::time::Instant;
 /// Bytes written at a time.
 const PIECE: usize = 1 << 20;
 
-/// Copies a file or a tree into the folder with `cp -r`, then writes a file of as many bytes as its parity has, and has both on disk: seconds.
-/// Both are removed again.
+/// Copies a file or a tree into the folder with `cp -r`, then writes a file of as many bytes as its
+/// parity has, and has both on disk: seconds. Both are removed again.
 pub fn copy_and_parity(source: &Path, folder: &Path, parity_bytes: usize) -> Result<f64, String> {
     let (copy, parity) = (folder.join("copy"), folder.join("parity"));
     let piece = vec![0x5A; PIECE];
@@ -25,7 +26,7 @@ pub fn copy_and_parity(source: &Path, folder: &Path, parity_bytes: usize) -> Res
     Ok(seconds)
 }
 
-/// Has everything on disk that was written to the folder's file system, so that nobody pays for another's bytes.
+/// Syncs the folder's file system, so that no subject pays for another's bytes.
 pub fn settle(folder: &Path) -> Result<(), String> {
     run(Command::new("sync").arg("-f").arg(folder))
 }

@@ -1,5 +1,5 @@
-//! Charts as SVG, one small one for each row: every bar says what it is, so no legend has to be looked up. Colours are
-//! classes of the page's style sheet.
+//! Charts as SVG, one small one for each row: every bar says what it is, so no legend has to be
+//! looked up. Colours are classes of the page's style sheet.
 
 use crate::results::{Cell, Role, Row, Value};
 use crate::text::rate;

@@ -7,7 +7,7 @@ use crate::results::{Cell, Role, Row};
 use crate::subject::{Job, Subject};
 use std::io::{IsTerminal, Write};
 
-/// Before each sample from cache everybody warms up by so small a part of it.
+/// Before each sample from cache, each subject warms up with one part in `WARM` of it.
 const WARM: usize = 10;
 
 /// All subjects of a lane, and how much each is measured.
@@ -59,7 +59,8 @@ impl Entrant {
 /// Where the blocks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regime {
-    /// One stripe, again and again; as often as given in a round, or until its samples are long enough.
+    /// One stripe, again and again; as often as given in a round, or until its samples are long
+    /// enough.
     Cached { iterations: Option<usize> },
     /// Many stripes one after the other, larger than the caches.
     Streamed,
@@ -98,7 +99,8 @@ impl Contest {
         self.subjects.iter().map(|subject| &**subject)
     }
 
-    /// Measures a row. Who is not here, or does not have the code, has no cell; who refuses or fails has one that says so.
+    /// Measures a row. A subject that is not here, or does not have the code, has no cell; one that
+    /// refuses or fails has a cell that says so.
     pub fn run(&mut self, race: &Race) -> Row {
         let entrants: Vec<(usize, &Entrant)> = race
             .entrants
@@ -177,10 +179,11 @@ impl Contest {
             }
             Regime::Streamed => {
                 let wanted = streamed_bytes.div_ceil((race.k + race.m) * job.block_bytes);
-                // A subject that is far slower than memory needs no more than the caches cannot hold.
+                // A subject that is far slower than memory needs only more than the caches hold.
                 let stripes = wanted.min(fitting(patience_seconds).max(wanted / 8));
                 job.stripes = stripes.next_multiple_of(entrant.threads);
-                // One stripe was in cache all the time, so how long a pass takes is known only after one.
+                // One stripe was in cache all the time, so how long a pass takes is known only
+                // after one.
                 job.iterations = 1;
                 job.iterations = (sample_seconds / self.time(subject, &job, &race.lost)?).ceil() as usize;
             }
@@ -188,7 +191,8 @@ impl Contest {
         Ok(job)
     }
 
-    /// This engine's codes whose blocks consist of regions get the row's block length rounded down to whole ones.
+    /// This engine's codes whose blocks consist of regions get the row's block length rounded down
+    /// to whole ones.
     fn block_bytes(&self, entrant: &Entrant, race: &Race) -> Result<usize, String> {
         if entrant.role != Role::Own {
             return Ok(race.block_bytes);
@@ -199,7 +203,8 @@ impl Contest {
     }
 }
 
-/// Says that a row, or a section, is begun, where `progress` says nothing: a line each, for whoever reads the log of a long run.
+/// Says that a row, or a section, begins, where `progress` says nothing: a line each, for the log
+/// of a long run.
 pub fn begun(text: &str) {
     let mut stderr = std::io::stderr();
     if !stderr.is_terminal() {
@@ -207,7 +212,7 @@ pub fn begun(text: &str) {
     }
 }
 
-/// Shows what is going on where somebody watches; nothing ends the line.
+/// Shows what is going on, on a terminal; an empty text ends the line.
 pub fn progress(text: &str) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {

@@ -1,7 +1,8 @@
 //! Measurements of the coding engine, side by side with its peers in the same interleaved run.
 //!
-//! A figure is a median over turns in which every subject took its place; a peer is a process, and one that crashes
-//! or hangs is reported, never waited for. Nothing here changes what the engine computes.
+//! A figure is a median over turns in which every subject took its place; a peer is a process, and
+//! one that crashes or hangs is reported, never waited for. Nothing here changes what the engine
+//! computes.
 #![forbid(unsafe_code)]
 
 mod arena;
@@ -35,7 +36,8 @@ use std::path::Path;
 /// Measures what was asked for and writes the table, the JSON and the page.
 ///
 /// # Errors
-/// When a kernel cannot be had, or an output cannot be written. A peer's failure is part of the result instead.
+/// When a kernel cannot be had, or an output cannot be written. A peer's failure is part of the
+/// result instead.
 pub fn run(args: &Args) -> Result<(), String> {
     let report = measure(args)?;
     let stdout = Path::new("-");

@@ -1,9 +1,11 @@
-//! What memory allows: the same reads and writes as a code makes, without its arithmetic, and plain bandwidth.
+//! What memory allows: the same reads and writes as a code makes, without its arithmetic, and plain
+//! bandwidth.
 //!
-//! The traffic limit of a shape reads every input once and writes every output once, in tiles as an encoder does or in
-//! whole blocks, whichever is faster: the inputs are XORed into the first output by the fastest XOR there is, and the other outputs are filled. So it
-//! still does the arithmetic of one plain parity, and writes through the caches like everybody else here; a
-//! code that does better than this limit is not wrong, it is as good as free.
+//! The traffic limit of a shape reads every input once and writes every output once, in tiles as an
+//! encoder does or in whole blocks, whichever is faster: the inputs are XORed into the first output
+//! by the fastest XOR there is, and the other outputs are filled. So it still does the arithmetic
+//! of one plain parity, and writes through the caches like all others here; a code that does better
+//! than this limit is not wrong, it is as good as free.
 
 use crate::arena::{Arena, Stripe};
 use crate::measure::interleaved;
@@ -15,7 +17,8 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Bytes of each block that are read before the outputs' are written: with ten blocks, about a first-level cache.
+/// Bytes of each block that are read before the outputs' are written: with ten blocks, about a
+/// first-level cache.
 const TILE: usize = 4096;
 
 /// The traffic of a shape as a subject.
@@ -29,7 +32,8 @@ impl Limit {
         Self { kernel }
     }
 
-    /// Tile by tile or block by block, whichever is faster: a limit should not depend on the way it is reached.
+    /// Tile by tile or block by block, whichever is faster: a limit should not depend on the way it
+    /// is reached.
     fn time(&self, job: &Job, writes: usize) -> f64 {
         let (per_stripe, share) = (job.k + writes, job.stripes / job.threads);
         let (reads, makes) = (Vec::from_iter(0..job.k), Vec::from_iter(job.k..per_stripe));
@@ -45,7 +49,8 @@ impl Limit {
                 }
                 (start, Instant::now())
             });
-            // Every worker starts both ways together with all others, so either is a valid span of its own.
+            // Every worker starts both ways together with all others, so either is a valid span of
+            // its own.
             let [tiles, blocks] = ways.map(|(start, end)| end - start);
             (ways[0].0, ways[0].0 + tiles.min(blocks))
         })
@@ -113,7 +118,8 @@ pub fn bandwidths(kernel: &'static dyn Kernel, bytes: usize, rounds: usize) -> V
     }
     let figures = interleaved(rounds, cases.len(), |at| {
         let (way, cores) = cases[at];
-        // All cores together use memory far larger than the last-level cache, without each needing that much.
+        // All cores together use memory far larger than the last-level cache, without each needing
+        // that much.
         Ok(bandwidth(kernel, way, cores, (bytes / cores).max(bytes / 8)))
     });
     let named = cases.into_iter().zip(figures);

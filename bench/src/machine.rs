@@ -16,11 +16,12 @@ pub struct Machine {
     pub cores: usize,
     /// Main memory in bytes, 0 when it is not known.
     pub memory_bytes: u64,
-    /// First and second data cache of one core, and the last-level cache (0 when it is not known), in bytes.
+    /// First and second data cache of one core, and the last-level cache (0 when it is not known),
+    /// in bytes.
     pub cache_bytes: [usize; 3],
     /// Kernels by which the engine can compute here, slowest first.
     pub kernels: Vec<&'static str>,
-    /// The kernel that the engine uses when nobody says otherwise.
+    /// The kernel that the engine uses by default.
     pub chosen_kernel: &'static str,
     /// Whether `WEFT_KERNEL` chose it.
     pub kernel_is_forced: bool,

@@ -1,9 +1,10 @@
-//! Interleaved turns: every contestant runs once per turn, in an order that rotates, so that a machine which drifts
-//! or is disturbed for a while does so to everybody. A figure is the median of its turns.
+//! Interleaved turns: every contestant runs once per turn, in an order that rotates, so that a
+//! drift or a disturbance of the machine hits all of them. A figure is the median of its turns.
 
 use crate::results::Figure;
 
-/// Runs `sample(contestant)` for contestants `0..count` in so many turns. A contestant that fails once is out.
+/// Runs `sample(contestant)` for contestants `0..count` in `turns` turns. A contestant that fails
+/// once is out.
 pub fn interleaved(
     turns: usize,
     count: usize,

@@ -1,4 +1,5 @@
-//! This engine as a subject, in process, by the way it takes everywhere: whole blocks through Partition Encoding.
+//! This engine as a subject, in process, by the way it takes everywhere: whole blocks through
+//! Partition Encoding.
 
 use crate::arena::{Arena, Stripe};
 use crate::subject::{Job, Subject};
@@ -21,8 +22,8 @@ impl Own {
         Self { name, kernel }
     }
 
-    /// Builds the code anew: a choice that the engine makes by measuring is then made for every sample, as it would be
-    /// in every process, and one bad choice cannot colour the median.
+    /// Builds the code again: a choice that the engine makes by measuring is then made for every
+    /// sample, as it would be in every process, and one bad choice cannot colour the median.
     fn build(&self, job: &Job) -> Result<Arc<dyn Code>, String> {
         build(self.kernel, &job.code, job.k, job.m, job.packet)
     }
@@ -95,7 +96,8 @@ impl Subject for Own {
     }
 }
 
-/// Runs the map once to warm up, then over all stripes as often as asked for; returns the start and the end of that.
+/// Runs the map once to warm up, then over all stripes as often as asked for; returns the start and
+/// the end of that.
 pub fn passes(
     stripes: &mut [Stripe],
     iterations: usize,
@@ -112,8 +114,8 @@ pub fn passes(
     (start, Instant::now())
 }
 
-/// Makes one stripe whole, then wipes what is to be decoded, so that a decode which does nothing is noticed. Returns
-/// the lost blocks' content.
+/// Makes one stripe whole, then wipes what is to be decoded, so that a decode which does nothing is
+/// noticed. Returns the lost blocks' content.
 fn encode_and_wipe(code: &dyn Code, blocks: &mut [&mut [u8]], lost: &[usize]) -> Vec<Vec<u8>> {
     let (data, parity) = blocks.split_at_mut(code.shape().k);
     let data: Vec<&[u8]> = data.iter().map(|b| &**b).collect();

@@ -1,7 +1,8 @@
-//! Another library as a subject: a child process that answers lines (the protocol is in `bench/peers/README.md`).
+//! Another library as a subject: a child process that answers lines (the protocol is in
+//! `bench/peers/README.md`).
 //!
-//! Nothing a peer does is fatal. One that crashes or does not answer in time is killed and started again for its next
-//! job, some times; then it is left alone.
+//! Nothing a peer does is fatal. One that crashes or does not answer in time is killed and started
+//! again for its next job, some times; then it is left alone.
 
 use crate::subject::{Job, Subject};
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// The peers there can be, and what builds them.
 pub const EXPECTED: [&str; 6] = ["isal", "jerasure", "zfec", "klauspost", "reed-solomon-erasure", "reed-solomon-simd"];
 
-/// A peer that failed so often is not started again.
+/// A peer that failed this often is not started again.
 const MOST_FAILURES: usize = 3;
 
 /// A library in a process of its own.
@@ -36,7 +37,8 @@ struct Process {
 }
 
 impl Peer {
-    /// Starts the executable with `PEER_KERNEL` set and asks what it is. `name` is what columns will call it.
+    /// Starts the executable with `PEER_KERNEL` set and asks what it is. `name` is what columns
+    /// will call it.
     ///
     /// # Errors
     /// When it does not start, answer in time, or keep to the protocol.
@@ -177,7 +179,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It holds nothing worth a polite end; killing also ends one that hangs, and waiting leaves no zombie.
+        // It holds nothing worth a polite end; killing also ends one that hangs, and waiting leaves
+        // no zombie.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

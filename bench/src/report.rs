@@ -1,4 +1,4 @@
-//! The whole measurement: who takes part, in which lanes, on which machine.
+//! The whole measurement: its subjects, their lanes, and the machine.
 
 use crate::args::{Args, Effort, Lanes};
 use crate::baseline::Baseline;
@@ -43,7 +43,7 @@ pub struct Report {
 pub struct Lane {
     /// `auto` or `avx2`.
     pub name: &'static str,
-    /// Who took part.
+    /// The subjects.
     pub subjects: Vec<Participant>,
     /// Peers that did not, and why.
     pub absent: Vec<String>,
@@ -118,8 +118,8 @@ fn lane(name: &'static str, kernel: &'static dyn Kernel, args: &Args, effort: Ef
     Lane { name, subjects, absent, tables }
 }
 
-/// Peers by name, executable and the kernel they are asked for. Jerasure takes part without its vector instructions as
-/// well, since that is how most who use it run it.
+/// Peers by name, executable and the kernel they are asked for. Jerasure takes part without its
+/// vector instructions as well, since that is how most who use it run it.
 fn candidates(lane: &'static str) -> Vec<(&'static str, &'static str, &'static str)> {
     let mut all: Vec<_> = peer::EXPECTED.iter().map(|&name| (name, name, lane)).collect();
     all.insert(2, ("jerasure-plain", "jerasure", "plain"));

@@ -1,4 +1,5 @@
-//! What a measurement gives: figures in rows, rows in tables. The text, the JSON and the page all show these.
+//! What a measurement gives: figures in rows, rows in tables. The text, the JSON and the page all
+//! show these.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! The port that everything measured stands behind: this engine, another library, or the traffic limit.
+//! The port that everything measured stands behind: this engine, another library, or the traffic
+//! limit.
 
 /// One timed piece of work: `iterations` passes over `stripes` stripes.
 #[derive(Clone, Debug)]
@@ -17,15 +18,16 @@ pub struct Job {
 }
 
 impl Job {
-    /// MiB of user data per second when the job took so long.
+    /// MiB of user data per second if the job took `seconds`.
     pub fn rate(&self, seconds: f64) -> f64 {
         let bytes = (self.k * self.block_bytes) as f64 * (self.stripes * self.iterations) as f64;
         bytes / (1 << 20) as f64 / seconds
     }
 }
 
-/// Something that codes and can be timed. All make their tables, inverses and blocks before the clock starts, touch
-/// every page, and warm up with one call; the blocks of all stripes follow each other in one arena.
+/// Something that codes and can be timed. All make their tables, inverses and blocks before the
+/// clock starts, touch every page, and warm up with one call; the blocks of all stripes follow each
+/// other in one arena.
 pub trait Subject {
     /// Its name, which columns refer to.
     fn name(&self) -> &str;
@@ -42,6 +44,6 @@ pub trait Subject {
     /// Seconds for encoding, or why it cannot.
     fn time_encode(&mut self, job: &Job) -> Result<f64, String>;
 
-    /// Seconds for making the blocks at positions `lost` again, or why it cannot.
+    /// Seconds for rebuilding the blocks at positions `lost`, or why it cannot.
     fn time_decode(&mut self, job: &Job, lost: &[usize]) -> Result<f64, String>;
 }

@@ -86,7 +86,8 @@ fn table(table: &Table, out: &mut String) {
         if columns.iter().map(|column| column.width() + 1).sum::<usize>() <= WIDTH + 1 {
             break columns;
         }
-        // What does not fit is, of the peers that are nowhere the best, the slowest.
+        // If the columns do not fit, the slowest of the peers that are nowhere the best are left
+        // out.
         match slowest_peer(table, &hidden) {
             Some(name) => hidden.push(name),
             None => break columns,

@@ -1,4 +1,5 @@
-//! Several cores at once: everybody is ready before anybody starts, and the last to finish counts.
+//! Several cores at once: all workers are ready before the first one starts, and the last to finish
+//! counts.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -6,8 +7,9 @@ use std::time::Instant;
 /// Called by a worker between its preparations and its work; tells when the work starts.
 pub type Ready<'a> = &'a (dyn Fn() -> Instant + Sync);
 
-/// Runs `work` on so many threads and returns the seconds from the first start to the last end. Each worker prepares,
-/// calls the function it is given, works, and returns the instant that function gave and the instant of its end.
+/// Runs `work` on `threads` threads and returns the seconds from the first start to the last end.
+/// Each worker prepares, calls the function it is given, works, and returns the instant that
+/// function gave and the instant of its end.
 pub fn seconds(threads: usize, work: impl Fn(Ready) -> (Instant, Instant) + Sync) -> f64 {
     let barrier = Barrier::new(threads);
     let ready = || {

@@ -1,7 +1,7 @@
-//! Options from a file: what neither a flag nor the environment says is taken from a TOML file.
-//! Each of its tables is for one command, each key the long name of an option of that command or
-//! what its help calls an argument. It becomes the option's default, so that what may be said, and
-//! in which words it is refused, is the same as on the command line.
+//! Options from a file: an option that neither a flag nor the environment sets is taken from a TOML
+//! file. Each of its tables is for one command. Each key is the long name of an option of that
+//! command, or the name of an argument in its help. The value becomes the option's default, so
+//! values and errors are the same as on the command line.
 
 use crate::failure::Failure;
 use clap::{Arg, ArgAction, Command};
@@ -30,7 +30,7 @@ const NOT_IN_FILE: [&str; 7] = ["config", "help", "version", "json", "tell", "he
 /// Gives a command the defaults that a file has, if the arguments or the environment name one.
 ///
 /// # Errors
-/// When the file cannot be read, or has something that no option is called.
+/// When the file cannot be read, or has a key that is not an option.
 pub fn with_file(command: Command, arguments: &[OsString]) -> Result<Command, Failure> {
     let Some(path) = file(arguments, std::env::var_os(VARIABLE)) else { return Ok(command) };
     let unusable = |why: &dyn std::fmt::Display| Failure::Usage(format!("{}: {why}", Shown(&path)));
@@ -39,7 +39,7 @@ pub fn with_file(command: Command, arguments: &[OsString]) -> Result<Command, Fa
     apply(command, document).map_err(|why| unusable(&why))
 }
 
-/// The file that is named: the last flag counts, and more than the environment.
+/// The file that is named: the last flag counts, and a flag overrides the environment.
 fn file(arguments: &[OsString], variable: Option<OsString>) -> Option<PathBuf> {
     let mut found = variable.filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut arguments = arguments.iter().skip(1).take_while(|argument| *argument != "--");
@@ -53,7 +53,7 @@ fn file(arguments: &[OsString], variable: Option<OsString>) -> Option<PathBuf> {
     found
 }
 
-/// Makes what a file says the defaults of a command.
+/// Makes the values of a file the defaults of a command.
 fn apply(mut command: Command, document: Map<String, Value>) -> Result<Command, String> {
     for (key, value) in document {
         if let (Some((table, path)), Value::Object(keys)) = (TABLES.iter().find(|(name, _)| *name == key), &value) {
@@ -71,7 +71,7 @@ fn apply(mut command: Command, document: Map<String, Value>) -> Result<Command, 
     Ok(command)
 }
 
-/// Sets the option that is outside of the tables wherever it is one.
+/// Sets the option outside of the tables for all commands that have it.
 fn everywhere(mut command: Command, value: &Value) -> Result<Command, String> {
     if keys(&command).iter().any(|key| key == EVERYWHERE) {
         return set(command, EVERYWHERE, value, None);
@@ -138,8 +138,8 @@ fn set(command: Command, key: &str, value: &Value, table: Option<&str>) -> Resul
     Ok(command.mut_arg(id, |argument| argument.required(false).default_values(values)))
 }
 
-/// Refuses values that the option would refuse; the parser takes it for a defect of the program
-/// when a default is none.
+/// Refuses values that the option would refuse: the parser treats an invalid default as a defect of
+/// the program.
 fn check(argument: &Arg, values: &[String]) -> Result<(), String> {
     if matches!(argument.get_action(), ArgAction::SetTrue) {
         let is_known = values.iter().all(|value| matches!(value.as_str(), "true" | "false"));
@@ -169,7 +169,7 @@ fn values(value: &Value, many: bool) -> Option<Vec<String>> {
     }
 }
 
-/// Names what may have been meant, or all there is.
+/// Names the keys that may have been meant, or all keys.
 fn nearest(key: &str, mut known: Vec<String>) -> String {
     known.sort_by_key(|known| (distance(key, known.trim_matches(['[', ']'])), known.clone()));
     let close = |known: &&String| distance(key, known.trim_matches(['[', ']'])) <= 1 + key.len() / 4;
@@ -181,7 +181,7 @@ fn nearest(key: &str, mut known: Vec<String>) -> String {
     format!("is {} meant?", near.join(" or "))
 }
 
-/// How many letters differ: put in, left out or another one.
+/// How many letters differ: added, left out or replaced.
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -206,7 +206,7 @@ mod tests {
         command.try_get_matches_from(arguments).map_err(|why| why.to_string())
     }
 
-    /// What an option of a command below is, as it was written.
+    /// The value of an option of a command below, as it was written.
     fn raw(matches: &clap::ArgMatches, path: &[&str], id: &str) -> Vec<String> {
         let below = path.iter().fold(matches, |matches, name| matches.subcommand_matches(name).unwrap());
         let words = below.get_raw(id).unwrap_or_default();

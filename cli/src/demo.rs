@@ -240,8 +240,8 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
-/// Joins the sources that this program was built from, or takes the program itself where they are
-/// not, and copies each into a tree; answers how many files they are.
+/// Joins the sources that this program was built from, or takes the program itself if they are not
+/// there, and copies each into a tree; returns the number of files.
 fn gather_sources(into: &Path, tree: &Path) -> io::Result<usize> {
     let mut files = Vec::new();
     let _ = collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
@@ -252,7 +252,7 @@ fn gather_sources(into: &Path, tree: &Path) -> io::Result<usize> {
     let mut joined = File::create(into)?;
     for (number, file) in files.iter().enumerate() {
         io::copy(&mut File::open(file)?, &mut joined)?;
-        // A few to a directory, under names that no two have.
+        // A few to a directory, under different names.
         let directory = tree.join(format!("{:02}", number / 20));
         fs::create_dir_all(&directory)?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();

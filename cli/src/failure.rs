@@ -13,13 +13,13 @@ pub enum Failure {
     Work(volume::Error),
     /// The work on a volume failed: exit status 1, or 130 when it was interrupted.
     Volume(fs::Error),
-    /// So few targets of the volume are there that others may have a newer state: exit status 3.
+    /// Too few targets of the volume are there; others may have a newer state: exit status 3.
     TooFew(String),
     /// Another process has the volume open, which may carry the command out: exit status 1.
     Busy(PathBuf, String),
     /// The command printed what it found, and it is not good: exit status 1.
     Found,
-    /// Whoever read the output has closed it: exit status 1, without a word.
+    /// The reader of the output has closed it: exit status 1, without a message.
     OutputClosed,
     /// Anything else: exit status 1.
     Other(String),
@@ -95,10 +95,11 @@ impl Failure {
         }
     }
 
-    /// Tells the user, and a program that asked for JSON, and gives the exit status.
+    /// Reports it to the user, or as JSON to a program that asked for that, and returns the exit
+    /// status.
     pub fn report(&self, json: bool) -> u8 {
         if !matches!(self, Self::Found | Self::OutputClosed) {
-            // Where nobody reads errors, the exit status still tells.
+            // If standard error is closed, the exit status still tells.
             crate::show::error(self);
             if json {
                 let error = json!({ "kind": self.kind(), "message": self.to_string() });

@@ -21,7 +21,7 @@ fn all() -> Vec<(Vec<String>, Command)> {
     found
 }
 
-/// The help that somebody asks for, in a terminal of that width.
+/// The help for these words, in a terminal of that width.
 fn help(words: &[String], width: usize) -> String {
     let given: Vec<String> =
         ["weft".into()].into_iter().chain(words.iter().cloned()).chain(["--help".into()]).collect();
@@ -115,7 +115,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands in a page's blocks for shells, whole, without what the shell does with them.
+/// The commands in a page's shell blocks, whole, without redirections and the like.
 fn commands_in(page: &str) -> Vec<String> {
     let (mut found, mut inside, mut line) = (Vec::new(), false, String::new());
     for part in page.lines().map(str::trim) {

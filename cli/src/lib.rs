@@ -100,7 +100,8 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it changes a volume or says whose it is: not every member of a cluster may do that.
+    /// Whether it changes a volume, or which server has it: not every member of a cluster may do
+    /// that.
     fn is_for_operators(&self) -> bool {
         use volumes::group::Command as OfVolume;
         match self {
@@ -273,7 +274,7 @@ fn carry_out_given(given: Vec<OsString>, shown: impl Fn(u8) -> u8, forwards: boo
         Err(failure) => return shown(failure.report(as_json)).into(),
     };
     let (arguments, identity) = parse(commands, given).unwrap_or_else(|why| suggest(why).exit());
-    // An unknown kernel is the fault of no file, so no command begins with one.
+    // An unknown kernel is not the fault of a file, so no command begins with one.
     if let Err(error) = gf::select::chosen() {
         return shown(Failure::Usage(error.to_string()).report(arguments.json)).into();
     }

@@ -1,5 +1,5 @@
-//! What the libraries log goes to standard error, as warnings do: what a server says of clients
-//! that do what they must not.
+//! Log messages of the libraries go to standard error, as warnings do: for example, what a server
+//! says of clients that do what they must not.
 
 use crate::show;
 use std::fmt::{Debug, Write};
@@ -10,7 +10,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Prints warnings and errors. There are no spans.
 struct Printer;
 
-/// Has everything of this process that is logged printed.
+/// Prints all log messages of this process.
 pub fn begin() {
     // Only who was faster prints, which is as good.
     let _ = tracing::subscriber::set_global_default(Printer);
@@ -53,7 +53,7 @@ impl Subscriber for Printer {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        // One line, whatever a client had it say.
+        // One line, even if a client supplied other text.
         let plain = |c: char| if c.is_control() { '?' } else { c };
         show::warning((line.fields + &line.message).chars().map(plain).collect::<String>());
     }

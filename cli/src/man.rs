@@ -1,4 +1,4 @@
-//! `weft man`: manual pages, for who packages the program.
+//! `weft man`: manual pages, for packagers.
 
 use crate::failure::{Failure, Outcome};
 use crate::{output, show};

@@ -16,8 +16,8 @@ fn is_file(path: &Path) -> bool {
     path.metadata().is_ok_and(|there| there.is_file())
 }
 
-/// Refuses a file that exists, unless it may be replaced. Ask before the work, so that nobody waits
-/// for it in vain.
+/// Refuses a file that exists, unless it may be replaced. Called before the work, so that no user
+/// waits in vain.
 ///
 /// # Errors
 /// When the file exists.

@@ -84,7 +84,7 @@ fn painted(word: &str, colour: u8, is_coloured: bool) -> String {
     if is_coloured { format!("\x1b[1;{colour}m{word}\x1b[0m") } else { word.into() }
 }
 
-/// Marks words of standard output that somebody must see, on a terminal that can show colours.
+/// Marks words of standard output that the user must see, on a terminal that can show colours.
 pub fn marked(line: &str) -> String {
     let is_captured = CAPTURED.with_borrow(Option::is_some);
     if is_captured || !has_colour(std::io::stdout().is_terminal()) {
@@ -106,7 +106,7 @@ fn to_stderr(line: impl Display) {
         Some(())
     });
     if captured.is_none() {
-        // Where nobody reads errors, the exit status still tells.
+        // If standard error is closed, the exit status still tells.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
@@ -138,7 +138,7 @@ pub fn json_line(kind: &str, what: Value) -> Outcome {
     json_line_of(kind, json!({ kind: what }))
 }
 
-/// Prints a line of JSON of a type, with what else is in it.
+/// Prints a line of JSON of a type, with its other fields.
 pub fn json_line_of(kind: &str, mut line: Value) -> Outcome {
     line["type"] = kind.into();
     text(with_names(line))
@@ -214,7 +214,7 @@ pub fn date(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// So many of something, in words.
+/// A number of things, in words.
 pub fn count(of: usize, what: &str) -> String {
     if of == 1 { format!("1 {what}") } else { format!("{of} {what}s") }
 }
@@ -259,7 +259,7 @@ pub fn about(time: Duration) -> String {
     }
 }
 
-/// How fast so many bytes were.
+/// The rate of `count` bytes in a time, in words.
 pub fn rate(count: u64, time: Duration) -> String {
     format!("{:.0} MiB/s", mebibytes_per_second(count, time))
 }

@@ -39,8 +39,8 @@ pub trait Code: Send + Sync + fmt::Debug {
     /// The map from the k data blocks to the coded blocks.
     fn encoder(&self) -> &Transform;
 
-    /// How the stored blocks `lost` are made again from the stored blocks `have`, and from which of
-    /// them. Only what is asked for is made; blocks in neither list count as unavailable. Fewer
+    /// How the stored blocks `lost` are rebuilt from the stored blocks `have`, and from which of
+    /// them. Only `lost` blocks are rebuilt; blocks in neither list count as unavailable. Fewer
     /// blocks are read where the code allows.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub enum Limit {
     MinParity,
     /// At most [`MAX_BLOCKS`] blocks, the points of GF(2^8).
     MaxBlocks,
-    /// At most this many data blocks with so many parity blocks.
+    /// At most this many data blocks with this number of parity blocks.
     MaxData(usize),
     /// At most this many parity blocks.
     MaxParity(usize),
@@ -76,7 +76,7 @@ pub enum Limit {
     LocalGroups,
     /// An LRC has at most this many blocks.
     MaxLocal(usize),
-    /// The matrix is not MDS in this shape; with so many data blocks it is.
+    /// The matrix is not MDS in this shape; with `nearest` data blocks it is.
     NotMds {
         /// The most data blocks below those asked for.
         nearest: usize,

@@ -63,8 +63,8 @@ use std::sync::Arc;
 /// ```
 ///
 /// # Errors
-/// When the text is no spec, there is no such code, it cannot do the shape, or `WEFT_KERNEL` cannot
-/// be had.
+/// When the text is not a spec, the code does not exist or cannot do the shape, or the kernel of
+/// `WEFT_KERNEL` is not available.
 pub fn parse(text: &str) -> Result<Arc<dyn Code>, InvalidCode> {
     let spec: Spec = text.parse()?;
     build(&spec, gf::select::chosen()?)

@@ -21,7 +21,7 @@ pub(crate) struct Definition {
     pub systematic: bool,
 }
 
-/// Tries of the optimiser for an encoder, which is made once, and for a repair, which somebody
+/// Tries of the optimiser for an encoder, which is made once, and for a repair, which a caller
 /// waits for.
 const ENCODER_TRIES: usize = 8;
 const REPAIR_TRIES: usize = 1;

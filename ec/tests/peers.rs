@@ -1,6 +1,6 @@
 //! The real libraries, live and both ways: their parity equals ours, we decode their blocks and
 //! they ours. They are the programs that `cargo xtask peers` builds (`bench/peers/README.md` has
-//! the protocol); what is not built is skipped and named, and `golden.rs` covers it all the same.
+//! the protocol); a missing one is skipped and named, and `golden.rs` covers it all the same.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

@@ -127,7 +127,7 @@ fn who_was_alone_sees_what_one_that_joins_changes() {
     let second = cluster.client("second");
     change(&second);
     assert_changed(&first);
-    // The only client again: it caches anew.
+    // The only client again: it caches again.
     second.close_volume().unwrap();
     drop(second);
     until_alone(&first, true);

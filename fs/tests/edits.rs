@@ -16,7 +16,7 @@ fn truncate(client: &FileSystem, ino: u64, size: u64) -> fs::Result<()> {
     client.set_attributes(ino, SetAttributes { size: Some(size), ..SetAttributes::default() }).map(drop)
 }
 
-/// The writer was told that the data is written.
+/// The write of the data succeeded, so a change that fails must not lose it.
 #[test]
 fn what_was_written_stays_when_a_change_of_the_file_fails() {
     type Change = fn(&FileSystem, u64, u64) -> fs::Result<()>;

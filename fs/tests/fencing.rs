@@ -324,7 +324,8 @@ fn a_file_that_lost_content_does_not_replace_another_one_unnoticed() {
     replace("renamed").unwrap_err();
     assert_eq!(b.lookup(ROOT, b"file").unwrap().ino, file);
     assert!(content(&b, file).unwrap() == pattern(1, 30_000));
-    // It was told. And what was told by a sync, or written anew, may replace others.
+    // The loss was reported. A file whose loss a sync reported, or that was rewritten, may replace
+    // others.
     replace("renamed").unwrap();
     a.sync(synced).unwrap_err();
     replace("synced").unwrap();

@@ -110,8 +110,8 @@ fn a_restarted_server_has_the_locks_that_are_held_and_no_others() {
     assert!(b.lock(ino, &whole(2, true), None).unwrap());
 }
 
-/// A server that was told to end hears no clients while it commits, however long that takes. Their
-/// sessions stay, and with them their locks.
+/// A server that ends hears no clients while it commits, however long that takes. Their sessions
+/// stay, and with them their locks.
 #[test]
 fn a_server_that_ends_slowly_ends_no_session() {
     let lease = Duration::from_millis(200);

@@ -74,7 +74,7 @@ fn an_older_journal_is_refused_and_the_newest_is_there_again() {
         let Error::TooFew(why) = &error else { panic!("{error:?}") };
         assert!(away.iter().all(|number| why.contains(&format!("target {number}: "))), "{why}");
     }
-    // Who says so sees what there is.
+    // With `possibly_old`, the opening sees what there is.
     let fs = place.open(OpenOptions { possibly_old: true, ..read_only() }).unwrap();
     assert!(fs.lookup(ROOT, b"first").is_ok());
     drop(fs);

@@ -85,7 +85,7 @@ fn a_client_opens_what_it_looked_up_though_another_removed_it() {
     assert_eq!(b.lookup(ROOT, b"t").unwrap_err().errno(), 2);
     assert_eq!(read(&b, t), bytes);
     b.forget(t, 1);
-    // Everything that no kernel knows any more is removed, and nothing else.
+    // All files that no kernel knows any more are removed, and no others.
     until_files(&cluster.volume(), 2);
     assert!(b.open(t, false).is_err());
     assert_eq!(read(&b, u), bytes);
@@ -168,7 +168,7 @@ fn what_was_not_committed_of_a_removed_file_is_there_for_who_looked_it_up() {
         }
     }
     until_files(&cluster.volume(), 1);
-    // What nobody knows is not written any more.
+    // A file that no kernel knows is not written any more.
     let ino = make(&a, "t");
     a.write(ino, 0, &[1; 3000]).unwrap();
     a.unlink(ROOT, b"t").unwrap();
@@ -200,7 +200,7 @@ fn what_a_client_has_open_that_is_not_back_yet_is_kept() {
     [a, b].iter().for_each(|client| client.close_volume().unwrap());
 }
 
-/// Who wants to remove a certain file does not remove another one that has its name by now.
+/// A removal of a certain file does not remove another one that has its name by now.
 #[test]
 fn a_name_goes_only_if_it_is_that_of_the_file_that_is_meant() {
     let cluster = Cluster::new("rs:2+1", 3);

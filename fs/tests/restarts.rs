@@ -211,8 +211,7 @@ fn a_change_of_content_that_is_asked_for_again_happens_once() {
     b.close_volume().unwrap();
 }
 
-/// The answers to repeated requests are those of the first time, whatever others did since, and at
-/// another server, too.
+/// A repeated request gets its first answer, whatever others did since, and at another server, too.
 #[test]
 fn what_is_asked_for_again_at_the_next_server_has_the_answer_of_the_first() {
     let cluster = Cluster::new("rs:2+1", 4);

@@ -30,8 +30,8 @@ fn set_mode(client: &FileSystem, ino: u64, mode: u32) {
     client.set_attributes(ino, SetAttributes { mode: Some(mode), ..SetAttributes::default() }).unwrap();
 }
 
-/// What was not synced may be lost with a server. A later sync of each file concerned reports it,
-/// once; files of which nothing is lost are not concerned.
+/// Unsynced data may be lost with a server. A later sync of each such file reports it, once; other
+/// files are not concerned.
 #[test]
 fn what_is_lost_with_a_server_is_told_and_nothing_else() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -87,7 +87,7 @@ fn what_is_lost_with_a_server_is_told_and_nothing_else() {
     lab::assert_sound(&cluster.volume());
 }
 
-/// A file of which a change was lost does not replace another one unnoticed.
+/// A file that lost a change does not replace another one unnoticed.
 #[test]
 fn a_file_that_lost_something_with_its_server_replaces_none_unnoticed() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -165,8 +165,8 @@ fn a_file_with_more_writers_than_openers_is_reclaimed() {
     assert!(!cluster.has_open(ino));
 }
 
-/// Of two openers one closes while the server is replaced. The next one is told of the other
-/// opener, and the close, which comes late, is not counted again.
+/// Of two openers, one closes while the server is replaced. The next server learns of the other
+/// opener, and does not count the late close again.
 #[test]
 fn a_close_that_is_under_way_at_a_takeover_counts_once() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -221,7 +221,7 @@ fn a_client_whose_reclaim_is_refused_goes_on_in_another_session() {
     });
 }
 
-/// Everything goes in one message, whatever it is, and the locks are exactly those that are held.
+/// All of it goes in one message, and the locks are exactly those that are held.
 #[test]
 fn a_session_is_reclaimed_in_one_message() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -289,8 +289,8 @@ fn many_clients_with_many_files_come_back_while_one_is_slow() {
     at(slow).heartbeat().unwrap();
 }
 
-/// A client of version 1 reclaims its session by many messages, and one of a later version than the
-/// server's is told so in one line.
+/// A client of version 1 reclaims its session by many messages. One of a later version than the
+/// server's gets one line that says so.
 #[test]
 fn the_version_before_is_spoken_and_later_ones_are_refused() {
     let cluster = Cluster::new("rs:2+1", 4);

@@ -1,7 +1,7 @@
 //! Mounting itself: the connection to the kernel, by mount(2) or through the helper `fusermount3`.
 //!
-//! fuser would do it too, but hides the kind of file system from `mount`, and when it does, refuses the kernel's own requests (writing
-//! times back) wherever the mount is not for all users.
+//! fuser would do it too, but it hides the kind of file system from `mount`. And it then refuses
+//! the kernel's own requests (writing times back) if the mount is not for all users.
 
 use crate::{Error, Options};
 use rustix::mount::MountFlags;
@@ -71,7 +71,7 @@ fn by_helper(path: &Path, options: &Options) -> Result<OwnedFd, Error> {
     for (is_on, on, off) in switches {
         list.push_str(if is_on { on } else { off });
     }
-    // As standard input, the socket is inherited without further ado.
+    // As standard input, the child inherits the socket without further work.
     let output = Command::new(HELPER)
         .args([OsStr::new("-o"), OsStr::new(&list), OsStr::new("--"), path.as_os_str()])
         .env("_FUSE_COMMFD", "0")

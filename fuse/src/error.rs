@@ -19,9 +19,9 @@ pub enum Error {
     NotMounted(PathBuf),
     /// Files of the mount are in use, by these processes if they are known.
     Busy(PathBuf, Vec<String>),
-    /// Only root, or who mounted it, may unmount it.
+    /// Only root, or the user who mounted it, may unmount it.
     NotPermitted(PathBuf),
-    /// So many writes of the kernel's cache were refused, and the files still lack them.
+    /// This many writes of the kernel's cache were refused, and the files still lack them.
     Lost(u64),
     /// A system call failed.
     System(String, io::Error),

@@ -1,11 +1,11 @@
-//! What is needed of a file system, so that tests can do without a volume.
+//! What a mount needs of a file system, so that tests can do without a volume.
 
 use fs::{
     Allocate, Attributes, FileLock, FileSystem, Listed, Lookup, New, RenameMode, Result, Seek, SetAttributes, Usage,
 };
 use std::time::Duration;
 
-/// Declares [`Files`] and that [`FileSystem`] is such.
+/// Declares [`Files`] and implements it for [`FileSystem`].
 macro_rules! files {
     ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $result:ty;)*) => {
         /// The methods of [`FileSystem`], with their meaning there.

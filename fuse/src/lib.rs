@@ -1,8 +1,8 @@
 //! The file system behind a mount point, by FUSE.
 //!
-//! The kernel keeps names, attributes and pages for a day or until it is told otherwise, since this process is the only one that
-//! changes the volume. So `stat` and repeated reads do not leave the kernel, and writes come in requests of up to 1 MiB when the kernel
-//! writes its cache back.
+//! The kernel keeps names, attributes and pages for a day or until this process invalidates them,
+//! since it is the only one that changes the volume. So `stat` and repeated reads do not leave the
+//! kernel, and writes come in requests of up to 1 MiB when the kernel writes its cache back.
 //!
 //! - [`mount()`] shows a file system under a directory; [`Mounted`] waits for its end.
 //! - [`parse_options`] reads a list as `mount -o` takes it.

@@ -41,7 +41,7 @@ pub(crate) type Before = Box<dyn FnOnce(&Memory) -> Result<()> + Send>;
 struct State {
     contents: HashMap<u64, Vec<u8>>,
     opens: HashMap<u64, u32>,
-    /// How often the kernel was told of a file.
+    /// How often the kernel got a file in an answer.
     known: HashMap<u64, u64>,
 }
 

@@ -12,14 +12,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests of 1 MiB at a time.
+/// How far the kernel reads ahead in files that are read from front to back, in KiB: some requests
+/// of 1 MiB at a time.
 const READ_AHEAD_KIB: u32 = 4096;
 
-/// How much of the memory for unwritten pages they may take, in percent. The kernel gives FUSE 1, at which writers wait for each request;
-/// the rest stays for the disks that the volume is on, so that this process can always write.
+/// How much of the memory for unwritten pages they may take, in percent. The kernel gives FUSE 1,
+/// at which writers wait for each request; the rest stays for the disks that the volume is on, so
+/// that this process can always write.
 const DIRTY_PERCENT: u32 = 20;
 
-/// How often it is looked whether a mount is over.
+/// How often the thread looks whether a mount is over.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A mount that this process serves. It goes on when this is dropped.
@@ -72,14 +74,15 @@ fn serve<F: Files>(
         watch(&files, device.try_clone()?)?;
     }
     let (handler, late) = Handler::new(files, options.log.clone(), options.writeback, refused);
-    // The kernel itself keeps other users out where it should. That also requests of the kernel's own threads come from others is what
-    // fuser does not know.
+    // The kernel itself keeps other users out where it should. fuser does not know that requests of
+    // the kernel's own threads come from other users, too.
     let session = Session::from_fd(handler, device, SessionACL::All, config)?;
     late.start(session.notifier())?;
     session.spawn()
 }
 
-/// Has a file system whose server may be gone hear of the end as soon as the kernel needs the mount no more: requests that are still being answered then may wait long.
+/// Tells a file system whose server may be gone of the end as soon as the kernel no longer needs
+/// the mount: requests in progress may wait long.
 fn watch<F: Files>(files: &Arc<F>, device: OwnedFd) -> io::Result<()> {
     let files = Arc::downgrade(files);
     let work = move || {
@@ -124,16 +127,19 @@ fn check(mountpoint: &Path, nonempty: bool) -> Result<std::path::PathBuf, Error>
 }
 
 impl Mounted {
-    /// Returns when the mount is gone, whoever took it away, and everything that was written is durable.
+    /// Returns when the mount is gone, no matter how it ended, and everything that was written is
+    /// durable.
     ///
     /// # Errors
-    /// When the connection to the kernel broke, and when data was lost that programs believe to be written.
+    /// When the connection to the kernel broke, and when data was lost that programs believe to be
+    /// written.
     pub fn wait(&self) -> Result<(), Error> {
-        // Whoever else waits does so for this lock.
+        // All other callers wait for this lock.
         let mut session = lock(&self.session);
         match session.take() {
             Some(session) => match session.join() {
-                // The kernel's answer to who was just fetching a request (a release that nobody waits for) as the mount went away.
+                // The kernel's answer to a read of a request (a release that no program waits for)
+                // at the moment when the mount goes away.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 ended => ended
                     .map_err(|error| Error::System(format!("serving {} failed", self.mount.path.display()), error))?,
@@ -146,8 +152,8 @@ impl Mounted {
         }
     }
 
-    /// Takes the mount away, from any thread; [`wait`](Self::wait) then returns. `lazy` takes it out of sight even while files are in use;
-    /// `wait` then returns with their last use.
+    /// Takes the mount away, from any thread; [`wait`](Self::wait) then returns. `lazy` takes it
+    /// out of sight even while files are in use; `wait` then returns with their last use.
     ///
     /// # Errors
     /// When files are in use; the mount is then still there.
@@ -155,7 +161,8 @@ impl Mounted {
         detach(&self.mount, lazy)
     }
 
-    /// Whether it is still to be seen under its directory; when it is not, [`wait`](Self::wait) returns with its last use.
+    /// Whether it is still visible under its directory; if not, [`wait`](Self::wait) returns with
+    /// its last use.
     pub fn is_there(&self) -> bool {
         mounts::at(&self.mount.path).as_ref() == Some(&self.mount)
     }

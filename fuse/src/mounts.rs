@@ -1,4 +1,5 @@
-//! What is mounted where, as the kernel lists it. Reading that list never waits for the server of a mount, as a `stat` would.
+//! What is mounted where, as the kernel lists it. Reading that list never waits for the server of a
+//! mount, as a `stat` would.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -49,7 +50,8 @@ fn unescape(text: &str) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The path without links, `.` and `..`, found without asking the server of a mount that may be there: only the directory above is looked at.
+/// The path without links, `.` and `..`, found without asking the server of a mount that may be
+/// there: only the directory above is looked at.
 pub(crate) fn plain(path: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     match (path.parent(), path.file_name()) {

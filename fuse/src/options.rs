@@ -35,7 +35,8 @@ impl fmt::Debug for Log {
 pub struct Options {
     /// Refuse every change. Taken for granted when the volume was opened for reading only.
     pub read_only: bool,
-    /// Let users other than the one who mounts in; what they may do is up to the permissions of the files.
+    /// Let users other than the one who mounts in; what they may do is up to the permissions of the
+    /// files.
     pub allow_other: bool,
     /// Threads that serve requests.
     pub threads: usize,
@@ -49,9 +50,10 @@ pub struct Options {
     pub exec: bool,
     /// Make every write wait until it is durable.
     pub sync: bool,
-    /// Let the kernel keep what is written also to files that others may change: faster, and for one writer at a time.
+    /// Let the kernel keep what is written also to files that others may change: faster, and for
+    /// one writer at a time.
     pub writeback: bool,
-    /// Who codes stripes; None: what the volume says. For whoever opens the volume.
+    /// Which side codes stripes; None: what the volume says. For the process that opens the volume.
     pub coding: Option<fs::Coding>,
     /// Mount over a directory that has entries, which are hidden meanwhile.
     pub nonempty: bool,
@@ -83,8 +85,8 @@ const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, no
      coding=server, coding=auto, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, lazytime, auto, noauto, nofail, user, \
      nouser, users, owner, group, _netdev, comment=TEXT, x-*";
 
-/// Reads a list as `mount -o` takes it; later ones win. As for all FUSE mounts, set-user-ID bits and device files have no effect without
-/// `suid` and `dev`.
+/// Reads a list as `mount -o` takes it; later ones win. As for all FUSE mounts, set-user-ID bits
+/// and device files have no effect without `suid` and `dev`.
 ///
 /// # Errors
 /// When one is unknown; the message names those that are known.
@@ -115,7 +117,8 @@ pub fn parse_options(list: &str) -> Result<Options, String> {
                     .filter(|threads| (1..=1024).contains(threads))
                     .ok_or_else(|| format!("threads={number}: the number of threads must be from 1 to 1024"))?;
             }
-            // Permissions are always checked by the kernel, and access times are those of the last change or as set.
+            // Permissions are always checked by the kernel, and access times are those of the last
+            // change or as set.
             (
                 "defaults"
                 | "default_permissions"

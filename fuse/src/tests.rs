@@ -230,7 +230,8 @@ fn content_takes_privileges_away() {
     assert_eq!(mode(), 0o6777, "root keeps them");
 }
 
-/// Nobody sees the mode of before, not even for a moment: the kernel asks for no more than a program does (`stat -c %a`: the mode alone).
+/// No program sees the mode from before, not even for a moment: the kernel asks for no more than a
+/// program does (`stat -c %a`: the mode alone).
 #[test]
 fn a_changed_program_runs_with_nobodys_rights() {
     let Some(mount) = mount("program", &Options { suid: true, ..Options::default() }) else { return };
@@ -255,7 +256,8 @@ fn a_changed_program_runs_with_nobodys_rights() {
         let seen = shell(&mount.path, &format!("{nobody} sh -ec '{change}; stat -c %a a; ./a -u; ./a -g'"));
         let seen: Vec<&str> = seen.lines().rev().take(3).collect();
         assert_eq!(seen, ["1234", "1234", "777"], "{change}");
-        // Capabilities too, also where they came without the kernel's knowledge: to bind to ports below 1024, all users, as setcap writes it.
+        // Capabilities too, also where they came without the kernel's knowledge: to bind to ports
+        // below 1024, all users, as setcap writes it.
         let ino = fs::metadata(&path).unwrap().ino();
         let capability: Vec<u8> =
             [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -300,7 +302,7 @@ fn holes_and_ranges() {
     let path = mount.path.join("a");
     let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     file.write_all_at(&[1; 8192], 1 << 20).unwrap();
-    // Nothing of this was sent to the server yet, but for the question.
+    // Nothing of this was sent to the server yet, except the question.
     let seek = |what| rustix::fs::seek(&file, what).map(|at| at as i64).map_err(|error| error.raw_os_error());
     use rustix::fs::SeekFrom::{Data, Hole};
     assert_eq!(seek(Data(0)), Ok(1 << 20));
@@ -362,14 +364,15 @@ fn failures_are_logged_once_and_defects_survived() {
     assert!(lines[0].contains("/a (inode "), "{lines:?}");
 }
 
-/// What a program left in the kernel's cache and nobody asks for is refused when the mount ends; of a file that is gone, nobody lacks it.
+/// Data that a program left in the kernel's cache without a sync is refused when the mount ends;
+/// data of a removed file is not missed.
 #[test]
 fn the_end_says_that_data_was_lost() {
     for removed in [false, true] {
         let Some(mount) = mount("lost", &Options::default()) else { return };
         let path = mount.path.join("file");
         mount.files.full.store(true, Ordering::Relaxed);
-        // Nothing is said on closing that a program must hear.
+        // Closing reports no error that a program must get.
         let _ = fs::write(&path, vec![1; 10_000]);
         if removed {
             fs::remove_file(&path).unwrap();
@@ -477,7 +480,7 @@ fn a_file_of_somebody_else_stays_when_a_new_one_cannot_be_opened() {
     });
     mount.files.before_opening.lock().unwrap().push_back(replace);
     assert_eq!(File::create(&path).unwrap_err().raw_os_error(), Some(libc::EIO));
-    // The kernel remembers that there was none of that name.
+    // The kernel remembers that no file had that name.
     assert!(Files::lookup(&*mount.files, ::fs::ROOT, b"a").is_ok());
     // Without others, nothing is left.
     let refuse: Before = Box::new(|_| Err(meta::Error::Unavailable("no server answers".into()).into()));
@@ -515,7 +518,7 @@ fn a_file_that_lost_its_end_with_the_session_is_as_short_as_it_is() {
     mount.files.fences.store(1, Ordering::Relaxed);
     until(&paths[1], 4);
     assert_eq!(fs::read(&paths[1]).unwrap(), b"long");
-    // Who has a file open goes on with it.
+    // A program that has a file open goes on with it.
     assert_eq!(length(&paths[0]), 6);
     file.read_to_end(&mut Vec::new()).unwrap();
     drop(file);
@@ -542,7 +545,8 @@ fn a_new_file_that_others_remove_is_made_again() {
     assert_eq!(fs::read(mount.path.join("a")).unwrap(), b"ours");
 }
 
-/// As with a local file system, a file that the kernel knows is there until it forgets it: names may go while somebody is about to open what he found.
+/// As with a local file system, a file that the kernel knows is there until it forgets it: names
+/// may go while a program is about to open a file that it found.
 #[test]
 fn what_the_kernel_knows_stays_until_it_forgets_it() {
     let Some(mount) = mount("known", &Options::default()) else { return };

@@ -10,11 +10,11 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Unmounts what is mounted there and returns when it is gone. `lazy` takes it out of sight even while files are in use; its server ends with
-/// their last use.
+/// Unmounts what is mounted there and returns when it is gone. `lazy` takes it out of sight even
+/// while files are in use; its server ends with their last use.
 ///
 /// # Errors
-/// When no Weft volume is mounted there, when it is in use, or when only somebody else may do it.
+/// If no Weft volume is mounted there, if it is in use, or if this user may not do it.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), Error> {
     let path = mounts::plain(mountpoint).map_err(|_| Error::NotMounted(mountpoint.to_owned()))?;
     let mount = mounts::at(&path).filter(|mount| mount.kind == format!("fuse.{SUBTYPE}"));
@@ -64,8 +64,8 @@ fn by_helper(path: &Path, lazy: bool) -> Result<(), Error> {
     }
 }
 
-/// The processes that have files or their working directory there, as far as this user may know. Only links are read, so that no
-/// server is asked.
+/// The processes that have files or their working directory there, as far as this user may know.
+/// Only links are read, so that no server is asked.
 fn users(mountpoint: &Path) -> Vec<String> {
     let is_there = |link: &Path| std::fs::read_link(link).is_ok_and(|target| target.starts_with(mountpoint));
     let mut users = Vec::new();

@@ -1,4 +1,5 @@
-//! The headers of volume chunks and of their records, as they stand and with their checksums made right, so that the fields are reached too.
+//! The headers of volume chunks and of their records, as they stand and with their checksums made
+//! right, so that the fields are reached too.
 #![no_main]
 
 use gf::checksum::crc64;

@@ -1,4 +1,5 @@
-//! Frames and first messages as they stand and with their checksums made right, so that the fields are reached too.
+//! Frames and first messages as they stand and with their checksums made right, so that the fields
+//! are reached too.
 #![no_main]
 
 use std::io::IoSlice;

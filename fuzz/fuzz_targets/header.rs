@@ -1,4 +1,5 @@
-//! The header of a chunk file, as it stands and with its checksum made right, so that the fields are reached too.
+//! The header of a chunk file, as it stands and with its checksum made right, so that the fields
+//! are reached too.
 #![no_main]
 
 use volume::format::{HEADER_BYTES, Header};

@@ -1,4 +1,5 @@
-//! Requests of a client to a metadata server: each is the number of an operation, the length of its arguments, and these. All go to one volume, in one session.
+//! Requests of a client to a metadata server: each is the number of an operation, the length of its
+//! arguments, and these. All go to one volume, in one session.
 #![no_main]
 
 use fs::label::{Label, Member};

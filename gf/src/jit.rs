@@ -61,7 +61,7 @@ const MOST_SOURCES: usize = 12_000;
 const MOST_BYTES: usize = 1 << 28;
 
 /// `fn(blocks, start, end, scratch, regions)`: runs the program on bytes `start..end` of every
-/// packet of so many regions, in whole turns. `blocks` holds the addresses of the first region in
+/// packet of `regions` regions, in whole turns. `blocks` holds the addresses of the first region in
 /// the input blocks, then in the output blocks.
 type Entry = unsafe extern "sysv64" fn(*const *mut u8, usize, usize, *mut u8, usize);
 
@@ -308,7 +308,7 @@ impl Compiler {
         self.asm.jmp(again)?;
         self.asm.set_label(&mut done)?;
         if self.style.streaming {
-            // Other threads that are told of the outputs shall see them.
+            // Other threads that learn of the outputs must see them.
             self.asm.sfence()?;
         }
         self.asm.add(rsp, 16)?;

@@ -39,11 +39,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program over blocks of `planes` planes each, with so many input and output blocks.
+    /// A program over blocks of `planes` planes each, with `inputs` input and `outputs` output
+    /// blocks.
     ///
     /// # Panics
-    /// When a step uses what was not made, names a source twice, makes something twice, or an
-    /// output is never made, or there are no planes or more than memory has: programmer errors.
+    /// When a step uses a plane that is not made yet, names a source twice, makes a plane twice, or
+    /// an output is never made, or there are no planes or more than memory has: programmer errors.
     pub fn new(planes: usize, inputs: usize, outputs: usize, steps: Vec<Step>) -> Self {
         assert!(planes > 0, "a block has planes");
         let count = |blocks: usize| blocks.checked_mul(planes).expect("planes fit in memory");

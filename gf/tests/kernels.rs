@@ -79,7 +79,7 @@ fn in_spaced_blocks(
     buffer[begin - skip..][..count * pitch + skip].to_vec()
 }
 
-/// So many groups of all points of a coset, of two, and of one.
+/// `counts` groups of all points of a coset, of two, and of one.
 fn random_dyadic(outputs: usize, counts: [usize; 3], seed: u64) -> Vec<DyadicGroup> {
     let mut random = fastrand::Rng::with_seed(seed);
     let sizes = counts.into_iter().zip([outputs.next_power_of_two(), 2, 1]);
@@ -178,7 +178,10 @@ proptest! {
     }
 
     #[test]
-    fn dyadic(outputs in 2..5usize, full in 1..6usize, halves in 0..3usize, ones in 0..3usize, length in length(), seed: u64) {
+    fn dyadic(
+        outputs in 2..5usize, full in 1..6usize, halves in 0..3usize, ones in 0..3usize, length in length(),
+        seed: u64
+    ) {
         let groups = random_dyadic(outputs, [full, halves, ones], seed);
         let inputs = groups.iter().map(|g| g.blocks.len()).sum();
         agree(inputs, outputs, length, seed >> 1, |k, i, o, at| {
@@ -205,7 +208,10 @@ proptest! {
     }
 
     #[test]
-    fn erasure(level in 1..9usize, known in 1..200usize, length in prop_oneof![Just(0usize), Just(1), Just(65), 0..200usize], seed: u64) {
+    fn erasure(
+        level in 1..9usize, known in 1..200usize,
+        length in prop_oneof![Just(0usize), Just(1), Just(65), 0..200usize], seed: u64
+    ) {
         let size = 1 << level;
         let mut points: Vec<usize> = (0..size).collect();
         fastrand::Rng::with_seed(seed).shuffle(&mut points);

@@ -2,7 +2,7 @@
 //! transactional key-value store. Its journal is mirrored on one target more than may fail.
 //!
 //! - [`kv`]: the port [`kv::Kv`] and its engines in memory and on disk.
-//! - [`journal`]: the durable engine. The metadata survives whatever failures the data survives.
+//! - [`journal`]: the durable engine. The metadata survives all failures that the data survives.
 //! - [`namespace`]: operations on files. Each operation is one transaction.
 #![forbid(unsafe_code)]
 

@@ -117,7 +117,7 @@ fn crash_and_reopen(seed: u64, index: &dyn Fn() -> Box<dyn Index>, forget_index:
         assert!(last >= history.synced, "seed {seed} round {round}: {last} of {}", history.synced);
         assert_eq!(contents(&kv), history.states[last as usize], "seed {seed} round {round} at {last}");
         history.states.truncate(last as usize + 1);
-        // Whoever opened saw it, and what one saw stays.
+        // An opening saw it, and what an opening saw stays.
         history.synced = last;
     }
     kv.close().unwrap();
@@ -139,7 +139,8 @@ fn a_crash_with_an_index_on_disk() {
     }
 }
 
-/// A client may know a number for longer than a crash lets its file exist, and must not find another file under it.
+/// A client may know a number for longer than a crash lets its file exist, and must not find
+/// another file under it.
 #[test]
 fn numbers_of_files_are_not_given_out_again_after_a_crash() {
     let (targets, mut rng, mut last) = (targets(2), fastrand::Rng::with_seed(1), 0);
@@ -373,7 +374,8 @@ fn a_stale_mirror_that_comes_back_changes_nothing() {
     let targets = targets(3);
     let kv = Journaled::create(options(&targets, 2, memory(), quiet())).unwrap();
     kv.sync(put(&kv, 1)).unwrap();
-    // Only one mirror gets the second transaction; the volume goes on without that mirror and with another history.
+    // Only one mirror gets the second transaction; the volume goes on without that mirror and with
+    // another history.
     let others: Vec<_> = targets[1..].iter().map(|target| target.copy()).collect();
     kv.sync(put(&kv, 2)).unwrap();
     drop(kv);

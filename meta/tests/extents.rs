@@ -1,4 +1,5 @@
-//! Files with very many extents: what concerns all of them is done piece by piece, in transactions of bounded size, and looked at page by page.
+//! Files with very many extents: a change of all of them goes piece by piece, in transactions of
+//! bounded size, and a listing goes page by page.
 #![allow(missing_docs)]
 
 use meta::kv::{Batch, Committed, Kv, KvError, Memory, Pair, Visit};
@@ -14,10 +15,10 @@ const STEP: u64 = 8;
 const LENGTH: u64 = 4;
 /// Extents that refer to one stripe.
 const IN_STRIPE: u64 = 1000;
-/// Changes of one transaction: extents that go, and what else there is to be said.
+/// The changes of one transaction: extents that go, and some more keys.
 const MOST_CHANGES: usize = 8192 + 100;
 
-/// An engine that counts, and fails after so many commits.
+/// An engine that counts commits, and fails after some number of them.
 struct Watched {
     inner: Memory,
     longest: AtomicUsize,
@@ -78,7 +79,7 @@ fn file() -> (Arc<Watched>, Meta, u64) {
     file_of(MANY)
 }
 
-/// A file of so many extents.
+/// A file of `many` extents.
 fn file_of(many: u64) -> (Arc<Watched>, Meta, u64) {
     let inner = Memory::new(meta::MERGE);
     let kv = Arc::new(Watched {
@@ -247,7 +248,7 @@ fn many_ranges_of_many_extents_are_replaced_piece_by_piece() {
         let ranges = numbers.map(|number| (range(number), vec![new(number)])).collect();
         ContentEdit { ranges, resize, modified: Some(now()) }
     };
-    // The other file has few extents. The third is not there any more.
+    // The other file has few extents. The third does not exist any more.
     let other = New { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, device: 0, link: Vec::new() };
     let other = meta.make(ROOT, b"other", &other, Time::default()).unwrap().0.ino;
     let all_ranges = edit(0..RANGES, Resize::AtLeast(RANGES * EACH * STEP + 7));
@@ -283,7 +284,7 @@ fn truncations_of_several_files_are_bounded_together() {
     }
 }
 
-/// Who reads while extents are joined sees them as they were or as they are.
+/// A reader sees extents that are being joined as they were or as they are.
 #[test]
 fn extents_are_those_of_one_moment() {
     const PARTS: u64 = 8;

@@ -1,4 +1,5 @@
-//! Targets without room: what is there can be read, what was removed gives room back, and nothing hangs.
+//! Targets without room: what is there can be read, what was removed gives room back, and nothing
+//! hangs.
 #![allow(missing_docs)]
 
 mod common;
@@ -91,7 +92,8 @@ fn a_snapshot_without_room_leaves_nothing_and_loses_no_mirror() {
     assert_eq!(kv.status().journal_bytes, 0);
 }
 
-/// Fills the targets with metadata as far as they take it; everything can be removed then, and gives its room back.
+/// Fills the targets with metadata as far as they take it; everything can be removed then, and
+/// gives its room back.
 #[test]
 fn what_fills_the_targets_can_be_removed() {
     let targets = targets(4);
@@ -148,7 +150,8 @@ fn a_full_target_that_is_left_keeps_nothing() {
     put(&kv, 20, 1000).unwrap();
     put(&kv, 20, 1000).unwrap();
     until("another one takes it", || kv.status().mirrors.iter().any(|id| id.0 == 3) && kv.status().whole == 3);
-    // The segment in which it failed has the same number as the next on the others, until there is another one.
+    // The segment in which it failed has the same number as the next on the others, until there is
+    // another one.
     (21..30).for_each(|n| put(&kv, n, 1000).unwrap());
     kv.checkpoint().unwrap();
     assert_eq!(targets[0].names(), []);

@@ -164,7 +164,7 @@ fn it_goes_on_when_all_were_away_and_enough_are_back() {
     }
 }
 
-/// While all are away commits are refused, and none is lost that was not.
+/// While all are away, commits are refused in the end; no accepted one is lost.
 #[test]
 fn what_was_committed_when_all_went_away_is_there_when_they_are_back() {
     let targets = targets(2);

@@ -143,7 +143,8 @@ fn a_crash_in_a_move_loses_nothing_that_was_synced() {
                 let moving = scope.spawn(|| kv.set_targets(without(&targets, &[0])).unwrap());
                 thread::sleep(std::time::Duration::from_micros(rng.u64(0..8000)));
                 synced = kv.status().durable;
-                // The one that stays has everything at any time; the others may be caught at different times.
+                // The one that stays has everything at any time; the others may be caught at
+                // different times.
                 crashed = targets.iter().map(|target| target.copy()).collect();
                 moving.join().unwrap();
             });

@@ -151,7 +151,7 @@ fn what_few_mirrors_have_is_not_durable() {
     add_durably(&kv, 21).unwrap();
     kv.close().unwrap();
     drop(kv);
-    // It was not lost after all.
+    // That disk was not lost after all.
     let kv = Journaled::open(named("c", &disks.see(), 2)).unwrap();
     assert_eq!(numbers(&kv), (0..20).chain([21]).collect());
 }
@@ -210,7 +210,7 @@ fn a_lease_keeps_others_away_until_it_is_over_or_given_back() {
     let seen = disks.see();
     let kv = open("b", &seen).unwrap();
     add_durably(&kv, 3).unwrap();
-    // It dies, and somebody else waits for its lease.
+    // It dies, and another opening waits for its lease.
     seen.cut_all();
     drop(kv);
     assert!(matches!(open("c", &disks.see()), Err(KvError::Held(_))));
@@ -300,7 +300,7 @@ fn random_history(seed: u64) {
                         answered.extend(&opening.committed);
                     }
                 }
-                // A snapshot waits for what is not durable.
+                // A snapshot waits for transactions that are not durable.
                 if random.u8(..8) == 0 && opening.kv.sync(u64::MAX).is_ok() {
                     let _ = opening.kv.checkpoint();
                 }
@@ -314,7 +314,7 @@ fn random_history(seed: u64) {
                 }
             }
             72..78 if !openings.is_empty() => {
-                // One of the openings reaches a disk no more, or again.
+                // One of the openings loses or regains a disk.
                 let (opening, number) = (random.usize(..openings.len()), random.usize(..count));
                 openings[opening].seen.cut(number, away[number] || random.bool());
             }

@@ -1,4 +1,5 @@
-//! Panics in the threads of the engine: it fails with an error that says so, and nobody waits.
+//! Panics in the threads of the engine: it fails with an error that says so, and no caller keeps
+//! waiting.
 #![allow(missing_docs)]
 
 mod common;
@@ -187,7 +188,7 @@ fn a_target_that_panics_is_replaced_and_others_keep_everything() {
     let status = kv.status();
     assert_eq!(status.mirrors, [TargetId(1), TargetId(2)]);
     assert!(status.failed[0].1.contains("a defect in the thread weft-mirror"), "{status:?}");
-    // When too few are left, it is as if none answered: who waits learns why.
+    // If too few are left, it is as if none answered: a caller that waits learns why.
     targets[1].1.store(PANICS, Ordering::Relaxed);
     says(ends(&kv, put), "weft-mirror");
     targets.iter().for_each(|target| target.1.store(SOUND, Ordering::Relaxed));

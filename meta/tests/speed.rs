@@ -1,4 +1,5 @@
-//! How fast the durable engine is on this machine's disk: `cargo test --release -p meta --test speed -- --ignored --nocapture`.
+//! How fast the durable engine is on this machine's disk: `cargo test --release -p meta --test
+//! speed -- --ignored --nocapture`.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,4 +1,5 @@
-//! The command line of `weft-mpi`: that of `weft archive`, with what means something else under MPI.
+//! The command line of `weft-mpi`: that of `weft archive`, except for options that mean something
+//! else under MPI.
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::archiving;
@@ -14,7 +15,8 @@ pub struct Arguments {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Who this is to the servers of a cluster: NAME.pem and NAME.key, with authority.pem beside them
+    /// Who this is to the servers of a cluster: NAME.pem and NAME.key, with authority.pem beside
+    /// them
     #[arg(long, global = true, value_name = "DIR/NAME", env = "WEFT_IDENTITY")]
     pub identity: Option<PathBuf>,
 }

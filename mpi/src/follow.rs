@@ -1,4 +1,4 @@
-//! A process that is not the leader: does what it is told to, and prints nothing.
+//! A process that is not the leader: it does what the leader says, and prints nothing.
 
 use crate::command::Arguments;
 use crate::layout::LEADER;

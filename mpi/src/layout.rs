@@ -18,11 +18,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Gives roles to processes, of which the hosts are given: 0 is the manager, 1 the reporter, then come explorers, and all others are so many workers each.
-    /// Where there are too few, explorers share a process with the reporter, or all but the workers share one.
+    /// Gives roles to processes on these hosts: 0 is the manager, 1 the reporter, then come
+    /// explorers, and each other process has `workers_each` workers. If there are too few
+    /// processes, explorers share one with the reporter, or all roles but the workers share one.
     ///
-    /// Explorers are on the host of the manager, since the number of a file system, by which they tell which names are of one file, means something else
-    /// elsewhere. `with_leader` puts them into its very process.
+    /// Explorers run on the host of the manager: they find the names of one file by the number of
+    /// its file system, which means something else on another host. `with_leader` puts them into
+    /// the manager's own process.
     pub fn new(hosts: &[String], explorers: u32, workers_each: u32, with_leader: bool) -> Self {
         let count = hosts.len() as u32;
         let at_leader = |process: Process| hosts.get(process as usize) == hosts.first();
@@ -45,7 +47,7 @@ impl Layout {
         Self { explorers, workers, processes: [vec![LEADER, reporter], exploring, working].concat() }
     }
 
-    /// Everybody.
+    /// All roles.
     pub fn crew(&self) -> Crew {
         Crew { explorers: self.explorers, workers: self.workers }
     }

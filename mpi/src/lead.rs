@@ -1,4 +1,5 @@
-//! The leader: opens the volume, says who is what, has the manager, and puts together what all have done.
+//! The leader: it opens the volume, gives out the roles, runs the manager, and puts together what
+//! all have done.
 
 use crate::command::Arguments;
 use crate::layout::{LEADER, Layout, Process};
@@ -93,7 +94,7 @@ pub fn archive_all(office: &Arc<Office>, mail: &Mail, arguments: &Arguments, hos
     Ok((facts, broken))
 }
 
-/// What is asked for, if it is something for many processes.
+/// What the user asks for, if many processes can do it.
 fn wanted(arguments: &Arguments, one_host: bool) -> Result<Wanted, Failure> {
     let archive = arguments.archive();
     let refused = if archive.dry_run || archive.verify {
@@ -108,7 +109,7 @@ fn wanted(arguments: &Arguments, one_host: bool) -> Result<Wanted, Failure> {
     refused.map_or_else(|| Wanted::of(archive), |why| Err(Failure::Usage(why.into())))
 }
 
-/// What follows when nobody has the volume open any more but the leader.
+/// What follows once only the leader has the volume open.
 fn complete(job: &Job, volume: &FileSystem, facts: &Facts) -> Result<(), Broken> {
     if facts.ending == Ending::Finished {
         job.clean_up()?;
@@ -169,7 +170,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// What the leader's own explorers and workers work with, if it has any. They are clients of the volume like those of other processes.
+    /// What the leader's own explorers and workers work with, if it has any. They are clients of
+    /// the volume like those of other processes.
     fn hands(
         &self,
         volume: &Arc<FileSystem>,
@@ -186,7 +188,8 @@ impl Part<'_> {
         Ok((client.clone(), Hands::new(used, self.office, self.setup, options)))
     }
 
-    /// Takes part until everybody is done. Returns the facts, why the job could not go on, and what all processes did together.
+    /// Takes part until all processes are done. Returns the facts, why the job could not go on, and
+    /// what all processes did together.
     fn take(
         &self,
         mail: &Mail,
@@ -199,7 +202,7 @@ impl Part<'_> {
         let (client, hands) = hands.map_or_else(|why| (None, Err(why)), |(client, hands)| (client, Ok(hands)));
         let ((mut facts, mut broken), mut farewells) = self.play(mail, &hands, job);
         drop(hands);
-        // Its processor time is that of the leader, which is counted when all is done.
+        // Its processor time is the leader's, which is counted at the end.
         farewells.push(close(client, process_seconds()));
         let mut all = Farewell::default();
         for farewell in farewells {
@@ -216,7 +219,7 @@ impl Part<'_> {
         (facts, broken, all)
     }
 
-    /// Plays the leader's roles, and shows what the reporter says, until everybody is done.
+    /// Plays the leader's roles, and shows what the reporter says, until all processes are done.
     fn play(&self, mail: &Mail, hands: &Result<Hands, String>, job: &Job) -> (Done, Vec<Farewell>) {
         let Self { office, setup, json } = *self;
         let crew = setup.layout.crew();
@@ -234,7 +237,7 @@ impl Part<'_> {
     }
 }
 
-/// A way to show that the reporter has while somebody else has it too.
+/// The leader's display, which the reporter shares with [`collect`].
 struct Shared<'a>(&'a Mutex<Progress>);
 
 impl Show for Shared<'_> {
@@ -247,7 +250,8 @@ impl Show for Shared<'_> {
     }
 }
 
-/// Hears the others until all have said farewell and, unless it is `here`, the reporter has said its word.
+/// Listens to the others until all have said farewell and the reporter has reported, unless the
+/// reporter is `here`.
 fn collect(mail: &Mail, show: &Mutex<Progress>, processes: u32, here: bool) -> (Option<Done>, Vec<Farewell>) {
     let mut reported = None;
     let mut farewells = Vec::<(Process, Farewell)>::new();

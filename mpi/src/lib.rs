@@ -1,5 +1,6 @@
-//! The parallel archive encoder with its roles in many processes (`docs/mpi.md`). This library is all of it but MPI: it moves no bytes between processes
-//! itself, so that it is built and tested without. The program `weft-mpi` moves them (`main.rs`).
+//! The parallel archive encoder with its roles in many processes (`docs/mpi.md`). This library is
+//! all of it but MPI: it moves no bytes between processes itself, so that it can be built and
+//! tested without MPI. The program `weft-mpi` moves them (`main.rs`).
 #![forbid(unsafe_code)]
 
 pub mod command;

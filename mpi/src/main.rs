@@ -1,6 +1,7 @@
-//! `weft-mpi`: moves parcels between the processes of a job by MPI. One thread of each process calls MPI, the one that began it: that is all that a library
-//! without support for threads promises, and it keeps to one place what waits. It never waits inside MPI, whose waiting takes all of a core and would falsify
-//! time and energy: it looks, and sleeps longer each time there is nothing, up to a millisecond.
+//! `weft-mpi`: moves parcels between the processes of a job by MPI. Only the first thread of each
+//! process calls MPI: an MPI library without support for threads promises no more, and so only one
+//! place waits. It never waits inside MPI, because that takes a whole core and would falsify time
+//! and energy. It polls, and sleeps longer each time there is nothing, up to a millisecond.
 #![forbid(unsafe_code)]
 
 use archive::transport::Broken;
@@ -73,7 +74,7 @@ fn take_part(world: &SimpleCommunicator, me: Process, arguments: Arguments, host
     body.join().unwrap_or_else(|_| give_up(world, &Broken(format!("rank {me} on {host} panicked, which is a defect"))))
 }
 
-/// Ends all processes at once: there is nothing else to be done.
+/// Ends all processes at once: nothing else can be done.
 fn give_up(world: &SimpleCommunicator, why: &Broken) -> ! {
     eprintln!("weft-mpi: {why}");
     world.abort(1)
@@ -83,7 +84,7 @@ fn give_up(world: &SimpleCommunicator, why: &Broken) -> ! {
 fn move_parcels(world: &SimpleCommunicator, office: &Arc<Office>, outgoing: &Outgoing, ended: impl Fn() -> bool) {
     let mut pause = SHORTEST;
     loop {
-        // Asked first: what was sent before the end is in the queue.
+        // Asked first, so that what was sent before the end is in the queue.
         let ended = ended();
         let mut batch: Vec<_> = outgoing.try_iter().take(MOST).collect();
         if batch.is_empty() {
@@ -107,7 +108,7 @@ fn move_parcels(world: &SimpleCommunicator, office: &Arc<Office>, outgoing: &Out
     }
 }
 
-/// Sends, and goes on receiving until all of it is on its way.
+/// Sends, and receives meanwhile, until all of it is on its way.
 fn send(world: &SimpleCommunicator, office: &Arc<Office>, batch: &[(Process, Vec<u8>)]) {
     mpi::request::scope(|scope| {
         let to = |process: Process| world.process_at_rank(process as i32);

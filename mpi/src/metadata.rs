@@ -1,6 +1,7 @@
-//! The metadata of a volume that the leader has open, for the other processes: each is a client in a session of its own, as of a metadata server, but
-//! what it asks goes the way of all messages. So there is no port to open and no certificate to have, and a message arrives once and in order,
-//! or the job ends: nothing need be asked again.
+//! The metadata of a volume that the leader has open, for the other processes: each is a client in
+//! a session of its own, as with a metadata server, but its requests travel as messages of the job.
+//! So it needs no port and no certificate. A message arrives once and in order, or the job ends: no
+//! request is ever repeated.
 
 use crate::layout::Process;
 use crate::office::{Office, SILENCE};
@@ -23,13 +24,13 @@ pub struct Desk {
 impl Desk {
     /// For the clients of this volume.
     pub fn new(volume: &Arc<FileSystem>) -> Arc<Self> {
-        // Whoever is silent for that long ends the job anyway, and no other process takes its place.
+        // A process that is silent for that long ends the job anyway, and no other takes its place.
         let sessions = Sessions::new(volume.clone(), 2 * SILENCE);
         sessions.keep_ticking();
         Arc::new(Self { sessions })
     }
 
-    /// Carries out what another process asks, on a thread that may wait, and sends the answer.
+    /// Carries out a request of another process, on a thread that may wait, and sends the answer.
     pub fn carry_out(
         self: &Arc<Self>,
         office: &Arc<Office>,
@@ -102,8 +103,9 @@ impl Call for Line {
     }
 }
 
-/// Opens a volume whose metadata the leader has. Chunks go straight to the targets, which the leader has locked for the whole job; each that the leader
-/// has, but for those in `absent`, must be there under the same path.
+/// Opens a volume whose metadata the leader has. Chunks go straight to the targets, which the
+/// leader locks for the whole job. Each target that the leader has, except those in `absent`, must
+/// be there under the same path.
 ///
 /// # Errors
 /// Names the target that is not there.

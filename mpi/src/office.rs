@@ -1,5 +1,6 @@
-//! The post office of a process: sorts what arrives, and gathers what goes out. It never waits, so that whoever moves the parcels between processes can
-//! call it: under MPI one thread of each process, in tests the sender's.
+//! The post office of a process: it sorts what arrives, and gathers what goes out. It never waits,
+//! so that the thread that moves the parcels can call it: under MPI one thread of each process, in
+//! tests the sender's.
 
 use crate::layout::{LEADER, Layout, Process};
 use crate::metadata::Desk;
@@ -17,15 +18,15 @@ use std::time::{Duration, Instant};
 use volume::Control;
 use volume::lock;
 
-/// A process says so often that it lives.
+/// How often a process says that it is alive.
 const BEAT: Duration = Duration::from_secs(5);
-/// One that said nothing for so long is given up, and the job with it.
+/// A process that says nothing for this long is given up, and the job with it.
 pub const SILENCE: Duration = Duration::from_secs(120);
 
-/// Messages of roles, and who they are from.
+/// Messages of roles, and their senders.
 type Letters = (Sender<(Rank, Message)>, Option<Receiver<(Rank, Message)>>);
 
-/// What the process itself is told, in the order in which it arrives.
+/// Messages for the process itself, in the order in which they arrive.
 pub type Mail = Receiver<(Process, Parcel)>;
 
 /// What goes out: to whom, and the bytes.
@@ -48,7 +49,7 @@ pub struct Office {
     pulse: Mutex<Pulse>,
 }
 
-/// Who lives.
+/// Which processes are alive.
 struct Pulse {
     looked: Instant,
     told_to_stop: bool,
@@ -56,7 +57,7 @@ struct Pulse {
 }
 
 impl Office {
-    /// The office of one of so many processes. `control` stops the whole job.
+    /// The office of one of `processes` processes. `control` stops the whole job.
     pub fn new(me: Process, processes: u32, control: Arc<Control>) -> (Arc<Self>, Outgoing, Mail) {
         let ((out, outgoing), (mail, incoming)) = (channel(), channel());
         let now = Instant::now();
@@ -93,25 +94,26 @@ impl Office {
         &self.control
     }
 
-    /// Says who is what, and, of the leader of a volume that is its own, who answers questions to its metadata.
+    /// Sets the roles of all processes and, at a leader that has the volume open itself, the desk
+    /// that answers questions to its metadata.
     pub fn begin(&self, layout: Layout, desk: Option<Arc<Desk>>) {
         let _ = self.layout.set(layout);
         *lock(&self.desk) = desk;
     }
 
-    /// Answers no questions any more: everybody else has closed the volume.
+    /// Answers no more questions: all other processes have closed the volume.
     pub fn close_desk(&self) {
         *lock(&self.desk) = None;
     }
 
-    /// The volume that this process has open, which others may want something of.
+    /// The volume that this process has open, and of which others may recall files.
     pub fn opened(&self, volume: &Arc<FileSystem>) {
         *lock(&self.volume) = Arc::downgrade(volume);
     }
 
     /// Sends to another process.
     pub fn send(&self, to: Process, parcel: &Parcel) {
-        // When nobody moves parcels any more, the process is about to end.
+        // If no thread moves parcels any more, the process is about to end.
         let _ = self.out.send((to, parcel.encode()));
     }
 
@@ -121,7 +123,7 @@ impl Office {
         others.for_each(|other| self.send(other, parcel));
     }
 
-    /// Asks the leader, and waits for the answer; None when there will be none.
+    /// Asks the leader, and waits for the answer; None if there will be none.
     pub fn ask(&self, session: u64, operation: u16, arguments: &[u8]) -> Option<Bytes> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = channel();
@@ -137,14 +139,14 @@ impl Office {
     }
 
     fn put(&self, to: Rank, from: Rank, message: Message) {
-        // Who has ended needs no message; who has not begun finds it when he does.
+        // A role that has ended needs no message; one that has not begun finds it when it does.
         let _ = lock(&self.inboxes).entry(to).or_insert_with(new_inbox).0.send((from, message));
     }
 
     /// Takes what arrived.
     ///
     /// # Errors
-    /// When it is nothing that this version knows: the job cannot go on.
+    /// If this version does not know what it is: the job cannot go on.
     pub fn deliver(self: &Arc<Self>, from: Process, bytes: &[u8]) -> Result<(), Broken> {
         let parcel = Parcel::decode(bytes).ok_or_else(|| {
             Broken(format!("rank {from} sent what rank {} does not understand; are all of one version?", self.me))
@@ -168,7 +170,7 @@ impl Office {
             }
             Parcel::Recall(questions) => {
                 let volume = lock(&self.volume).upgrade();
-                // It commits and asks, which waits.
+                // It commits and asks, and both wait.
                 volume.into_iter().for_each(|volume| {
                     let questions = questions.clone();
                     std::thread::spawn(move || volume.recall(&questions));
@@ -181,7 +183,8 @@ impl Office {
         Ok(())
     }
 
-    /// To be called now and then: spreads the word that the job shall stop, and says that this process lives.
+    /// To be called now and then: passes on that the job is to stop, and says that this process is
+    /// alive.
     ///
     /// # Errors
     /// Names the process that has been silent for too long.
@@ -206,7 +209,8 @@ impl Office {
             return Ok(());
         }
         if since > 2 * BEAT {
-            // This process did not run: what the others said meanwhile was not heard, which is no silence of theirs.
+            // This process did not run, so it did not hear the others. That does not make them
+            // silent.
             pulse.heard.fill(now);
         }
         let silent = |heard: &Instant| now.saturating_duration_since(*heard) > SILENCE;

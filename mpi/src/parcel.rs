@@ -1,4 +1,5 @@
-//! What processes send each other: messages of roles, questions to the metadata and their answers, and the few words with which a job begins and ends.
+//! What processes send each other: messages of roles, questions to the metadata and their answers,
+//! and the few words with which a job begins and ends.
 
 use crate::layout::Layout;
 use archive::message::{Message, Problem};
@@ -10,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the leader tells everybody before the job begins.
+/// What the leader tells all processes before the job begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Who is what.
+    /// The roles of each process.
     pub layout: Layout,
     /// When the job began, after 1970.
     pub began: Duration,
@@ -23,7 +24,7 @@ pub struct Setup {
     pub hidden: u64,
     /// Files of the archive that have changed since are replaced.
     pub update: bool,
-    /// Where the volume itself is: that is not archived.
+    /// Where the volume itself is: these directories are not archived.
     pub places: Vec<PathBuf>,
     /// Targets that the leader lacks too.
     pub absent: Vec<TargetId>,
@@ -53,7 +54,8 @@ pub enum Parcel {
     Setup(Box<Setup>),
     /// From a role to a role.
     Role(Rank, Rank, Box<Message>),
-    /// To the leader, a question to the metadata: its number, the session, the operation and its arguments.
+    /// To the leader, a question to the metadata: its number, the session, the operation and its
+    /// arguments.
     Call(u64, u64, u16, Bytes),
     /// The answer to a question, by its number; None: the session is not known.
     Answer(u64, Option<Bytes>),
@@ -84,7 +86,7 @@ impl Parcel {
         postcard::to_stdvec(self).expect("plain data can be written down")
     }
 
-    /// From bytes; None when they are none.
+    /// From bytes; None if they are no parcel.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()
     }

@@ -54,7 +54,7 @@ pub struct Hands {
 }
 
 impl Hands {
-    /// With an open volume, as it was set up and as the options say.
+    /// Hands with an open volume, by the setup and the options.
     pub fn new(volume: &Arc<FileSystem>, office: &Office, setup: &Setup, options: Options) -> Self {
         // Each process has its share of what may be read.
         let share = f64::from(setup.layout.workers_of(office.me())) / f64::from(setup.layout.crew().workers.max(1));
@@ -79,8 +79,8 @@ impl Hands {
     }
 }
 
-/// Lets the roles of this process live until the job ends. Without hands, because of what is said, explorers and workers give up. Returns the
-/// reporter, if it was here.
+/// Runs the roles of this process until the job ends. Without hands, explorers and workers give up
+/// and say why. Returns the reporter, if it was here.
 pub fn play<S: Show + Send>(
     office: &Arc<Office>,
     setup: &Setup,
@@ -119,7 +119,8 @@ fn touch(role: Rank, way: &Way, crew: Crew, clock: Clock, hands: &Result<Hands, 
     }
 }
 
-/// Has this process be to servers who it was said to be, and checks what is else to be checked before anything is opened.
+/// Takes the identity that the arguments give this process, and checks all that must be checked
+/// before anything is opened.
 ///
 /// # Errors
 /// When the identity, or the kernel that was asked for, cannot be used.

@@ -1,4 +1,5 @@
-//! `weft-mpi` under `mpirun`, as a user has it. Needs Open MPI: `cargo xtask test` runs it where that is there.
+//! `weft-mpi` under `mpirun`, as a user runs it. Needs Open MPI: `cargo xtask test` runs it if that
+//! is installed.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ fn weft(words: &[&str]) -> String {
 fn mpirun(ranks: u32, words: &[&str]) -> Command {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "-n", &ranks.to_string(), env!("CARGO_BIN_EXE_weft-mpi")]).args(words);
-    // Tests run as root where nobody else is there.
+    // Tests run as root where there is no other user.
     command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -130,7 +131,7 @@ fn ranks_make_what_threads_make() {
         let idle = (0..ranks - working).find(|rank| report.contains(&format!("rank {rank} on ")));
         assert_eq!(idle, None, "only those that work are workers: {report}");
         assert_eq!(restored(&place, &by_ranks, &format!("back{ranks}")), expected, "{ranks} ranks");
-        // Nothing is left to do, and by whom does not matter.
+        // Nothing is left to do; which program finds that does not matter.
         let again = weft(&["archive", &from, &to, "--json"]);
         assert!(again.contains("\"files\":0"), "{again}");
     }

@@ -49,7 +49,8 @@ fn arguments(words: &[&str]) -> Arguments {
     Arguments::read(all).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// Carries out a job on hosts that are called like this. `harm` may do something to the control of any process.
+/// Carries out a job on hosts with these names. `harm` may do something to the control of any
+/// process.
 fn job(hosts: &'static [&'static str], words: &[&str], harm: impl Fn(&[Arc<Control>])) -> Result<Facts, String> {
     let controls: Vec<Arc<Control>> = hosts.iter().map(|_| Arc::default()).collect();
     let count = hosts.len() as u32;

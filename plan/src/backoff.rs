@@ -1,10 +1,10 @@
-//! A back-off: what failed is tried again after a pause, which doubles each time that it fails
-//! again. The time is passed in.
+//! A back-off: an operation that failed is retried after a pause, which doubles with each further
+//! failure. The time is passed in.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// When to try something again that failed.
+/// When to retry something that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackOff {
     due: Instant,
@@ -12,8 +12,8 @@ pub struct BackOff {
 }
 
 impl BackOff {
-    /// The back-off after a failure. `before` is the one after the failure before, if that still
-    /// counts.
+    /// The back-off after a failure. `before` is the back-off of the previous failure, if that
+    /// still counts.
     pub fn after(before: Option<Self>, pauses: RangeInclusive<Duration>, now: Instant) -> Self {
         let doubled = before.map(|before| before.pause.saturating_mul(2).min(*pauses.end()));
         let pause = doubled.unwrap_or(*pauses.start());
@@ -30,7 +30,7 @@ impl BackOff {
         self.due <= now
     }
 
-    /// Whether nothing failed for so many pauses after the end of this one: then the failure no
+    /// Whether nothing failed for `pauses` pauses after the end of this one. Then the failure no
     /// longer counts.
     pub fn is_old(&self, pauses: u32, now: Instant) -> bool {
         self.due + self.pause.saturating_mul(pauses) <= now

@@ -1,12 +1,12 @@
-//! A token bucket: how long who takes bytes has to wait, so that no more than so many a second are
-//! taken. The time is passed in.
+//! A token bucket: how long a taker of bytes waits, so that the rate of bytes a second is kept. The
+//! time is passed in.
 
 use std::time::Duration;
 
 /// Bytes that may be taken at once, as a time at full rate.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Holds takers to a rate. All times count from the same moment, whichever that is.
+/// Holds takers to a rate. All times count from the same moment, whichever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     bytes_per_second: u64,
@@ -15,7 +15,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// So many bytes a second; none is taken for 1.
+    /// `bytes_per_second` is the rate; 0 counts as 1.
     pub fn new(bytes_per_second: u64) -> Self {
         Self { bytes_per_second: bytes_per_second.max(1), paid: Duration::ZERO }
     }
@@ -28,7 +28,7 @@ impl TokenBucket {
     /// Takes bytes; returns how long to wait before the next are taken.
     pub fn take(&mut self, bytes: u64, now: Duration) -> Duration {
         let price = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
-        // Who was idle has saved no more than a burst.
+        // An idle taker has saved no more than a burst.
         let from = self.paid.max(now.saturating_sub(BURST));
         self.paid = from.saturating_add(Duration::from_nanos(u64::try_from(price).unwrap_or(u64::MAX)));
         self.paid.saturating_sub(now)
@@ -41,7 +41,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whoever waits as told takes at the rate, and a burst and one piece more at most.
+        /// A taker that waits as told takes at the rate, plus at most a burst and one piece.
         #[test]
         fn the_rate_is_kept(
             rate in 1u64..1 << 34,

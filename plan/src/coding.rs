@@ -48,17 +48,17 @@ impl fmt::Display for Coding {
     }
 }
 
-/// Who codes a stripe.
+/// Which side codes a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coder {
-    /// Whoever has the data.
+    /// The client that has the data.
     Here,
     /// The Master of the chunk set.
     Master,
 }
 
 /// The position whose target is the Master of a chunk set: another one with each set, and the same
-/// as long as that has its place. None when no position has one.
+/// as long as that has its place. None if no position has one.
 pub fn master(set: u64, places: &[Option<TargetId>]) -> Option<usize> {
     // Not the mixture that placement chose these targets by: the first of those would be the same
     // ones too often.
@@ -103,12 +103,13 @@ impl Stripe {
 const SHORT_BLOCK: usize = 16 << 10;
 /// A processor is never taken for busier than this: what it has to do gets its share all the same.
 const LEAST_IDLE: f64 = 1.0 / 16.0;
-/// The other way must cost less than so much of this one to be worth a change: what was measured
-/// varies by more than a little.
+/// The other way must cost less than this share of the present one to be worth a change, because
+/// measurements vary.
 const WORTH: f64 = 0.75;
-/// What Masters took is believed for so long; then they are tried again if they may be worth it.
+/// Measurements of Masters count for this long; then Masters are tried again if they may be worth
+/// it.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// What a message costs to who does not listen.
+/// What a message to a Master costs that does not listen.
 const NEVER: f64 = 3600.0;
 /// The weight of what was measured last.
 const NEWEST: f64 = 0.25;
@@ -136,8 +137,8 @@ pub struct Measured {
     pub queued: f64,
     /// What work costs here.
     pub here: Costs,
-    /// What it costs at Masters; None where that is not known: they are taken for machines like
-    /// this one that have time, in an ordinary network.
+    /// What it costs at Masters; None if that is not known: Masters then count as idle machines
+    /// like this one, in an ordinary network.
     pub there: Option<Costs>,
 }
 
@@ -156,8 +157,8 @@ fn costs(stripe: &Stripe, seen: &Measured) -> (f64, f64) {
     (by_client, to_master + by_master)
 }
 
-/// Who codes a stripe, when such stripes were coded by `now` until now: another one only if that is
-/// clearly better.
+/// Which side codes a stripe, where `now` coded such stripes so far. It changes only if the other
+/// side is clearly better.
 pub fn decide(now: Coder, stripe: &Stripe, seen: &Measured) -> Coder {
     let (here, there) = costs(stripe, seen);
     match now {
@@ -167,8 +168,8 @@ pub fn decide(now: Coder, stripe: &Stripe, seen: &Measured) -> Coder {
     }
 }
 
-/// What stripes of a client took, and so who codes the next one. Time is passed in, from any
-/// beginning.
+/// What stripes of a client took, and therefore which side codes the next one. Time is passed in,
+/// from any beginning.
 #[derive(Clone, Debug)]
 pub struct Auto {
     /// Of short stripes and of long ones.
@@ -250,7 +251,7 @@ impl Auto {
         }
     }
 
-    /// A Master did not do what it was to do: none is tried for a while.
+    /// A Master did not do its work: no Master is tried for a while.
     pub fn note_no_master(&mut self, now: Duration) {
         self.there = Costs { message: NEVER, ..self.here };
         self.heard = Some(now);
@@ -260,7 +261,7 @@ impl Auto {
         self.heard.is_some_and(|heard| now.saturating_sub(heard) < BELIEVED)
     }
 
-    /// Who codes this stripe, while so many bytes are on their way to stores.
+    /// Which side codes this stripe, while `queued` bytes are on their way to stores.
     pub fn choose(&mut self, stripe: &Stripe, queued: u64, now: Duration) -> Coder {
         let there = self.knows_masters(now).then_some(self.there);
         let seen = Measured { idle: self.idle, queued: queued as f64, here: self.here, there };
@@ -291,7 +292,7 @@ mod tests {
             let places: Vec<Option<TargetId>> = (0..6).map(|n| Some(TargetId(n))).collect();
             let first = master(set, &places).unwrap();
             *load.entry(first).or_insert(0) += 1;
-            // One that leaves changes the Master only if it was it.
+            // A target that leaves changes the Master only if it was the Master.
             let other = (first + 1) % 6;
             let mut fewer = places.clone();
             fewer[other] = None;
@@ -393,8 +394,8 @@ mod tests {
     fn it_follows_the_width_of_the_link_to_the_stores() {
         let (mut auto, mut now) = (Auto::default(), Duration::ZERO);
         auto.note_idle(1.0);
-        // Stripes that Masters coded, of so many, where a byte takes so many nanoseconds to leave
-        // this machine, and others wait behind it.
+        // How many of `stripes` stripes Masters coded, where a byte takes `nanoseconds` to leave
+        // this machine and `queued` bytes wait.
         let mut by_masters = |stripes: usize, nanoseconds: u64, queued: u64| {
             let step = |_: &usize| {
                 now += Duration::from_millis(100);

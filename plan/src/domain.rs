@@ -62,7 +62,7 @@ impl fmt::Display for Domain {
 }
 
 impl Domain {
-    /// The domain that it is in at a level: its first so many names. All of it when it has no more,
+    /// The domain that it is in at a level: its first `level` names. All of it if it has no more,
     /// or without a level.
     pub fn at(&self, level: Option<u8>) -> &str {
         let end = level.and_then(|level| self.0.match_indices('/').nth(usize::from(level).saturating_sub(1)));

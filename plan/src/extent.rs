@@ -257,7 +257,10 @@ mod tests {
                 prop_assert!(all.iter().all(|extent| extent.length > 0));
                 let some = offset / 2..offset + 10;
                 let until = some.end.min(FILE as u64) as usize;
-                prop_assert_eq!(&cells(&map.within(&some), some.clone())[..until - some.start as usize], &oracle[some.start as usize..until]);
+                prop_assert_eq!(
+                    &cells(&map.within(&some), some.clone())[..until - some.start as usize],
+                    &oracle[some.start as usize..until]
+                );
             }
         }
     }

@@ -1,16 +1,16 @@
-//! When one of several who do the same is late: measured by the others, so that load, which slows
-//! all of them down, makes nobody late.
+//! When one of several that do the same is late: measured by the others, so that load, which slows
+//! all of them down, makes none late.
 
 use std::time::Duration;
 
-/// Nobody is late before, so that a moment's load is not taken for a hanging disk.
+/// None is late before this, so that a moment's load is not taken for a hanging disk.
 const SOONEST: Duration = Duration::from_secs(1);
-/// Who is late takes so many times as long as the others.
+/// A late one takes this many times as long as the others.
 const TIMES: u32 = 4;
 
-/// How long all together are waited for. `took` says how long those took that are done, in order;
-/// with `least` of them one can go on when the others are lost, with `wanted` one likes to. Without
-/// `least` everybody is waited for until the deadline.
+/// How long to wait for all together. `took` says how long those took that are done, in order. With
+/// `least` of them the caller can go on if the others are lost; with `wanted` it prefers to.
+/// Without `least`, it waits for all until the deadline.
 pub fn patience(took: &[Duration], least: usize, wanted: usize, deadline: Duration) -> Duration {
     let after = |enough: usize, times: u32| {
         let enough = enough.checked_sub(1).map_or(Duration::ZERO, |last| took[last]);
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(late(&[600, 700, 800, 900, 1000]), ms(4000));
         assert_eq!(late(&[600, 700, 800, 900]), ms(7200));
         assert_eq!(late(&[9000, 9000, 9000, 9000, 9000]), deadline);
-        // The one who is done last is not waited for any longer.
+        // Nothing waits any longer for the last one.
         assert_eq!(late(&[1, 2, 3, 4, 5, 900]), ms(1000));
     }
 }

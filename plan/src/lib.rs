@@ -6,9 +6,9 @@
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
 //! - [`domain`], [`placement`]: what fails together, and on which targets a chunk set goes.
 //! - [`membership`]: which targets are there.
-//! - [`repair`]: what is made again first, and where it goes.
+//! - [`repair`]: what is rebuilt first, and where it goes.
 //! - [`coding`]: whether a client codes a stripe, or a store, and which.
-//! - [`late`]: when one of several who do the same is waited for no longer.
+//! - [`late`]: when to stop waiting for one of several that do the same.
 //! - [`report`]: what a storage server tells of itself, and what that says of its load.
 //! - [`processors`]: what the processors of a machine did.
 //! - [`backoff`]: when to try again what failed.

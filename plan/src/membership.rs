@@ -1,9 +1,9 @@
-//! Which targets of a volume are there: a state machine. What is seen is told with the time, and
-//! what is to be done is asked for; it reads no clock and does nothing itself.
+//! Which targets of a volume are there: a state machine. The caller tells it what it sees, with the
+//! time, and asks what to do. It reads no clock and does nothing itself.
 //!
 //! ```text
 //!  joining --answer--> up <--answer-- down, out
-//!     `---silence--> down --down_out--> out: what was on it is made again on others
+//!     `---silence--> down --down_out--> out: what was on it is rebuilt on others
 //!  draining is up, but takes no data: its role says so, and it is counted out like any other
 //!  when it is silent
 //! ```
@@ -20,13 +20,13 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It belongs to the volume and was not heard of yet.
+    /// It belongs to the volume, and nothing was heard of it yet.
     Joining,
     /// It answers and takes data.
     Up,
     /// It does not answer.
     Down,
-    /// It has not answered for so long that what was on it is made again elsewhere.
+    /// It has not answered for so long that what was on it is rebuilt elsewhere.
     Out,
     /// It answers and is being emptied.
     Draining,
@@ -48,7 +48,7 @@ struct Member {
     state: State,
     since: Duration,
     draining: bool,
-    /// What was on it was made again elsewhere, since it is out.
+    /// What was on it was rebuilt elsewhere since it went out.
     repaired: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Nobody yet. Who is silent for `down_out` is out.
+    /// No targets yet. A target that is silent for `down_out` is out.
     pub fn new(down_out: Duration) -> Self {
         Self { down_out, members: BTreeMap::new(), changes: VecDeque::new(), not_before: Duration::ZERO }
     }
@@ -97,7 +97,7 @@ impl Membership {
         }
     }
 
-    /// What was on these targets was made again on others, or something could not be and is to be
+    /// What was on these targets was rebuilt on others (`whole`), or part of it could not be and is
     /// tried again.
     pub fn handle_repair(&mut self, ids: &[TargetId], whole: bool, now: Duration) {
         if !whole {
@@ -110,8 +110,8 @@ impl Membership {
         }
     }
 
-    /// Counts those out that were silent for too long, and returns those of them whose chunks are
-    /// to be made again now.
+    /// Counts those out that were silent for too long, and returns those whose chunks are to be
+    /// rebuilt now.
     pub fn poll_repair(&mut self, now: Duration) -> Vec<TargetId> {
         let late = |member: &Member| member.state == State::Down && now.saturating_sub(member.since) >= self.down_out;
         let late: Vec<TargetId> = self.members.iter().filter(|(_, m)| late(m)).map(|(&id, _)| id).collect();
@@ -123,7 +123,7 @@ impl Membership {
         due.map(|(&id, _)| id).collect()
     }
 
-    /// The next change that was not asked for yet.
+    /// The next change that the caller has not taken yet.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
@@ -183,7 +183,7 @@ mod tests {
         members.handle_repair(&[A], true, at(312));
         assert_eq!(members.poll_repair(at(313)), []);
         assert_eq!(members.poll_repair(at(500)), [B]);
-        // Who was back in between counts from the beginning.
+        // A target that was back in between counts from the beginning.
         members.handle_answer(A, at(501));
         members.handle_silence(A, at(502));
         assert_eq!(members.poll_repair(at(801)), [B]);

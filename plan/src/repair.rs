@@ -1,4 +1,4 @@
-//! What is made again first, and where it goes.
+//! What is rebuilt first, and where it goes.
 
 use crate::placement::{Candidate, Policy, Rules, place_more};
 use crate::{Domain, TargetId};
@@ -11,18 +11,18 @@ pub struct Degraded {
     pub set: u64,
     /// Where its chunks are, by position.
     pub places: Vec<Option<TargetId>>,
-    /// The positions that must be made again.
+    /// The positions that must be rebuilt.
     pub lost: Vec<usize>,
 }
 
-/// The order of repair: whoever survives the fewest further losses first, then the older set.
+/// The order of repair: the set that survives the fewest further losses first, then the older set.
 pub fn order(sets: &mut [Degraded]) {
     sets.sort_by_key(|degraded| (std::cmp::Reverse(degraded.lost.len()), degraded.set));
 }
 
 /// Where each lost position goes, in the order of `lost`: back to its own target if that is a
-/// candidate, else to one that has no chunk of the set, by the policy and the rules; None when
-/// there is no target left. `domain_of` knows all targets, also those that take no data.
+/// candidate, else to one that has no chunk of the set, by the policy and the rules; None if no
+/// target is left. `domain_of` knows all targets, also those that take no data.
 pub fn destinations(
     degraded: &Degraded,
     policy: &dyn Policy,
@@ -42,16 +42,16 @@ pub fn destinations(
     degraded.lost.iter().map(|&position| own(position).or_else(|| spare.next())).collect()
 }
 
-/// How many sets of so many blocks are repaired at a time on so many targets: two for each time
-/// that the targets have room for one beside the others, so that some are read while others are
-/// written; not so many that they take the memory of whoever repairs.
+/// How many sets of `blocks` blocks are repaired at a time on `targets` targets: two for each set
+/// that the targets can hold side by side, so that some are read while others are written. A limit
+/// protects the memory of the repairing process.
 pub fn at_a_time(targets: usize, blocks: usize) -> usize {
     const MOST: usize = 16;
     (2 * targets / blocks.max(1)).clamp(1, MOST)
 }
 
-/// How long what is left takes, if it goes on as until now; None while nothing is done, or nothing
-/// is to do.
+/// How long the rest takes at the present rate; None while nothing is done, or there is nothing to
+/// do.
 pub fn time_left(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
     if done == 0 || total == 0 {
         return None;

@@ -1,8 +1,8 @@
 //! What a storage server tells of itself every second, and what two such reports say of the time
 //! between them.
 //!
-//! A report has counters that only grow, and no rates: so several may ask one server, at any times,
-//! a report that gets lost is no loss, and the server needs no memory of who asked when.
+//! A report has counters that only grow, and no rates: so several clients may ask one server at any
+//! time, a lost report does no harm, and the server need not remember when each of them asked.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

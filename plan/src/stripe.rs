@@ -56,9 +56,9 @@ pub struct Part {
 }
 
 impl Geometry {
-    /// Block length of a stripe with so many bytes: as short as the data (invariant 3), at least
-    /// one unit. Long blocks have whole pages, so that no page of a file lies in two blocks, or in
-    /// two granules.
+    /// Block length of a stripe with `data` bytes: as short as the data (invariant 3), at least one
+    /// unit. Long blocks have whole pages, so that no page of a file lies in two blocks, or in two
+    /// granules.
     pub fn block_bytes(&self, data: usize) -> usize {
         let short = data.div_ceil(self.k).next_multiple_of(self.unit).max(self.unit);
         if short >= LONG_BLOCK && PAGE.is_multiple_of(self.unit) { short.next_multiple_of(PAGE) } else { short }
@@ -85,10 +85,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_cover_the_range_in_order(k in 1usize..20, unit in 1usize..70, data in 1usize..5000, cut in any::<(u16, u16)>()) {
+        fn parts_cover_the_range_in_order(
+            k in 1usize..20, unit in 1usize..70, data in 1usize..5000, cut in any::<(u16, u16)>()
+        ) {
             let geometry = Geometry { k, m: 2, unit };
             let block = geometry.block_bytes(data);
-            prop_assert!(block.is_multiple_of(unit) && block * k >= data && (block == unit || (block - unit) * k < data));
+            prop_assert!(block.is_multiple_of(unit) && block * k >= data);
+            prop_assert!(block == unit || (block - unit) * k < data);
             let (a, b) = (usize::from(cut.0) % (data + 1), usize::from(cut.1) % (data + 1));
             let range = a.min(b)..a.max(b);
             let mut covered = range.start;

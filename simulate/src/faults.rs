@@ -19,11 +19,11 @@ enum Kind {
     /// A client's machine loses power; it starts again.
     ClientDies(usize),
     ClientStops(usize),
-    /// A client reaches the server no more, in one direction or both.
+    /// A client no longer reaches the server, in one direction or both.
     ClientCut(usize, bool),
     /// A store's machine loses power, or its process only ends.
     StoreDies(usize, bool),
-    /// Someone reaches a store no more.
+    /// A machine no longer reaches a store.
     StoreCut(usize, Host),
     StoreFull(usize),
     StoreSlow(usize),
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The store that does not do what is asked of it.
+    /// The store that does not do its work.
     fn store(self) -> Option<usize> {
         let (5..=7 | 9, store) = self.place() else { return None };
         Some(store)

@@ -84,7 +84,7 @@ pub struct Sync {
 pub struct Section {
     pub counter: usize,
     pub client: usize,
-    /// From before the lock was asked for until after it was released.
+    /// From before the request for the lock until after its release.
     pub span: Span,
     /// When the lock was certainly held.
     pub held: Span,

@@ -105,7 +105,7 @@ impl Lab {
         lock(&self.meta).inspect(|process| process.stop(stopped));
     }
 
-    /// Starts a metadata server, on a machine that was started anew.
+    /// Starts a metadata server, on a machine that was restarted.
     pub fn start_server(self: &Arc<Self>) {
         let start = self.starts.fetch_add(1, Ordering::SeqCst) + 1;
         *lock(&self.meta) = Some(Server::start(self, start));

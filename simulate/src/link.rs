@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long it takes to notice that the server's process is gone, or that the network is cut.
 const NOTICED: Duration = Duration::from_millis(300);
-/// After so long, a connection on which nothing arrives is given up.
+/// A connection on which nothing arrives for this long is given up.
 const SILENT: Duration = Duration::from_secs(5);
 
 /// A client's connection.
@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// Has the server carry out a request, on a thread of the server; returns its answer, or None
-    /// when the server dies or nothing arrives.
+    /// if the server dies or nothing arrives.
     fn at_server(
         self: &Arc<Self>,
         server: &Arc<Server>,

@@ -22,7 +22,7 @@ struct Path {
     cut: bool,
     /// Added to what a message takes.
     slow: Duration,
-    /// Of so many messages one is lost; 0: none.
+    /// One of this many messages is lost; 0: none.
     loses: u64,
 }
 

@@ -33,7 +33,7 @@ const REPAIRS: usize = 20;
 const TRIES: usize = 4;
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The clients, and who works there.
+/// The clients, and their workers.
 pub struct Crew {
     places: Arc<Places>,
     stop: Arc<AtomicBool>,
@@ -94,7 +94,7 @@ impl Crew {
         });
     }
 
-    /// Waits until nobody works any more.
+    /// Waits until no worker works any more.
     fn finish(&self) {
         self.stop.store(true, Ordering::SeqCst);
         let end = world::now() + PATIENCE;
@@ -184,7 +184,7 @@ fn end(lab: &Arc<Lab>, crew: &Crew, places: &Arc<Places>) -> Vec<String> {
         let done = client.process.spawn(move || close(&client));
         done.join().expect("it does not panic");
     }
-    // A client that could not sync has stripes that nobody names: they go with its session.
+    // A client that could not sync has stripes that no file refers to: they go with its session.
     sleep(2 * LEASE);
     let mut wrong = Vec::new();
     let server = lab.serving().expect("it runs");

@@ -20,7 +20,7 @@ use world::Process;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between the reports to a store, which carry the fence.
 const REPORT: Duration = Duration::from_millis(500);
-/// Pause between two looks at what is to be repaired.
+/// Pause between two looks at what needs repair.
 const REPAIR: Duration = Duration::from_secs(4);
 /// Pause before a failed opening is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ fn granted() -> Reply {
     Reply::Done(postcard::to_stdvec(&granted).expect("a value can be encoded"))
 }
 
-/// A sync of nothing, and a commit that is not waited for, if that rule is broken.
+/// A sync of nothing, or a commit without a wait, if that rule is broken.
 fn broken_sync(broken: Broken, operation: u16, arguments: &[u8]) -> (u16, Cow<'_, [u8]>) {
     match (broken, operation) {
         (Broken::Sync, SYNC) => {

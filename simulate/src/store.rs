@@ -1,5 +1,5 @@
 //! A store: its disk, which keeps synced data only when its machine loses power, and the fence that
-//! the metadata server told it.
+//! the metadata server sent it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,7 +28,7 @@ pub struct Store {
     faults: Mutex<Faults>,
     /// Changes with each start of its machine.
     boot: AtomicU64,
-    /// The number of the next session, and the sessions that live; None before it was told.
+    /// The number of the next session, and the live sessions; None until it has learned them.
     fence: Mutex<Option<(u64, BTreeSet<u64>)>>,
     /// Syncs do nothing: a broken rule.
     pub lies: AtomicBool,
@@ -58,7 +58,7 @@ impl Store {
         self.boot.load(Ordering::SeqCst)
     }
 
-    /// The machine loses power: what was not synced is kept, lost or torn.
+    /// The machine loses power: unsynced data is kept, lost or torn.
     pub fn lose_power(&self) -> io::Result<()> {
         let seed = world::roll(world::Dice::next);
         self.stop();

@@ -16,7 +16,7 @@ use world::Process;
 
 /// How long an operation without an answer takes.
 const DEADLINE: Duration = Duration::from_secs(14);
-/// How long it takes to learn that nobody listens.
+/// How long it takes to learn that no process listens.
 const REFUSED: Duration = Duration::from_millis(5);
 
 /// A store as a process sees it.
@@ -44,7 +44,7 @@ impl View {
         Arc::new(Self { store, network, host, session, sets: Mutex::default(), unsynced: Mutex::default() })
     }
 
-    /// Carries out an operation on the store that takes the disk so long.
+    /// Carries out an operation on the store; it takes the disk `takes` microseconds.
     fn ask<T>(&self, takes: u64, operation: impl FnOnce(&Store) -> io::Result<T>) -> io::Result<T> {
         let there = Host::Store(self.store.number);
         world::live();
@@ -60,8 +60,8 @@ impl View {
         if self.store.faults().down {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        // The request is on its way, whatever happened to who sent it: but its process is the one
-        // whose thread does this, and a dead one does nothing.
+        // The request is on its way, whatever happened to its sender. But a thread of the sender
+        // does this, and a dead process does nothing.
         world::live();
         let done = world::atomically(|| operation(&self.store));
         if !self.network.send(there, self.host) {
@@ -98,8 +98,8 @@ impl View {
         Ok(())
     }
 
-    /// A write of a client on a connection that is cut: it may arrive when nobody waits for it any
-    /// more, if the store was not started again.
+    /// A write of a client on a connection that is cut: it may arrive when no caller waits for it
+    /// any more, if the store was not restarted.
     fn write_late(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) {
         let late = world::roll(|dice| dice.one_in(3).then(|| Duration::from_millis(dice.below(12_000))));
         let (Some(late), Some(session), TargetFile::Chunk { set, .. }) = (late, &self.session, file) else { return };

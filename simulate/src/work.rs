@@ -40,7 +40,7 @@ pub fn content(version: u64, length: usize) -> Vec<u8> {
     version.to_le_bytes().into_iter().cycle().take(length).collect()
 }
 
-/// The version of a content; None when it is that of none. An empty file has version 0.
+/// The version of a content; None if it has no valid version. An empty file has version 0.
 pub fn version(bytes: &[u8]) -> Option<u64> {
     let Some(first) = bytes.first_chunk::<8>() else { return bytes.is_empty().then_some(0) };
     bytes.chunks(8).all(|word| word == &first[..word.len()]).then(|| u64::from_le_bytes(*first))

@@ -1,4 +1,4 @@
-//! A program on a client: does one thing after the other and writes down what came of it.
+//! A program on a client: it does one thing after the other and records the results.
 
 use crate::client::Client;
 use crate::history::{Act, Append, Found, Naming, Read, Section, Sync, Write};
@@ -181,7 +181,7 @@ impl Worker {
         self.lab.history.with(|all| all.reads.push(Read { file, span, version }));
     }
 
-    /// The content of a file, opened anew if `open`.
+    /// The content of a file, opened again if `open`.
     fn content(&self, file: usize, open: bool) -> Option<Vec<u8>> {
         let (fs, ino) = (self.fs(), self.places.files[file]);
         if open {

@@ -1,4 +1,5 @@
-//! How fast stripes are written: `writing DIRECTORY [SPEC] [MiB] [THREADS] [STRIPE]`. Prints one line for each of five runs and their median.
+//! How fast stripes are written: `writing DIRECTORY [SPEC] [MiB] [THREADS] [STRIPE]`. Prints one
+//! line for each of five runs and their median.
 
 use plan::TargetId;
 use std::path::Path;

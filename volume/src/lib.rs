@@ -1,5 +1,5 @@
-//! Stripes on targets: the chunk format, directory targets, and the encoder, decoder, verifier and repairer of
-//! single objects.
+//! Stripes on targets: the chunk format, directory targets, and the encoder, decoder, verifier and
+//! repairer of single objects.
 //!
 //! This library is the basis of everything that stores bytes. It prints nothing, returns only
 //! verified data, and holds at most one stripe per thread in memory.

@@ -1,4 +1,5 @@
-//! Targets that do not answer: nobody waits for them longer than the deadline, and what they do too late harms nothing.
+//! Targets that do not answer: no caller waits for them beyond the deadline, and what they do too
+//! late does no harm.
 
 use plan::{Span, TargetId};
 use std::sync::Arc;
@@ -58,7 +59,8 @@ fn what_was_not_begun_in_time_does_not_happen() {
     let done = targets.each((0..8).map(|key| (key, id)), move |key, target| target.reserve(file(key), 10));
     assert!(done.iter().all(|(.., result)| result.is_err()) && begun.elapsed() < HANGS);
     assert!(targets.hangs(id));
-    // Though it is forgiven, nothing is made on it while it may still do what nobody expects any more.
+    // Though it is forgiven, nothing is created on it while it may still carry out an abandoned
+    // operation.
     disk.set(Faults::default());
     targets.forgive(id);
     assert!(!targets.is_healthy(id));
@@ -113,7 +115,7 @@ fn what_is_slow_everywhere_is_not_late_for_long() {
 fn a_read_waits_for_several_that_hang_no_longer_than_for_one() {
     let deadline = DEADLINE * 15;
     let Lab { targets, disks, layout, stripe, .. } = lab(deadline);
-    // The second is asked for instead of the first.
+    // The second is read instead of the first, and hangs, too.
     disks[..2].iter().for_each(|disk| disk.set(Faults { delay: deadline * 4, ..Faults::default() }));
     let span = Span { set: 3, record: stripe.record, block: stripe.block, start: 0 };
     let begun = Instant::now();

@@ -1,4 +1,5 @@
-//! Stripes that a Master codes: the same bytes as the client's, and nothing is lost whatever becomes of the Master.
+//! Stripes that a Master codes have the same bytes as the client's. Nothing is lost, whatever
+//! happens to the Master.
 
 use plan::TargetId;
 use plan::coding::Coder;
@@ -25,7 +26,7 @@ enum Manner {
     Works,
     /// Writes everything, and its answer gets lost.
     Mute,
-    /// Does nothing, and says nothing for so long.
+    /// Does nothing, and does not answer for this long.
     Hangs(Duration),
     Refuses,
 }
@@ -288,7 +289,8 @@ proptest! {
 
     #[test]
     fn no_order_does_harm(
-        record: u32, aligned: bool, length in 0usize..STRIPE + 9, manifest_bytes: usize, few in 0usize..20, checksum: u64,
+        record: u32, aligned: bool, length in 0usize..STRIPE + 9, manifest_bytes: usize, few in 0usize..20,
+        checksum: u64,
     ) {
         let lab = Lab::new("rs:4+2");
         let (mut layout, data) = (layout("rs:4+2"), vec![7; length]);
@@ -297,7 +299,8 @@ proptest! {
         let manifest_bytes = if few % 2 == 0 { manifest_bytes } else { manifest_bytes % (length + 1) };
         let checksum = if few % 3 == 0 { checksum } else { gf::checksum::crc64(&data) };
         let created = Timestamp { seconds: -1, nanoseconds: u32::MAX };
-        let order = Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
+        let order =
+            Order { layout: &layout, created, record, sequence: 1, data: &data, manifest_bytes, checksum, spare: few };
         if order.carry_out(&lab.staff.targets, &lab.pool).is_err() {
             prop_assert!(lab.disks.iter().all(|disk| disk.inner().list().unwrap().is_empty()));
         }
@@ -380,7 +383,7 @@ fn a_master_that_reaches_too_few_others_says_nothing_of_them() {
     let done = lab.append(Coder::Master, 50_000, 0);
     assert_eq!((done.by, done.missing), (Coder::Here, vec![]));
     lab.same_as(&here);
-    // What nobody reaches is too little, and the data comes back.
+    // No target can be reached: too few remain, and the data comes back.
     lab.disks.iter().for_each(|disk| disk.set(dead()));
     let mut buffer = lab.pool.take();
     buffer.extend_from_slice(&pattern(1000, 1));
@@ -419,10 +422,10 @@ fn what_was_lost_is_the_same_again_whoever_makes_it() {
             let report = rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap();
             assert!(before == lost.map(|position| lab.chunk(position)), "{code}, {manner:?}");
             assert_eq!(report.witnessed + report.unwitnessed, 2 * stripes.len() as u64);
-            // It is asked who gets the first of the chunks.
+            // Only the target that gets the first chunk is asked.
             let asked = lab.staff.rebuilds.iter().map(|rebuilds| rebuilds.load(Ordering::SeqCst));
             assert!(asked.enumerate().all(|(number, times)| times == usize::from(number == 1)));
-            // What it read and wrote was not read and written here.
+            // A Master that works does all reads and writes; this process does none.
             let own = lab.targets.health().iter().map(|health| health.read_bytes).sum::<u64>();
             assert_eq!(own == 0, manner == Manner::Works, "{code}, {manner:?}");
         }
@@ -459,7 +462,7 @@ fn who_cannot_make_it_leaves_it_to_whoever_repairs() {
     let stripe = lab.append(Coder::Here, 90_000, 0);
     let (layout, before) = (lab.writer.layout(), lab.chunk(0));
     lab.disks[0].inner().remove(layout.file(0)).unwrap();
-    // It reaches too few others; then nobody does.
+    // First the Master reaches too few others; then this process does, too.
     (1..4).for_each(|number| lab.staff.disks[number].set(dead()));
     let (stripes, wanted) = ([(stripe.record, stripe.block)], [(0, TargetId(0))]);
     rebuild(&lab.targets, layout, &stripes, &wanted, &Control::default()).unwrap();

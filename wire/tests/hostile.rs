@@ -261,7 +261,7 @@ async fn mebibyte(address: &Address) -> Duration {
     begun.elapsed()
 }
 
-/// Clients that send too slowly keep their space for a moment, whatever they announce, and are
+/// Clients that send too slowly keep their space for a moment, however much they announce, and are
 /// disconnected when another client waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_announces_much_and_sends_little_stalls_nobody() {

@@ -27,7 +27,7 @@ impl Dice {
         self.next() % limit
     }
 
-    /// True once in so many times.
+    /// True once in `times` calls, on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

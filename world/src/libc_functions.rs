@@ -52,7 +52,7 @@ fn when(clock: libc::clockid_t, shown: u64) -> u64 {
     })
 }
 
-/// Sleeps for so many nanoseconds of this process's clock.
+/// Sleeps for `wanted` nanoseconds of this process's clock.
 fn sleep(wanted: u64) {
     let until = turn::with(|state| {
         let shown = state.group().shows(state.now);
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn pthread_join(thread: libc::pthread_t, result: *mut *mut
             turn::block(On::End(number), None);
         }
         if turn::with(|state| state.groups[state.threads[number].process].dead) {
-            // It is kept for ever, and so is who waits for it.
+            // It is kept for ever, and so is a thread that waits for it.
             turn::block(On::Time, None);
         }
     }
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut libc::
         return unsafe { real::clock_gettime(clock, into) };
     }
     turn::point(LOOK);
-    // Who waits by looking at the clock gets on.
+    // A thread that waits by looking at the clock gets on.
     turn::with(|state| state.now += LOOK_NS);
     let shown = shows(clock);
     let time = libc::timespec { tv_sec: (shown / 1_000_000_000) as _, tv_nsec: (shown % 1_000_000_000) as _ };
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn getrandom(into: *mut c_void, length: usize, flags: c_ui
         // SAFETY: the caller vouches for the arguments.
         return unsafe { real::getrandom(into, length, flags) };
     }
-    // SAFETY: the caller passes a place for so many bytes.
+    // SAFETY: the caller passes a place for `length` bytes.
     let bytes = unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), length) };
     turn::with(|state| bytes.iter_mut().for_each(|byte| *byte = state.entropy.next() as u8));
     length as isize

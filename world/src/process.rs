@@ -34,8 +34,8 @@ impl Process {
         within(self.0, || std::thread::spawn(work))
     }
 
-    /// Kills it: none of its threads runs again, and what they hold is never dropped. Who waits for
-    /// one of them by `join` gets nothing.
+    /// Kills it: none of its threads runs again, and what they hold is never dropped. A thread that
+    /// waits for one of them by `join` gets nothing.
     ///
     /// # Panics
     /// When a process kills itself.
@@ -54,13 +54,13 @@ impl Process {
         with(|state| state.groups[self.0].stopped = stopped);
     }
 
-    /// Sets its wall clock wrong by so many nanoseconds.
+    /// Sets its wall clock wrong by `offset_ns` nanoseconds.
     pub fn set_wall_clock(self, offset_ns: i64) {
         with(|state| state.groups[self.0].wall_offset = offset_ns);
     }
 
-    /// Has its clocks run too fast by so many millionths. Only before its first thread: clocks do
-    /// not jump back.
+    /// Has its clocks run too fast by `drift_ppm` millionths. Only before its first thread: clocks
+    /// do not jump back.
     pub fn set_drift(self, drift_ppm: i64) {
         with(|state| state.groups[self.0].drift_ppm = drift_ppm);
     }

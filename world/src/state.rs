@@ -42,9 +42,9 @@ pub(crate) struct Group {
     pub name: String,
     pub dead: bool,
     pub stopped: bool,
-    /// The wall clock is wrong by so many nanoseconds.
+    /// The wall clock is wrong by this many nanoseconds.
     pub wall_offset: i64,
-    /// The clocks run too fast by so many millionths.
+    /// The clocks run too fast by this many millionths.
     pub drift_ppm: i64,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct State {
     pub interruption: u64,
 }
 
-/// Every choice takes at least this time, so that who waits actively gets on.
+/// Every choice takes at least this time, so that a busy-waiting thread gets on.
 const STEP_NS: u64 = 500;
 
 impl State {
@@ -174,7 +174,7 @@ impl State {
     }
 
     /// Chooses the next thread and makes it the running one. Time passes, and jumps when all wait.
-    /// None when nobody ever runs again.
+    /// None if no thread ever runs again.
     pub fn choose(&mut self) -> Option<usize> {
         self.steps += 1;
         self.now += STEP_NS + self.order.below(2000);

@@ -34,7 +34,7 @@ docs/posix.md says what is tested.
 
 /// What a check came to.
 pub enum Verdict {
-    /// As it should be; with something to say about it, or nothing.
+    /// As it should be; with a remark, or without.
     Ok(String),
     /// Not as it should be.
     Failed(String),

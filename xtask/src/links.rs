@@ -46,7 +46,7 @@ fn broken(pages: &HashMap<PathBuf, String>, exists: impl Fn(&Path) -> bool) -> V
     for (page, text) in pages {
         let inside = |link: &&str| !link.contains("://") && !link.starts_with("mailto:");
         let links = links(text).into_iter().filter(inside).filter(|link| !leads(page, link));
-        // What changed long ago may be called otherwise by now.
+        // Files in old entries may have other names by now.
         let now = !page.ends_with("CHANGELOG.md");
         let sources = sources(text).filter(|path| now && !exists(Path::new(path)));
         out.extend(links.chain(sources).map(|link| format!("{}: {link}", page.display())));

@@ -106,8 +106,8 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String>
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
-/// Everything that needs no test to run. The profile is that of the tests, so that build scripts
-/// and macros are compiled once.
+/// All checks that need no test to run. The profile is that of the tests, so that build scripts and
+/// macros are compiled once.
 fn check() -> Result<(), String> {
     let root = root();
     cargo(&["fmt", "--all", "--check"], &[])?;
@@ -133,8 +133,8 @@ const WITH_MPI: [&str; 4] = ["-p", "weft-mpi", "--features", "weft-mpi/mpi"];
 /// Most tests wait for others, so there are more of them at a time than processors.
 const THREADS: (&str, &str) = ("RUST_TEST_THREADS", "4");
 
-/// Every test. What is optional (peers, MPI, fuzzing, mounts) is used where it can be had and named
-/// where it cannot.
+/// Every test. Optional parts (peers, MPI, fuzzing, mounts) are used if they are available, and
+/// named if they are not.
 fn test() -> Result<(), String> {
     let root = root();
     let mut steps = Steps::default();
@@ -206,7 +206,7 @@ impl Drop for Steps {
     }
 }
 
-/// What is done, unless it takes longer than it may: then it hangs, and its thread is left behind.
+/// Runs the work. If it takes longer than it may, it hangs, and its thread is left behind.
 fn within(
     limit: Duration,
     what: &str,
@@ -231,7 +231,7 @@ fn said(skipped: Result<Option<String>, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds what users run, and looks at what the compiler made of it.
+/// Builds what users run, and checks what the compiler made of it.
 fn mir() -> Result<(), String> {
     let folder = root().join("target/mir");
     let place = folder.to_str().ok_or("the project's path is not UTF-8")?;

@@ -1,11 +1,11 @@
-//! Checks that need what is not everywhere: cargo-deny, the oldest compiler that is supported, the
-//! library of another processor. What cannot run here is named with its reason.
+//! Checks that need tools which are not everywhere: cargo-deny, the oldest supported compiler, the
+//! library of another processor. A check that cannot run here is named with its reason.
 
 use crate::{NOT_HERE, cargo};
 use std::path::Path;
 use std::process::Command;
 
-/// Another processor, and what has to compile for it.
+/// Another processor, and the crates that must compile for it.
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
 const FOR_OTHER_TARGET: [&str; 4] = ["-p", "weft-gf", "-p", "weft-ec"];
 

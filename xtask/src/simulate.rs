@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The tests compile the program, so this compiles nothing anew after them.
+/// The tests compile the program, so this compiles nothing again after them.
 const BUILD: [&str; 9] =
     ["test", "--workspace", "--exclude", "cli", "--profile", "release-test", "--test", "seeds", "--no-run"];
 
@@ -17,7 +17,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     start(&program(root), arguments)
 }
 
-/// The seeds of a test run: some that are always the same, and some that nobody ran before.
+/// The seeds of a test run: some that are always the same, and some new ones.
 ///
 /// # Errors
 /// As `run`.

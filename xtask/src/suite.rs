@@ -1,4 +1,5 @@
-//! Builds test programs and runs several of them at a time: most tests wait for servers and disks rather than compute.
+//! Builds test programs and runs several of them at a time: most tests wait for servers and disks
+//! rather than compute.
 
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -9,12 +10,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many programs run at once, for each processor one and one that waits.
+/// How many programs run at once: one for each processor, and one that waits.
 fn at_once() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from) + 1
 }
 
-/// A program hangs when it says nothing for this long. The longest test takes half a minute on an idle machine.
+/// A program hangs when it says nothing for this long. The longest test takes half a minute on an
+/// idle machine.
 const SILENCE: Duration = Duration::from_secs(900);
 /// The programs that take longest begin first, so that none is left to run alone at the end.
 const LONGEST: [&str; 6] = ["cli::cluster", "cli::commands", "fs::returning", "fs::full", "fs::soak", "mpi::mpirun"];
@@ -63,7 +65,8 @@ fn program(line: &str) -> Option<Program> {
     Some(Program { name, path, folder })
 }
 
-/// Runs them all, whatever fails, and prints what those that failed said. Their output is kept in `target/test-output`.
+/// Runs them all, even if some fail, and prints the output of those that failed. Their output is
+/// kept in `target/test-output`.
 pub fn run(root: &Path, programs: Vec<Program>, environment: &[(&str, &str)]) -> Result<(), String> {
     let start = Instant::now();
     let (folder, count) = (root.join("target/test-output"), programs.len());

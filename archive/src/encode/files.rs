@@ -157,8 +157,8 @@ impl Encoder<'_> {
             (Some(known), Some(kept)) if known.ino == kept.ino => return self.unchanged(source, decision, kept),
             (None, Some(kept)) if !self.begun.contains_key(&key) => {
                 match self.volume().link(kept.ino, self.job.hidden, &key) {
-                    // Another worker may have been faster. If it stored a different inode, a later run links
-                    // the two.
+                    // Another worker may have been faster. If it stored a different inode, a later
+                    // run links the two.
                     Ok(_) | Err(fs::Error::Meta(meta::Error::Exists)) => {}
                     Err(error) => return Err(error.into()),
                 }

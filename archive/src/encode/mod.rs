@@ -1,8 +1,7 @@
 //! The worker's side of an archive job: files of the machine become files of the volume.
 //!
 //! The volume is the journal of the job: a file that the volume has with the size and time of the
-//! source is done. So a job that was stopped, for whatever reason, is started again like a new one
-//! and does only what is left.
+//! source is done. So a stopped job is started again like a new one, and does only what is left.
 
 mod copy;
 mod decide;

@@ -53,7 +53,7 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// The word for so many: with an s, unless it is one.
+/// The word for `number` things: with an s, unless it is one.
 pub fn plural(number: u64, word: &str) -> String {
     if number == 1 { word.into() } else { format!("{word}s") }
 }

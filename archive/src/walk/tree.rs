@@ -136,8 +136,8 @@ fn next_names(place: &Place, dir: &mut Dir, problems: &mut Vec<Problem>) -> Vec<
 }
 
 impl Walking {
-    /// Reads the attributes of files of a directory. `named` files are taken whatever the filter
-    /// says.
+    /// Reads the attributes of files of a directory. `named` files are taken even if the filter
+    /// excludes them.
     fn look(
         &self,
         place: &Place,

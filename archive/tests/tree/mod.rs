@@ -36,7 +36,8 @@ fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     data
 }
 
-/// Makes it: small files, large ones, holes, odd names, links of both kinds, attributes, modes, times.
+/// Makes it: small files, large ones, holes, odd names, links of both kinds, attributes, modes,
+/// times.
 pub fn grow(root: &Path) {
     fs::create_dir_all(root.join("many")).unwrap();
     for n in 0..300usize {
@@ -161,7 +162,7 @@ fn describe(
     }
 }
 
-/// Regular files of a tree, each counted once, whatever its names.
+/// Regular files of a tree, each counted once, however many names it has.
 pub fn regular_files(root: &Path) -> u64 {
     let seen = described(root);
     let files = seen.values().filter(|seen| seen.hash.is_some());

@@ -11,7 +11,8 @@ const ALL_SHAPES: Shapes = &[(4, 2), (8, 4), (10, 4), (12, 4), (12, 6), (16, 4)]
 
 type Shapes = &'static [(usize, usize)];
 
-/// Code, shapes, whether its blocks are cut into packets, Jerasure's code and ISA-L's to compare with.
+/// Code, shapes, whether its blocks are cut into packets, Jerasure's code and ISA-L's to compare
+/// with.
 const CODES: [(&str, Shapes, bool, &str, &str); 6] = [
     ("crs", ALL_SHAPES, false, "cauchy-good", "rs"),
     ("cauchy-good", ALL_SHAPES, true, "cauchy-good", "rs"),
@@ -34,7 +35,8 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
                 let (about, regime) =
                     if streamed { (contest.effort.streamed_block, Regime::Streamed) } else { (cached.0 / k, cached.1) };
                 let packet = if packets { PACKET } else { 0 };
-                // crs is compared with Jerasure's best code, which is cut into packets although crs is not.
+                // crs is compared with Jerasure's best code, which is cut into packets although crs
+                // is not.
                 let unit = unit(contest, if code == "crs" { "cauchy-good" } else { code }, k, m);
                 let race = Race {
                     label: format!("{code} {k}+{m}"),
@@ -59,7 +61,8 @@ const HOW_CACHED: &str = "Packets of 2048 bytes, so blocks are whole regions of 
     ISA-L's rs; raid6 and xor against ISA-L's pq_gen and xor_gen; the others' ISA-L column is rs of the same shape.";
 const HOW_MEMORY: &str = "Blocks of about 1 MiB, 512 MiB in all; otherwise as above.";
 
-/// Bytes that a block is a multiple of: regions where there are packets, else what ISA-L's vectors like.
+/// Bytes that a block is a multiple of: regions where there are packets, else what ISA-L's vectors
+/// like.
 fn unit(contest: &Contest, code: &str, k: usize, m: usize) -> usize {
     let packet = if matches!(code, "raid6" | "xor") { 0 } else { PACKET };
     own::build(contest.kernel, code, k, m, packet).map_or(512, |code| code.encoder().granularity().max(512))

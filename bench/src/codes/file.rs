@@ -1,5 +1,5 @@
-//! Whole files, as `weft encode` does them: read from the page cache, encoded, written, durable, beside the time that
-//! copying the file and writing as many bytes as its parity has takes.
+//! Whole files, as `weft encode` does them: read from the page cache, encoded, written, durable,
+//! beside the time that copying the file and writing as many bytes as its parity has takes.
 
 use crate::bound::{copy_and_parity, failed, write_durably};
 use crate::contest::{Contest, begun, progress};
@@ -91,12 +91,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nobody is there any more to be told.
+        // No one is left who could get the error.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A file that is on disk already, so that nobody pays for that inside the clock.
+/// A file that is on disk already, so that no subject pays for that inside the clock.
 fn random_file(folder: &Path, bytes: usize) -> Result<PathBuf, String> {
     let path = folder.join("file");
     let mut arena = crate::arena::Arena::new(PIECE.min(bytes));

@@ -8,7 +8,8 @@ use crate::subject::Subject;
 const BLOCK: usize = 1024;
 
 pub fn tables(contest: &mut Contest) -> Vec<Table> {
-    // A kernel that the processor runs but does not list is probed in a child process; it is marked as forced.
+    // A kernel that the processor runs but does not list is probed in a child process; it is marked
+    // as forced.
     let kernels = gf::select::all().into_iter().filter_map(|kernel| {
         let name = kernel.isa.name();
         let column = if kernel.listed.is_some() { name.to_owned() } else { format!("{name} forced") };

@@ -1,4 +1,5 @@
-//! Streaming from memory: many stripes, together far larger than the caches, by one core and by all.
+//! Streaming from memory: many stripes, together far larger than the caches, by one core and by
+//! all.
 
 use super::{cached_block, compare_rs, rs_peers};
 use crate::contest::{Contest, Entrant, Race, Regime};

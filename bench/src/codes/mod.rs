@@ -1,4 +1,5 @@
-//! The sections of `weft bench codes`, a file each. A section says what it races and how it is to be read.
+//! The sections of `weft bench codes`, a file each. A section says what it races and how it is to
+//! be read.
 
 mod bitmatrix;
 mod decode;
@@ -48,7 +49,8 @@ fn compare_rs(row: &mut Row) {
     row.add_ratio("rs/ ISA-L", "weft rs", "ISA-L rs");
 }
 
-/// A block length that all byte codes take: whole 512-byte chunks of a stripe of so much user data.
+/// A block length that all byte codes take: whole 512-byte chunks of a stripe of `user_bytes` user
+/// data.
 fn cached_block(user_bytes: usize, k: usize) -> usize {
     (user_bytes / k / 512 * 512).max(512)
 }

@@ -1,5 +1,5 @@
-//! Partition Encoding's curves (ECFS): long blocks coded region by region, over the length of the region, and beside
-//! it the conventional way, a whole pass over the parity for every data block.
+//! Partition Encoding's curves (ECFS): long blocks coded region by region, over the length of the
+//! region, and beside it the conventional way, a whole pass over the parity for every data block.
 
 use crate::arena::{Arena, Stripe};
 use crate::contest::{Contest, begun, progress};

@@ -1,11 +1,13 @@
-//! Gluster's table: raw coding speed of one core on a buffer that stays in cache, beside the figures its developers
-//! published in 2016; and the same buffer for the systematic codes and all peers.
+//! Gluster's table: raw coding speed of one core on a buffer that stays in cache, beside the
+//! figures its developers published in 2016; and the same buffer for the systematic codes and all
+//! peers.
 
 use super::{cached_block, compare_rs, rs_peers};
 use crate::contest::{Contest, Entrant, Race, Regime};
 use crate::results::{Beside, Cell, Chart, Row, Table, Value};
 
-/// k, m and MiB/s of Gluster's test program: Atom D525 and Xeon E5-2630L, plain code, then both with SSE2.
+/// k, m and MiB/s of Gluster's test program: Atom D525 and Xeon E5-2630L, plain code, then both
+/// with SSE2.
 const PUBLISHED: [(usize, usize, [f64; 4]); 9] = [
     (2, 1, [633., 1856., 821., 3047.]),
     (4, 1, [405., 1203., 767., 2246.]),

@@ -25,7 +25,8 @@ fn seconds(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat`; the second is a name, which may hold anything but ends with the last bracket.
+/// Fields 14 and 15 of `/proc/PID/stat`; the second is a name, which may hold anything but ends
+/// with the last bracket.
 fn process(text: &str) -> Option<f64> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();

@@ -1,14 +1,16 @@
 //! Data that looks random, costs next to nothing to make, and can be checked wherever it is read.
 //!
-//! A sector of 4 KiB is a fixed block of random bytes in which the first sixteen say which sector of which generation
-//! it is. So no two sectors are equal, and one that is stale, misplaced or torn at its ends is found out.
+//! A sector of 4 KiB is a fixed block of random bytes in which the first sixteen say which sector
+//! of which generation it is. So no two sectors are equal, and one that is stale, misplaced or torn
+//! at its ends is found out.
 
 use std::io;
 
 /// Bytes of a sector.
 pub const SECTOR: usize = 4096;
 
-/// The blocks of random bytes: neighbours differ in every byte, so that no file system makes less of them.
+/// The blocks of random bytes: neighbours differ in every byte, so that no file system makes less
+/// of them.
 const BLOCKS: u64 = 64;
 
 /// The content of files.

@@ -19,12 +19,12 @@ pub fn measure(args: &Args) -> Result<Report, String> {
     let workloads = args.workloads();
     let mut ledger = Ledger::default();
     let mut failures: Vec<Failure> = vec![];
-    // A number of its own for each turn's directory: one that could not be removed is in nobody's way.
+    // A number of its own for each turn's directory: one that could not be removed does no harm.
     let mut turns = 0;
     for round in 0..u64::from(args.rounds) {
         for &workload in &workloads {
             for turn in 0..args.targets.len() {
-                // Nobody is always first, since a disk may be slower after somebody else's writes.
+                // No target is always first, since a disk may be slower after another one's writes.
                 let at = (turn + round as usize) % args.targets.len();
                 let target = &args.targets[at];
                 if failures.iter().any(|f| f.workload == workload.name() && f.label == target.label) {

@@ -28,7 +28,8 @@ pub struct Sample {
     pub unit: &'static str,
     /// The value.
     pub value: f64,
-    /// Processor time of the whole system and of the server: seconds per GiB, or microseconds per operation.
+    /// Processor time of the whole system and of the server: seconds per GiB, or microseconds per
+    /// operation.
     pub processor: Option<(f64, Option<f64>)>,
 }
 
@@ -91,7 +92,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Meter<'_> {
-    /// Lets what went before come to an end: data to write, blocks to discard, inodes that servers have to forget.
+    /// Lets what went before come to an end: data to write, blocks to discard, inodes that servers
+    /// have to forget.
     pub fn settle(&self) -> Result<(), Fault> {
         rustix::fs::sync();
         self.cold.drop_names().doing("dropping caches")?;
@@ -114,7 +116,8 @@ impl Meter<'_> {
         Watch { start: Instant::now(), account: Account::now(self.server) }
     }
 
-    /// Notes what was done since then. The watch goes on, so that a later step can include this one.
+    /// Notes what was done since then. The watch goes on, so that a later step can include this
+    /// one.
     pub fn record(&mut self, name: impl Into<String>, work: Work, since: &Watch) -> f64 {
         let seconds = since.start.elapsed().as_secs_f64();
         let account = Account::now(self.server);

@@ -1,8 +1,10 @@
-//! Measurements of file systems: the same POSIX workloads in several directories, in one interleaved run.
+//! Measurements of file systems: the same POSIX workloads in several directories, in one
+//! interleaved run.
 //!
-//! A directory is a subject like a library in `weft bench codes`: each takes its turn in every round, figures are
-//! medians over rounds, and a workload that fails somewhere is reported there while everything else goes on. Data is
-//! pseudo-random, and what is read is compared with what was written.
+//! A directory is a subject like a library in `weft bench codes`: each takes its turn in every
+//! round, figures are medians over rounds, and a workload that fails somewhere is reported there
+//! while everything else goes on. Data is pseudo-random, and what is read is compared with what was
+//! written.
 
 mod account;
 mod args;
@@ -21,7 +23,8 @@ pub use report::{Cell, Report, Row};
 
 use std::path::Path;
 
-/// Measures what was asked for, writes the table and the JSON, and says whether every workload succeeded.
+/// Measures what was asked for, writes the table and the JSON, and says whether every workload
+/// succeeded.
 ///
 /// # Errors
 /// When a directory cannot be used at all, or an output cannot be written.

@@ -123,7 +123,8 @@ impl Place {
     }
 }
 
-/// The type of the file system that a directory is in: of the mount points above it, the longest and latest.
+/// The type of the file system that a directory is in: of the mount points above it, the longest
+/// and latest.
 fn file_system(directory: &Path) -> Option<String> {
     let directory = directory.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

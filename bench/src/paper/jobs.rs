@@ -48,7 +48,8 @@ impl Ground {
         Ok(path)
     }
 
-    /// Archives a source into a volume of its own, which goes again: the facts, and the seconds of the whole process.
+    /// Archives a source into a volume of its own, which goes again: the facts, and the seconds of
+    /// the whole process.
     pub fn archive(&self, source: &Path, more: &[&str]) -> Result<(Facts, f64), String> {
         let place = self.folder.join("volume");
         let targets: Vec<PathBuf> = (0..6).map(|disk| place.join(format!("disk{disk}"))).collect();
@@ -100,8 +101,8 @@ impl Noise {
     }
 }
 
-/// One large file in parts. Parts are powers of two long, so that 20 and 40 parts are of a file a quarter longer; what is compared
-/// is the time for a byte.
+/// One large file in parts. Parts are powers of two long, so that 20 and 40 parts are of a file a
+/// quarter longer; what is compared is the time for a byte.
 pub fn parts(ground: &Ground, args: &Args) -> Result<Vec<Parts>, String> {
     let unit = if args.quick { 64 << 10 } else { 16 << 20 };
     let mut rows: Vec<Parts> = vec![];
@@ -129,7 +130,8 @@ pub fn parts(ground: &Ground, args: &Args) -> Result<Vec<Parts>, String> {
     Ok(rows)
 }
 
-/// 600 objects of mixed sizes on 32 workers: measured, with the cores that there are, and modelled, with a core for each.
+/// 600 objects of mixed sizes on 32 workers: measured, with the cores that there are, and modelled,
+/// with a core for each.
 pub fn schedules(ground: &Ground, args: &Args) -> Result<Vec<Schedule>, String> {
     let mut noise = Noise(600);
     let (least, span) = (if args.quick { 256.0 } else { 16_384.0 }, 1024.0f64);
@@ -141,8 +143,9 @@ pub fn schedules(ground: &Ground, args: &Args) -> Result<Vec<Schedule>, String> 
         Ok(ground.folder.join(name))
     };
     let (mixed, least_ones) = (tree("mixed", &sizes)?, tree("small", &small)?);
-    // Two trees on one worker give the time for an object and the time for a byte: the shortest of several runs in turn, since
-    // whatever else the machine does only makes them longer, and a longer run of small objects would make bytes free.
+    // Two trees on one worker give the time for an object and the time for a byte: the shortest of
+    // several runs in turn, since whatever else the machine does only makes them longer, and a
+    // longer run of small objects would make bytes free.
     let alone = |source: &Path| ground.archive(source, &["--workers", "1"]).map(|(facts, _)| facts.wall_seconds);
     let (mut all, mut little) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..CALIBRATIONS.max(args.rounds) {

@@ -1,8 +1,8 @@
-//! `weft bench archive --paper`: the experiments of the parallel encoder's and the energy study (P7, S2), scaled to this machine, and
-//! trees of large and small files beside `cp -r`.
+//! `weft bench archive --paper`: the experiments of the parallel encoder's and the energy study
+//! (P7, S2), scaled to this machine, and trees of large and small files beside `cp -r`.
 //!
-//! The program runs itself as a user would. What needs more cores than there are is modelled by the archive's own scheduler from
-//! times measured here, and says so, in a table of its own.
+//! The program runs itself as a user would. What needs more cores than there are is modelled by the
+//! archive's own scheduler from times measured here, and says so, in a table of its own.
 
 mod jobs;
 mod show;
@@ -38,7 +38,8 @@ pub struct Args {
     /// Tiny sizes: shows that everything works; the figures mean nothing
     #[arg(long)]
     pub quick: bool,
-    /// Where the peers' executables are [default: target/peers beside this program's, or ./target/peers]
+    /// Where the peers' executables are [default: target/peers beside this program's, or
+    /// ./target/peers]
     #[arg(long, value_name = "DIR")]
     pub peers: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -76,7 +77,7 @@ pub struct Report {
     pub absent: Vec<String>,
 }
 
-/// One large file in so many parts, by as many workers.
+/// One large file in some number of parts, by as many workers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Parts {
     /// Parts and workers.
@@ -89,7 +90,8 @@ pub struct Parts {
     pub reduction: f64,
     /// Processor seconds, measured.
     pub cpu_seconds: f64,
-    /// Joules by the model; there is one row for each part, so that a measured figure would need a column of its own.
+    /// Joules by the model; there is one row for each part, so that a measured figure would need a
+    /// column of its own.
     pub modelled_joules: f64,
 }
 

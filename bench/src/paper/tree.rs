@@ -1,5 +1,5 @@
-//! Trees from the page cache into a volume, beside `cp -r` of the same tree to the same disk and writing as many bytes as its parity
-//! has; both durable at the end.
+//! Trees from the page cache into a volume, beside `cp -r` of the same tree to the same disk and
+//! writing as many bytes as its parity has; both durable at the end.
 
 use super::Args;
 use super::jobs::Ground;

@@ -1,5 +1,6 @@
-//! The energy study's workloads, 160+80, 160+40 and 160+32, from one directory to others. Reading and writing is the same for all
-//! libraries and measured once a shape; coding is measured on one core for each; the job is their sum, as in the study's equation.
+//! The energy study's workloads, 160+80, 160+40 and 160+32, from one directory to others. Reading
+//! and writing is the same for all libraries and measured once a shape; coding is measured on one
+//! core for each; the job is their sum, as in the study's equation.
 
 use super::jobs::Ground;
 use crate::results::Role;
@@ -65,7 +66,8 @@ pub fn compare(ground: &Ground, coding: &crate::Report, quick: bool) -> Result<(
     Ok((rows, lane.absent.clone()))
 }
 
-/// Reads the file in k pieces and writes k+m of their length into another directory, synced: seconds.
+/// Reads the file in k pieces and writes k+m of their length into another directory, synced:
+/// seconds.
 fn copy(ground: &Ground, source: &std::path::Path, k: usize, m: usize) -> Result<f64, String> {
     let to = ground.folder.join("chunks");
     let failed = |error: std::io::Error| format!("{}: {error}; choose another --dir", to.display());

@@ -1,5 +1,5 @@
-//! `weft energy calibrate`: what this machine takes idle, reading and writing, and coding, into a
-//! file.
+//! `weft energy calibrate`: measures what this machine takes idle, reading and writing, and coding,
+//! and writes that into a file.
 
 use super::Sources;
 use crate::failure::{Failure, Outcome};

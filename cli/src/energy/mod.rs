@@ -45,7 +45,7 @@ enum What {
     Cost(cost::Arguments),
 }
 
-/// Instruments that somebody names, and constants for the model.
+/// Instruments that the user names, and constants for the model.
 #[derive(Args)]
 #[command(next_help_heading = "Energy")]
 pub struct Sources {
@@ -94,7 +94,7 @@ impl Sources {
         })
     }
 
-    /// Starts to account for a job, when that is wanted or an instrument is named.
+    /// Starts to account for a job, if the user asks for that or names an instrument.
     pub fn watch(&self, wanted: bool) -> Result<Option<Sampler>, Failure> {
         let files = [&self.meter, &self.readings, &self.perf, &self.gpu_power, &self.profile];
         let named = files.iter().any(|file| file.is_some()) || self.idle_watts.is_some() || self.core_watts.is_some();

@@ -1,4 +1,4 @@
-//! `weft file decode`: the file again, from the fragments that are left.
+//! `weft file decode`: decodes a file from the fragments that are left.
 
 use super::encode::name_of;
 use crate::failure::{Failure, Outcome};

@@ -108,7 +108,7 @@ pub struct Arguments {
     pub sources: crate::energy::Sources,
 }
 
-/// What an archive is compared with where that is not a source.
+/// What an archive is compared with, if that is not a source.
 const THE_HASHES: &str = "the hashes of what was archived";
 /// The memory of a verification.
 const MEMORY: u64 = 1 << 30;
@@ -130,7 +130,7 @@ fn list(from: &Path, null: bool) -> Result<List, Failure> {
     Ok(List::paths(Box::new(BufReader::new(file)), separator))
 }
 
-/// As many workers as suit cores and memory, or as are wanted.
+/// As many workers as suit cores and memory, or as the user wants.
 pub fn workers(wanted: Option<u32>, memory: u64, volume: &Open) -> u32 {
     let (_, k, m) = volume.code();
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get() as u32);
@@ -148,12 +148,12 @@ pub struct Wanted {
     pub sources: Vec<Source>,
     /// The files, where they are listed.
     pub list: Option<List>,
-    /// Files of the archive that have changed since are replaced.
+    /// Files of the archive that have changed since then are replaced.
     pub update: bool,
 }
 
 impl Wanted {
-    /// What is asked for.
+    /// What the user asks for.
     ///
     /// # Errors
     /// When it makes no sense, or the list or plan cannot be read.
@@ -216,10 +216,10 @@ impl Wanted {
 }
 
 impl Arguments {
-    /// How it is to be done, without a list of files.
+    /// How to do it, without a list of files.
     ///
     /// # Errors
-    /// Names the pattern that is none.
+    /// Names the pattern that is not valid.
     pub fn options(&self, crew: Crew, update: bool) -> Result<Options, Failure> {
         Ok(Options {
             crew,
@@ -283,7 +283,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         }
         Ok((facts, broken))
     });
-    // Also what was done before a failure stays.
+    // Work that was done before a failure stays.
     let finished = volume.finish();
     let (facts, broken) = done.map_err(failed)?;
     finished?;
@@ -399,7 +399,7 @@ impl<'a> Report<'a> {
     /// A report in a file, which must not exist unless it may be replaced.
     ///
     /// # Errors
-    /// When it exists: the job shall not end without its report.
+    /// When it exists: the job must not end without its report.
     pub fn new(file: Option<&'a Path>, force: bool) -> Result<Self, Failure> {
         file.map_or(Ok(()), |file| output::check(file, force))?;
         Ok(Self { file, force })

@@ -135,7 +135,7 @@ pub fn away_document(voters: Voters) -> serde_json::Value {
     })
 }
 
-/// Refuses targets of which some are directories of this machine: no storage server reaches those.
+/// Refuses targets if some are directories of this machine: no storage server reaches those.
 pub fn coded_by_servers<'a>(targets: impl IntoIterator<Item = &'a PathBuf>) -> Outcome {
     match targets.into_iter().find(|target| StoreAddress::of(target).is_none()) {
         Some(target) => Err(Failure::Usage(format!(

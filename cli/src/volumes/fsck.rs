@@ -37,7 +37,7 @@ impl Arguments {
     }
 }
 
-/// What comes from chunks alone is less than what there is.
+/// A rebuild from chunks alone has less than the metadata.
 fn refuse_if_readable(volume: &Path) -> Outcome {
     // Old metadata is more than none.
     super::allow_possibly_old();
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         if !arguments.force {
             refuse_if_readable(&arguments.volume)?;
         }
-        // What opened its targets a moment ago may not have let go of all yet.
+        // A process that opened its targets a moment ago may not have closed all of them yet.
         let done = patiently(&arguments.volume, || fs::rebuild(&arguments.volume, places()))?;
         if as_json {
             show::json(&json!({

@@ -27,10 +27,10 @@ pub fn status(ours: u8) -> u8 {
     }
 }
 
-/// The arguments of `weft mount` that mean the same; None when nothing is to be done.
+/// The arguments of `weft mount` that mean the same; None if there is nothing to do.
 ///
 /// # Errors
-/// When they are none of a helper.
+/// If they are not arguments of a mount helper.
 pub fn translate(arguments: &[OsString]) -> Result<Option<Vec<OsString>>, Failure> {
     let usage = |why: &str| Failure::Usage(format!("{why}; {NAME} SOURCE DIRECTORY [-sfnv] [-o OPTIONS]"));
     let (mut places, mut lists) = (Vec::new(), Vec::new());
@@ -49,7 +49,7 @@ pub fn translate(arguments: &[OsString]) -> Result<Option<Vec<OsString>>, Failur
                 // There is no list of mounts but the kernel's.
                 b'n' => {}
                 // These have a value: a list of options; the type and a namespace, which mount(8)
-                // has looked after.
+                // handles.
                 b'o' | b't' | b'N' => {
                     let rest = &flags[at + 1..];
                     let value = if rest.is_empty() {
@@ -86,7 +86,7 @@ pub fn translate(arguments: &[OsString]) -> Result<Option<Vec<OsString>>, Failur
             }
         }
     }
-    // What makes no sense is refused also where nothing is done.
+    // Invalid arguments are refused even if there is nothing to do.
     fuse::parse_options(&options.join(",")).map_err(Failure::Usage)?;
     if !verbose {
         ours.push("--quiet".into());

@@ -51,7 +51,7 @@ impl Progress {
         Self { bar, json, seen: VecDeque::new() }
     }
 
-    /// Bytes a second of late, and the time that is left; None while that is not known.
+    /// The recent bytes a second, and the time that is left; None while that is not known.
     fn pace(&mut self, facts: &Facts, now: Instant) -> (f64, Option<Duration>) {
         let done = Amount::done(facts);
         self.seen.push_back((now, done));

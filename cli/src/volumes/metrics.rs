@@ -1,4 +1,4 @@
-//! Options that servers and mounts share: where metrics are told, and bytes a second.
+//! Options that servers and mounts share: where metrics are served, and bytes a second.
 
 use crate::failure::Failure;
 use crate::sizes;
@@ -14,7 +14,7 @@ pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give PORT, which only this machine reaches, or ADDRESS:PORT".into())
 }
 
-/// Tells metrics there, if anywhere. Returns where, as the system says.
+/// Serves metrics at this address, if there is one. Returns the address that the system chose.
 pub fn tell(
     address: Option<SocketAddr>,
     subject: impl FnOnce() -> Arc<dyn Subject>,

@@ -56,7 +56,7 @@ fn set_served(serving: Serving) {
     *SERVED.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(serving));
 }
 
-/// It does not any more.
+/// This process no longer serves a volume.
 fn clear_served() {
     SERVED.write().unwrap_or_else(PoisonError::into_inner).take();
 }
@@ -86,18 +86,18 @@ impl Open {
         &self.fs
     }
 
-    /// Commits everything; what could not be is an error of the command.
+    /// Commits everything; if that fails, the command fails.
     pub fn finish(self) -> Result<(), Failure> {
         if self.served { Ok(self.fs.sync_all()?) } else { Ok(self.fs.close_volume()?) }
     }
 }
 
-/// How long to wait for who is about to close a volume.
+/// How long to wait for a process that is about to close a volume.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// Does something again for a while when a volume or a target is in use: the end of a command
-/// cannot be far, and a mount that was unmounted commits what it has. One that is still to be seen
-/// can be asked instead.
+/// Repeats something for a while if a volume or a target is in use: a command ends soon, and a
+/// mount that was unmounted commits what it has. A mount that is still visible can carry the
+/// command out instead.
 pub fn patiently<T>(volume: &Path, mut work: impl FnMut() -> Result<T, fs::Error>) -> Result<T, Failure> {
     let begun = Instant::now();
     loop {
@@ -144,12 +144,12 @@ pub fn open(volume: &Path, read_only: bool) -> Result<Open, Failure> {
     open_with(volume, read_only, None)
 }
 
-/// The same, and says who codes stripes.
+/// The same, and says which side codes stripes.
 pub fn open_with(volume: &Path, read_only: bool, coding: Option<fs::Coding>) -> Result<Open, Failure> {
     open_as(volume, || OpenOptions { coding, ..options(read_only) })
 }
 
-/// The same as `open`, for a job that shall take so much memory in all.
+/// The same as `open`, for a job that may take `memory` bytes in all.
 pub fn open_within(volume: &Path, read_only: bool, memory: u64) -> Result<Open, Failure> {
     let share = usize::try_from(memory / 8).unwrap_or(usize::MAX);
     let metadata_bytes = share.clamp(*fs::METADATA_BYTES.start(), *fs::METADATA_BYTES.end());
@@ -209,7 +209,7 @@ pub fn plain(path: &Path) -> PathBuf {
     }
 }
 
-/// The plain path of what is to be a target. Labels are text, so that it must be, too.
+/// The plain path of a new target. Labels are text, so the path must be text, too.
 pub fn new_target(path: &Path) -> Result<PathBuf, Failure> {
     if serves_others() && StoreAddress::of(path).is_none() {
         let what = "a volume that is served has its targets on stores: give store://HOST:PORT/NAME";
@@ -222,7 +222,7 @@ pub fn new_target(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A file in a volume, as it is given on the command line.
+/// A file in a volume, as the command line names it.
 #[derive(Clone, Debug)]
 pub struct Address {
     /// The volume directory.
@@ -232,10 +232,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `VOLUME:/path`; None when it has no `:/`, and so is a path of this machine.
+    /// Reads `VOLUME:/path`; None if it has no `:/` and so is a path of this machine.
     pub fn parse(given: &OsStr) -> Option<Self> {
         let bytes = given.as_bytes();
-        // The address of a server has one itself, and a name that may have none.
+        // The address of a server has a `:/` itself, and its name may have none.
         let begin = if bytes.starts_with(b"weft://") { b"weft://".len() } else { 0 };
         let at = begin + bytes[begin..].windows(2).position(|pair| pair == b":/")?;
         let path = &bytes[at + 2..];

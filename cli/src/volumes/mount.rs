@@ -117,7 +117,8 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     cluster::set_patience(Duration::from_secs(arguments.patience));
     let opened = open_with(&volume, options.read_only, options.coding)?;
     let mountpoint = absolute(&arguments.mountpoint)?;
-    // Of a cluster: what a server has, others have too, so that nothing in it is this mount's own.
+    // The directory for log and socket, if a server has the volume: others use that volume too, so
+    // nothing in it is this mount's own.
     let home = match server_of(&volume)? {
         Some(_) if arguments.held => Some(Home::given(&mountpoint)?),
         Some(_) => Some(Home::take(&mountpoint)?),
@@ -126,8 +127,8 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
     let directory = home.as_ref().map_or_else(|| volume.clone(), |home| home.path.clone());
     let outcome = serve(arguments, &options, &opened.fs, &directory);
     if let Some(home) = home {
-        // What went wrong is in the log there, if there is a process that waited in front; else it
-        // was said.
+        // The error is in the log there, if a process waited in the foreground; otherwise it was
+        // printed.
         home.end(outcome.is_ok() || !arguments.held);
     }
     outcome
@@ -149,7 +150,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
     let watched = mounted.clone();
     let desk = remote::serve(directory, move || watched.is_there());
     if arguments.tell {
-        // A file system that it would be in the way of otherwise can be unmounted.
+        // Otherwise it would keep a file system from being unmounted.
         let _ = std::env::set_current_dir("/");
         println!("{READY}");
         let _ = std::io::stdout().flush();
@@ -163,7 +164,7 @@ fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileS
             if let Err(why) = unmounter.unmount(false) {
                 show::warning(format_args!("{}; it ends when it is no longer used", failed(why)));
                 let _ = unmounter.unmount(true);
-                // What the programs have given away until now need not wait for them.
+                // What the programs have handed over until now need not wait for them.
                 if let Err(why) = signalled_fs.sync_all() {
                     show::warning(why);
                 }
@@ -233,7 +234,7 @@ fn in_background(arguments: &MountArguments, identity: Option<&Path>, as_json: b
     let identity = identity.map(absolute).transpose()?;
     let failed = |what: &str, why: &dyn std::fmt::Display| Failure::Other(format!("cannot {what}: {why}"));
     let options = arguments.options()?;
-    // A volume that is none is refused before there is a log in it.
+    // A path that is not a volume is refused before a log is created in it.
     if server_of(&arguments.volume)?.is_none() {
         let label = fs::label::Label::read_pointer(&arguments.volume)?;
         if options.coding == Some(fs::Coding::Server) {
@@ -346,7 +347,7 @@ fn mounted_volume(mountpoint: &Path) -> Option<PathBuf> {
     mounts().into_iter().rev().find_map(|(source, at)| (at == mountpoint).then_some(source))
 }
 
-/// The volumes that are mounted, and where, by the kernel's list: nobody is asked.
+/// The volumes that are mounted, and where, by the kernel's list: no mount is asked.
 fn mounts() -> Vec<(PathBuf, PathBuf)> {
     let list = std::fs::read("/proc/self/mounts").unwrap_or_default();
     let mounts = list.split(|&byte| byte == b'\n').filter_map(|line| {

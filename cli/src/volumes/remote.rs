@@ -1,8 +1,8 @@
 //! Commands for a volume that is mounted are carried out by the process of the mount.
 //!
 //! A request is one line of JSON; the answer is one JSON document with what was printed and the
-//! exit status. The socket is in the volume directory, which only its owner may enter. Whoever
-//! hangs up cancels his command.
+//! exit status. The socket is in the volume directory, which only its owner may enter. A client
+//! that hangs up cancels its command.
 
 use super::{seat, served};
 use crate::failure::{Failure, Outcome};
@@ -22,7 +22,8 @@ use volume::{Control, Shown};
 
 /// The socket in the volume directory.
 pub const SOCKET: &str = "mount.sock";
-/// A mount that does not say for so long whether it is there is looked for in the kernel's list.
+/// If a mount does not say within this time whether it is there, it is looked up in the kernel's
+/// list.
 const SILENT: Duration = Duration::from_secs(2);
 /// No request is longer.
 const MAX_REQUEST: u64 = 4 << 20;
@@ -38,7 +39,7 @@ enum Request {
     },
     /// Answer when the mount has ended, with how it ended.
     End,
-    /// Answer whether it is still to be seen: with status 0, or 1 if it ends.
+    /// Answer whether it is still visible: with status 0, or 1 if it ends.
     Mounted,
 }
 
@@ -59,7 +60,7 @@ pub fn resolve(path: &Path) -> PathBuf {
     DIRECTORY.with_borrow(|directory| directory.join(path))
 }
 
-/// Who is being answered.
+/// The clients that are being answered.
 #[derive(Default)]
 struct Clients {
     working: Vec<Arc<Control>>,
@@ -87,8 +88,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Takes no more commands, has those that are being carried out stop, and waits until they
-    /// have.
+    /// Accepts no more commands, stops those in progress, and waits until they have ended.
     pub fn stop(&self) {
         let _ = std::fs::remove_file(&self.path);
         let mut clients = self.desk.clients();
@@ -99,29 +99,29 @@ impl Served {
         }
     }
 
-    /// Has the commands that are being carried out stop.
+    /// Stops the commands in progress.
     pub fn interrupt(&self) {
         self.desk.clients().working.iter().for_each(|control| control.cancel());
     }
 
-    /// Tells those who wait for the end how it was.
+    /// Tells the clients that wait for the end how it went.
     pub fn ended(&self, outcome: &Outcome) {
         let (status, errors) = match outcome {
             Ok(()) => (0, String::new()),
             Err(why) => (1, format!("weft: {why}\n")),
         };
         for stream in std::mem::take(&mut self.desk.clients().waiting) {
-            // Whoever does not listen any more need not know.
+            // A client that no longer listens need not know.
             let _ = send(&stream, &Answer { status, output: String::new(), errors: errors.clone() });
         }
     }
 }
 
-/// Answers requests in the background. Without a socket the mount works all the same.
-/// `is_mounted` says whether the mount is still to be seen; when it is not, its process ends.
+/// Answers requests in the background. Without a socket the mount works all the same. `is_mounted`
+/// says whether the mount is still visible; if not, its process ends.
 pub fn serve(volume: &Path, is_mounted: impl Fn() -> bool + Send + Sync + 'static) -> Option<Served> {
     let path = volume.join(SOCKET);
-    // One that is there was left by a process that is gone: the volume is locked by this one.
+    // A socket that exists was left by a process that is gone: this one has the lock of the volume.
     let _ = std::fs::remove_file(&path);
     let listener = match UnixListener::bind(&path) {
         Ok(listener) => listener,
@@ -174,7 +174,7 @@ fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
         let _ = (&watched).read(&mut [0]);
         cancelled.cancel();
     });
-    // Who reaches this socket has the volume directory.
+    // A client that reaches this socket owns the volume directory.
     let done = carry_out_for(directory, arguments, true, &control);
     let sent = send(&stream, &done);
     desk.clients().working.retain(|other| !Arc::ptr_eq(other, &control));
@@ -185,7 +185,7 @@ fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
 /// Carries out a command that was given elsewhere, by an operator or not.
 fn carry_out_for(directory: OsString, arguments: Vec<OsString>, operator: bool, control: &Arc<Control>) -> Answer {
     DIRECTORY.set(directory.into());
-    // Also after a panic the client gets an answer, and the mount goes on.
+    // Even after a panic, the client gets an answer and the mount goes on.
     let work = || interrupt::under(control.clone(), || show::captured(|| carry_out(arguments, operator)));
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     let (status, output, errors) = done.unwrap_or_else(|_| {
@@ -194,7 +194,8 @@ fn carry_out_for(directory: OsString, arguments: Vec<OsString>, operator: bool, 
     Answer { status, output, errors }
 }
 
-/// Answers a request that came over the network. Where it was given says nothing to this machine.
+/// Answers a request that came over the network. The directory in which it was given means nothing
+/// on this machine.
 pub fn respond(request: &[u8], operator: bool, control: &Arc<Control>) -> Vec<u8> {
     let answer = match serde_json::from_slice(request) {
         Ok(Request::Command { arguments, .. }) => carry_out_for(OsString::new(), arguments, operator, control),
@@ -218,7 +219,7 @@ fn carry_out(arguments: Vec<OsString>, operator: bool) -> u8 {
         Ok(arguments) if seat::standing_by().is_some() && !arguments.command.works_on_standby() => {
             Failure::Other(seat::elsewhere()).report(arguments.json)
         }
-        // The files of whoever asks are not this machine's.
+        // The client's files are not on this machine.
         Ok(arguments) if arguments.command.works_on_mounted() => crate::run(arguments),
         Ok(arguments) => {
             let place = served().map_or_else(|| "in use".into(), |served| served.place.clone());
@@ -245,7 +246,7 @@ fn send(mut stream: &UnixStream, answer: &Answer) -> std::io::Result<()> {
 pub enum Presence {
     /// It is there, and carries commands out.
     Mounted,
-    /// It is not to be seen any more, and its process commits what it has.
+    /// It is no longer visible, and its process commits what it has.
     Ending,
     /// Nobody answers.
     Gone,
@@ -255,7 +256,7 @@ pub enum Presence {
 pub fn presence(directory: &Path) -> Presence {
     let Some(mut stream) = ask(directory, &Request::Mounted) else { return Presence::Gone };
     let mut answer = Vec::new();
-    // One that is stopped or very busy says nothing for now.
+    // A mount that is stopped or very busy does not answer for now.
     let _ = stream.set_read_timeout(Some(SILENT));
     match stream.read_to_end(&mut answer).ok().and_then(|_| serde_json::from_slice(&answer).ok()) {
         Some(Answer { status: 0, .. }) => Presence::Mounted,
@@ -265,7 +266,7 @@ pub fn presence(directory: &Path) -> Presence {
     }
 }
 
-/// Sends a request to the mount of a volume; None when there is none that answers.
+/// Sends a request to the mount of a volume; None if no mount answers.
 fn ask(volume: &Path, request: &Request) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(volume.join(SOCKET)).ok()?;
     let mut bytes = serde_json::to_vec(request).ok()?;
@@ -291,7 +292,8 @@ fn print(answer: &[u8]) -> Option<u8> {
     }
 }
 
-/// A command without the options that name files of this process: who carries it out has his own.
+/// A command without the options that name files of this process: the process that carries it out
+/// has its own.
 fn without_own_files(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     const OWN: [&str; 2] = ["--identity", "--config"];
     let (mut kept, mut skips, mut all) = (Vec::new(), false, false);
@@ -307,8 +309,8 @@ fn without_own_files(arguments: impl Iterator<Item = OsString>) -> Vec<OsString>
     kept
 }
 
-/// Has this process's command carried out by whoever has the volume open: a mount, or a server.
-/// None when there is none that answers.
+/// Has this process's command carried out by the mount or server that has the volume open. None if
+/// none answers.
 pub fn forward(volume: &Path) -> Option<ExitCode> {
     let directory = std::env::current_dir().ok()?.into_os_string();
     let request = Request::Command { directory, arguments: without_own_files(std::env::args_os()) };
@@ -329,7 +331,7 @@ pub fn forward(volume: &Path) -> Option<ExitCode> {
 /// The end of a mount, for which one can wait.
 pub struct End(UnixStream);
 
-/// Has oneself told of the end of the mount of a volume. None when there is none that answers.
+/// Asks for a message at the end of the mount of a volume. None if no mount answers.
 pub fn end_of(volume: &Path) -> Option<End> {
     ask(volume, &Request::End).map(End)
 }

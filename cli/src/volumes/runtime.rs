@@ -1,6 +1,6 @@
 //! Where a mount of a cluster has its log and its socket: a directory that only its user may enter.
-//! The process of the mount has it locked, and removes it at its end. What killed processes left
-//! goes with the next mount.
+//! The process of the mount has it locked, and removes it at its end. The next mount removes what
+//! killed processes left.
 
 use super::remote;
 use crate::failure::Failure;
@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use volume::Shown;
 
-/// Says where these directories are, if not where the system has such.
+/// Says where these directories are, if not in the system's default place.
 const VARIABLE: &str = "WEFT_RUNTIME_DIR";
 const LOCK: &str = "lock";
 /// The log of a mount.
 pub const LOG: &str = "mount.log";
-/// What a mount that did not end well said is kept for so long.
+/// The log of a mount that failed is kept for this long.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a mount waits for the one before it to end.
 pub const ENDING: Duration = Duration::from_secs(300);
-/// After this time the user is told why nothing happens.
+/// After this time a message tells the user why nothing happens.
 const TELL: Duration = Duration::from_secs(3);
 
 /// Where the directories may be, the best first.
@@ -32,7 +32,7 @@ fn candidates() -> Vec<PathBuf> {
         return vec![path];
     }
     let user = rustix::process::geteuid();
-    // A mount of root outlives his session, and is found from all of them.
+    // A mount of root outlives its session, and is found from all sessions.
     let of_system = match user.is_root() {
         true => Some(PathBuf::from("/run/weft")),
         false => variable("XDG_RUNTIME_DIR").map(|path| path.join("weft")),
@@ -54,7 +54,7 @@ fn check(path: &Path) -> std::io::Result<()> {
     if found.mode() & 0o022 != 0 {
         return refused("others may write to it");
     }
-    // Others may read it: nothing in it is theirs, so that it may stay.
+    // Others may read it: nothing in it is theirs, so it may stay.
     if found.mode() & 0o077 != 0 {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
     }
@@ -83,7 +83,7 @@ fn base() -> Result<PathBuf, Failure> {
             Err(why) => {
                 let advice = format!("use another directory: {VARIABLE}=DIR");
                 refused = Some(Failure::Other(format!("cannot use {}: {why}; {advice}", Shown(&path))));
-                // What somebody put there is no reason to go elsewhere, but to look.
+                // An entry of another user there is a reason to look at it, not to go elsewhere.
                 if why.kind() == std::io::ErrorKind::PermissionDenied && path.exists() && check(&path).is_err() {
                     break;
                 }
@@ -113,7 +113,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Takes the directory of a mount point, when the mount before this one is over, and removes
+    /// Takes the directory of a mount point once the mount before this one is over, and removes
     /// what others left.
     pub fn take(mountpoint: &Path) -> Result<Self, Failure> {
         let base = base()?;
@@ -149,7 +149,7 @@ impl Home {
         }
     }
 
-    /// The same, which the process that started this one took and holds for it.
+    /// The same, if the process that started this one took it and holds it.
     pub fn given(mountpoint: &Path) -> Result<Self, Failure> {
         let path = base()?.join(name(mountpoint));
         let failed = |why: std::io::Error| Failure::Other(format!("cannot use {}: {why}", Shown(&path)));
@@ -162,7 +162,7 @@ impl Home {
         self.lock.try_clone()
     }
 
-    /// At the end of the mount. What it said is kept for a while if that was not a good one.
+    /// To be called at the end of the mount. Its log is kept for a while if the mount failed.
     pub fn end(self, well: bool) {
         if well {
             remove(&self.path);
@@ -170,7 +170,7 @@ impl Home {
     }
 }
 
-/// The lock of a directory, if nobody has it.
+/// The lock of a directory, if no process has it.
 fn locked(path: &Path) -> std::io::Result<Option<File>> {
     let file = append_to(&path.join(LOCK))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -178,7 +178,7 @@ fn locked(path: &Path) -> std::io::Result<Option<File>> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
         Err(why) => return Err(why.into()),
     }
-    // Who had it may have removed it.
+    // Its last holder may have removed it.
     let (ours, there) = (file.metadata()?, path.join(LOCK).symlink_metadata()?);
     if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) { Ok(Some(file)) } else { Ok(None) }
 }

@@ -22,10 +22,10 @@ use tokio::sync::watch;
 use volume::Shown;
 use wire::{Role, Server, ServerOptions};
 
-/// So long it goes on only with so many stores that what they have is the newest; then with those
-/// that are enough to open the volume.
+/// For this long it opens the volume only with enough stores to have the newest state; after that,
+/// with as few as are enough to open it.
 const INSISTS: Duration = Duration::from_secs(30);
-/// What it waits for is said again when that changes, no more often than this.
+/// When the reason for waiting changes, it is printed again, but no more often than this.
 const TELL: Duration = Duration::from_secs(30);
 /// How long the targets keep other servers away when this one does not renew its claim.
 const LEASE: Duration = Duration::from_secs(2);
@@ -99,10 +99,10 @@ pub(super) struct Behaviour {
     pub down_out: Duration,
     pub repair_limit: Rate,
     pub report_every: Duration,
-    /// How long stores are waited for at the start.
+    /// How long it waits for stores at the start.
     pub patience: Duration,
     pub metrics: Option<SocketAddr>,
-    /// What capabilities are signed with; None where nobody else is in the network.
+    /// The key that signs capabilities; None if no other machine is in the network.
     pub key: Option<Arc<ClusterKey>>,
     pub name: Option<String>,
     pub advertise: Option<String>,
@@ -121,7 +121,7 @@ pub fn standing_by() -> Option<&'static Arc<Post>> {
     post().filter(|post| post.open().is_none())
 }
 
-/// Why this process cannot do what it was asked for: it stands by.
+/// Why this process cannot do what the client asks for: it stands by.
 pub fn elsewhere() -> String {
     let holder = post().and_then(|post| post.standings().holder);
     match holder {
@@ -262,7 +262,7 @@ struct MetaHost {
     as_json: bool,
     begun: Instant,
     was_ready: AtomicBool,
-    /// It was waited for the stores long enough.
+    /// It has waited for the stores long enough.
     gave_up: AtomicBool,
     told: Mutex<Option<(Instant, String)>>,
     desk: Option<remote::Served>,
@@ -293,7 +293,7 @@ impl MetaHost {
         outcome
     }
 
-    /// An error that ended a start says how long that was waited for.
+    /// An error that ended a start says how long the start waited.
     fn explained(&self, why: fs::Error) -> Failure {
         if !self.gave_up.load(Ordering::SeqCst) {
             return why.into();
@@ -312,7 +312,7 @@ impl MetaHost {
         OpenOptions { serve: true, insists, lock, holder, lease: Some(LEASE), ..super::options(false) }
     }
 
-    /// Opens the volume. Who has a target and is about to end is waited for.
+    /// Opens the volume. Waits for a process that has a target and is about to end.
     fn open_volume(&self, insists: bool) -> fs::Result<Arc<FileSystem>> {
         let begun = Instant::now();
         loop {
@@ -369,7 +369,7 @@ impl Host for MetaHost {
             Some(holder) if holder.address.is_empty() => format!("stands by; {} has the volume", holder.name),
             Some(holder) => format!("stands by for {}", at(&holder.address)),
         };
-        // Whoever started it may have gone.
+        // The process that started it may have gone.
         let _ = ready(self.as_json, "meta", self.address, &serves, self.metrics);
     }
 

@@ -200,7 +200,7 @@ pub fn serve(arguments: &ServeArguments, identity: Option<&Path>, as_json: bool)
     }
 }
 
-/// A server of a store, whose reports tell of it.
+/// A server of a store, whose reports describe this server.
 fn store_server(store: Arc<Store>, options: ServerOptions) -> Server<Store> {
     store.look_after();
     let server = Server::new(store.clone(), options);
@@ -212,7 +212,7 @@ pub(super) fn io(why: std::io::Error) -> Failure {
     Failure::Other(why.to_string())
 }
 
-/// Without certificates, nobody else may be on the network.
+/// Without certificates, it listens for this machine only.
 pub(super) fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, Failure> {
     if !address.ip().is_loopback() && identity.is_none() {
         return Err(Failure::Usage(format!(
@@ -228,7 +228,7 @@ pub(super) fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<Tcp
     bound.map_err(|why| Failure::Other(format!("cannot listen on {address}: {why}")))
 }
 
-/// What capabilities are signed with. Who can be reached by others has it, so that not every member
+/// The key that signs capabilities. A server that others can reach has it, so that not every member
 /// may do everything.
 pub(super) fn cluster_key(identity: Option<&Path>) -> Result<Option<Arc<ClusterKey>>, Failure> {
     Ok(identity.map(|place| Identity::at(place).cluster_key()).transpose()?)
@@ -244,7 +244,7 @@ fn guarded(store: Store, identity: Option<&Path>, clock_tolerance: Duration) -> 
 pub(super) fn server_options(role: Role, identity: Option<&Path>) -> Result<ServerOptions, Failure> {
     let tls = identity.map(|place| Identity::at(place).server()).transpose()?;
     let default = ServerOptions::default();
-    // The files of targets need some of what may be open, too.
+    // The files of targets need some of the permitted descriptors, too.
     let open = usize::try_from(volume::allow_many_open_files()).unwrap_or(usize::MAX);
     let connections = default.connections.min(open / 4 * 3);
     Ok(ServerOptions {
@@ -259,7 +259,7 @@ pub(super) fn server_options(role: Role, identity: Option<&Path>) -> Result<Serv
     })
 }
 
-/// Tells whoever started it that it can be used.
+/// Tells the process that started the server that it is ready.
 pub(super) fn ready(
     as_json: bool,
     role: &str,
@@ -375,7 +375,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
     outcome
 }
 
-/// The port so many behind one, or any if that was any.
+/// The port `number` after that of an address; port 0 (any) stays 0.
 fn behind(address: Option<SocketAddr>, number: u16) -> Result<Option<SocketAddr>, Failure> {
     let Some(mut address) = address.filter(|address| address.port() > 0) else { return Ok(address) };
     let port = address.port().checked_add(number);

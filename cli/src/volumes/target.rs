@@ -109,8 +109,8 @@ impl Arguments {
     }
 }
 
-/// The path of a target as the volume knows it, however it is given: through links, too, and when
-/// it is gone. What came from another machine is no path of this one.
+/// The path of a target as the volume knows it, however it is given: through links, too, and even
+/// if it is gone. A path from another machine is not a path of this one.
 fn known(volume: &Path, target: &Path) -> PathBuf {
     if serves_others() {
         return target.to_path_buf();
@@ -187,7 +187,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         }
     }
     if !as_json {
-        // What was written while a target was missing is on no target yet.
+        // Blocks that were written while a target was missing are on no target yet.
         let waiting = volume.status()?.to_repair;
         if waiting > 0 {
             let sets = show::count(waiting, "chunk set");

@@ -1,4 +1,5 @@
-//! Archives that go straight onto a cluster and come back from it, while jobs and stores are killed.
+//! Archives that go straight onto a cluster and come back from it, while jobs and stores are
+//! killed.
 
 use crate::forest;
 use crate::lab::Cluster;
@@ -23,7 +24,7 @@ struct Job {
 }
 
 impl Job {
-    /// Starts a job and waits until it has done so many files; returns how many it said it had.
+    /// Starts a job and waits until it has done `files` files; returns how many it reports.
     #[track_caller]
     fn on_its_way(mut command: Command, scratch: &Path, files: u64) -> (Self, u64) {
         let (output, errors) = (scratch.join("job"), scratch.join("job.log"));
@@ -99,7 +100,7 @@ fn an_archive_goes_onto_a_cluster_and_comes_back_whatever_is_killed() {
     }
     cluster.heal();
     cluster.is_healthy();
-    // A file of which the archive has another content than the source is named.
+    // A file is named if its content in the archive differs from the source.
     fs::write(from.join("large 0"), b"changed").unwrap();
     let found = run(weft().args(["verify", "--manifest", &kept]).arg(&from));
     assert!(found.status == 1 && found.errors.contains("large 0: it has 7 bytes at the source"), "{}", found.errors);

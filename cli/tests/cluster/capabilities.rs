@@ -1,4 +1,5 @@
-//! A cluster with certificates and a key: what a client may do at a store, and that all works that should.
+//! A cluster with certificates and a key: what a client may do at a store, and that all works that
+//! should.
 
 use crate::lab::{Process, free_port};
 use crate::scratch::{Ended, Scratch, noise, run, weft};
@@ -107,7 +108,7 @@ impl Secured {
         Identity::at(&self.scratch.path.join("ids/meta")).cluster_key().unwrap()
     }
 
-    /// The target of the first store, with the laptop's certificate and whatever is shown.
+    /// The target of the first store, with the laptop's certificate and the credentials `shown`.
     pub fn target(&self, shown: Option<Arc<dyn Credentials>>) -> RemoteTarget {
         let tls = Identity::at(&self.scratch.path.join("laptop/laptop")).client().unwrap();
         Stores::new(Some(tls), shown).target(&self.addresses[0])
@@ -148,7 +149,7 @@ impl Secured {
         }
     }
 
-    /// Has the first store make a block of a set again, or says why not.
+    /// Has the first store rebuild a block of a set, or says why not.
     fn rebuild(&self, set: u64, shown: Option<Arc<dyn Credentials>>) -> Result<RebuildReport, String> {
         let layout = self.layout(set);
         let addresses: Vec<Option<String>> = self.addresses.iter().map(|address| Some(address.to_string())).collect();
@@ -218,7 +219,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let write = |target: &RemoteTarget| target.write(chunk, 0, &[IoSlice::new(b"ruined")]);
     assert_eq!(everything.read(chunk, 0, &mut bytes).unwrap(), 100);
 
-    // A member of the cluster with nothing to show is told what room there is, and nothing else.
+    // A member of the cluster without a token learns how much room there is, and nothing else.
     let nobody = cluster.target(None);
     assert!(nobody.space().is_ok());
     let file = TargetFile::NewLabel;
@@ -252,7 +253,8 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     is_refused(may_write.trim(chunk), "something else");
     is_refused(may_write.reserve(chunk, 60 << 30), "something else");
     let over = |offset: u64, bytes: &[u8]| may_write.write(chunk, offset, &[IoSlice::new(bytes)]);
-    // What is there stays; the same may come once more. A chunk has an end, and a set as many chunks as blocks.
+    // What is there stays; the same may come once more. A chunk has an end, and a set as many
+    // chunks as blocks.
     let ruined = over(0, b"ruined").unwrap_err();
     assert!(ruined.to_string().contains("stays as it is"), "{ruined}");
     over(0, &bytes).unwrap();
@@ -266,7 +268,8 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     is_refused(read(&shows(cluster.token(set, Rights::Read, now_ms() - 400_000))), "expired");
     let other_volume = Capability { volume: [1; 16], set, rights: Rights::Read, session: 0, expires_ms: later };
     is_refused(read(&shows(cluster.key().sign(&other_volume))), "something else");
-    // What a session was permitted ends with it: stores hear of that with the next report. The numbers of sessions rise.
+    // What a session was permitted ends with it: stores hear of that with the next report. The
+    // numbers of sessions rise.
     let of = |session: u64| {
         let token = cluster.token(set, Rights::Write, later).says().unwrap();
         shows(cluster.key().sign(&Capability { session, ..token }))
@@ -296,13 +299,13 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     }
     assert_eq!(cluster.distribute(set, Some(Arc::new(cluster.token(set, Rights::Write, later)))), Ok(0));
 
-    // To make what was lost again is for servers.
+    // Only servers may rebuild lost blocks.
     let shown = Arc::new(cluster.token(set, Rights::Write, later));
     assert!(cluster.rebuild(set, Some(shown)).unwrap_err().contains("something else"));
     assert!(cluster.rebuild(set, None).unwrap_err().contains("none was shown"));
     assert_eq!(cluster.rebuild(set, Some(cluster.key())), Ok(RebuildReport::default()));
 
-    // Who is refused asks once for another, and tries again.
+    // A client that is refused asks once for another token, and tries again.
     let [old, new] = [0, later].map(|expires| cluster.token(set, Rights::Read, expires));
     for (tokens, good) in [(vec![new, old], true), (vec![old, old], false), (vec![old], false)] {
         let shown = Arc::new(Renewing { tokens: Mutex::new(tokens), asked: AtomicUsize::new(0) });
@@ -314,7 +317,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     assert_eq!(everything.read(chunk, 0, &mut after).unwrap(), 100);
     assert_eq!(after, bytes);
     cluster.heal();
-    // Who does what he must not is named, and cannot fill the log.
+    // A member that does what it must not is named, and cannot fill the log.
     let log = cluster.stores[0].log();
     let refused: Vec<&str> = log.lines().filter(|line| line.contains("is refused")).collect();
     assert!(refused.len() == 1 && refused[0].contains("laptop is refused: a capability"), "{log}");
@@ -347,7 +350,7 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
         cluster.weft(&["cp", file.to_str().unwrap(), &at(name)]).good();
         assert!(cat(name) == noise(length), "{name}");
     }
-    // A client that goes on through all of it.
+    // This client goes on through all of it.
     ::cluster::use_identity(&Identity::at(&cluster.scratch.path.join("laptop/laptop"))).unwrap();
     let address = cluster.url().parse().unwrap();
     let client = ::cluster::connect(&address, "client", ::fs::OpenOptions::default()).unwrap();
@@ -367,7 +370,7 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
         assert!(bytes == noise(5_000_000), "round {round}");
     };
     goes_on(0);
-    // What it was given is of no use any more; it asks, and goes on.
+    // Its tokens are no longer valid; it asks for others, and goes on.
     cluster.change_key();
     goes_on(1);
     // One store is lost for good.
@@ -380,13 +383,15 @@ fn a_cluster_with_a_key_is_written_read_repaired_and_given_another_key() {
     client.close(written);
     client.close(large);
     client.close_volume().unwrap();
-    // For a lease after its start, the metadata server leaves alone what clients of before might write to.
+    // For a lease after its start, the metadata server leaves alone what clients from before might
+    // write to.
     let begun = Instant::now();
     loop {
         let done = cluster.operate(&["target", "replace", "--json", &cluster.url(), &old, &new]);
         if done.status == 0 {
             let done = done.json();
-            // The stores made it, and showed each other what permits that. How much the last attempt made depends on those before, which failed half-way.
+            // The stores made it, and showed each other what permits that. How much the last
+            // attempt made depends on those before, which failed half-way.
             assert_eq!(done["bytes"], done["bytes_made_by_stores"], "{done}");
             break;
         }
@@ -421,7 +426,8 @@ fn commands_that_look_after_a_volume_are_for_operators() {
         let said = cluster.weft(command).failed(1);
         assert!(said.contains("operator"), "{command:?}: {said}");
     }
-    // The client's own files are no business of the server, which runs as somebody else, elsewhere: these paths are relative to the client.
+    // The server does not touch the client's own files: it runs as another user, elsewhere, and
+    // these paths are relative to the client.
     let at_home = |arguments: &[&str]| {
         run(weft().current_dir(cluster.scratch.path.join("laptop")).args(["--identity", "admin"]).args(arguments))
     };
@@ -436,7 +442,7 @@ fn commands_that_look_after_a_volume_are_for_operators() {
         assert!(said.contains("store://HOST:PORT/NAME"), "{said}");
     }
     assert!(!disk.exists());
-    // Who is a member cannot become more by asking once more.
+    // A member cannot get more rights by asking once more.
     let ids = cluster.scratch.path.join("ids");
     let said = run(weft().args(["cluster", "init"]).arg(&ids).args(["--operator", "laptop"])).failed(1);
     assert!(said.contains("choose another name"), "{said}");

@@ -1,4 +1,5 @@
-//! Stripes that the stores code: what is on the disks is the same, and a Master that is killed or stopped costs nobody his data.
+//! Stripes that the stores code: what is on the disks is the same, and a Master that is killed or
+//! stopped costs no client its data.
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::scratch::{Scratch, noise, run, weft};
@@ -112,13 +113,14 @@ fn the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less() {
         let lengths = |blocks: &Blocks| blocks.iter().map(|(data, block)| (*data, block.len())).collect::<Vec<_>>();
         assert!(!stripes.is_empty());
         assert_eq!(lengths(stripes), lengths(&there[position]), "position {position}");
-        // The last data block has the manifest, in which there are times, and parity has everything: verification read those, and the tests of `cluster`
-        // compare them.
+        // The last data block has the manifest, in which there are times, and parity has
+        // everything: verification read those, and the tests of `cluster` compare them.
         assert!(*position >= 3 || stripes == &there[position], "position {position}");
     }
 }
 
-/// Writes with server coding while something happens to the Master of the moment; returns what was written.
+/// Writes with server coding while something happens to the Master of the moment; returns what was
+/// written.
 fn written_while(cluster: &Cluster, happens: impl FnOnce(usize)) -> Vec<(String, usize)> {
     let mount = cluster.mount_with("writer", &["-o", "coding=server"]);
     let (mut files, _) = write_synced(&mount.point, "old", &AtomicBool::new(true));

@@ -1,4 +1,5 @@
-//! All servers of a cluster ended together, as at the shutdown of their machines, and all stores away from a metadata server that stays.
+//! All servers of a cluster ended together, as at the shutdown of their machines, and all stores
+//! away from a metadata server that stays.
 
 use crate::lab::{Cluster, Process, possible};
 use crate::scratch::noise;
@@ -11,7 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The servers are asked to end in this order, without a pause; `stores_first` has the metadata server find none.
+/// The servers are asked to end in this order, without a pause; `stores_first` has the metadata
+/// server find none.
 fn end_all(cluster: &Cluster, stores_first: bool) -> Duration {
     let begun = Instant::now();
     let end = |process: &Process| assert!(process.ended(Duration::from_secs(60)), "{}", process.log());
@@ -47,7 +49,8 @@ fn all_servers_are_ended_at_once_and_end_well() {
         let took = end_all(&cluster, stores_first);
         let more = warnings() - before;
         eprintln!("ended after {took:.2?}, with {more} warnings");
-        // It says so once, and only if there is something: on a busy machine all may be on the targets by then.
+        // It says so once, and only if there is something: on a busy machine all may be on the
+        // targets by then.
         assert!(more <= 1, "{}", cluster.meta.log());
         told += usize::from(stores_first && more == 1);
         cluster.stores.iter().for_each(Process::start);

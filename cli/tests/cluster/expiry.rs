@@ -36,10 +36,10 @@ fn a_client_outlives_its_capabilities() {
         drop_caches();
         assert!(fs::read(point.join("old")).unwrap() == noise(9_000_000), "round {rounds}");
         rounds += 1;
-        // Longer than a beat: what is asked for in between was given before.
+        // Longer than a heartbeat: tokens for the requests in between were given before.
         sleep(Duration::from_millis(300));
     }
-    // And after a pause of which no capability survives the half.
+    // And after a pause: no capability survives even half of it.
     sleep(2 * Duration::from_secs(2 * LEASE));
     drop_caches();
     assert!(fs::read(point.join("old")).unwrap() == noise(9_000_000));

@@ -1,4 +1,5 @@
-//! Several metadata servers of one volume as processes: one has it, and another one takes over when that one is killed, stopped, or gives it away.
+//! Several metadata servers of one volume as processes: one has it, and another one takes over when
+//! that one is killed, stopped, or gives it away.
 
 use crate::lab::{Cluster, Mount, Process, free_port, possible};
 use crate::meta::{are_whole, record};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What happens is waited for so long.
+/// How long a test waits for something.
 const LONG: Duration = Duration::from_secs(100);
 
 /// A cluster with three metadata servers, `a`, `b` and `c`.
@@ -119,7 +120,7 @@ impl Servers {
     }
 }
 
-/// Waits until a counter is greater by so many.
+/// Waits until a counter has grown by `by`.
 #[track_caller]
 fn goes_on(counter: &AtomicU32, by: u32) {
     let (before, begun) = (counter.load(Ordering::SeqCst), Instant::now());
@@ -129,7 +130,8 @@ fn goes_on(counter: &AtomicU32, by: u32) {
     }
 }
 
-/// Whether something was done. What was not synced may be lost with a server, which the sync says: then it is done again.
+/// Whether something was done. Unsynced data may be lost with a server, and the sync says so: then
+/// the caller repeats it.
 fn is_done(what: &str, done: io::Result<()>) -> bool {
     match done {
         Ok(()) => true,

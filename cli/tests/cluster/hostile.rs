@@ -45,7 +45,8 @@ fn garbage_and_idle_connections_harm_nobody() {
         for round in 0..60 {
             let mut bytes = noise(random.usize(1..100_000));
             if round % 3 != 0 {
-                // A good beginning, and then nonsense, such as a length of 4 GiB in each place where one could be.
+                // A good beginning, and then nonsense, such as a length of 4 GiB in each place
+                // where one could be.
                 let mut begun = hello.clone();
                 let at = random.usize(0..begun.len());
                 let end = (at + 4).min(begun.len());
@@ -81,7 +82,8 @@ fn garbage_and_idle_connections_harm_nobody() {
     }
 }
 
-/// Ten thousand connections that say nothing, to a store and to the metadata server: what they may hold is bounded, and others are served beside them.
+/// Ten thousand connections that say nothing, to a store and to the metadata server: what they may
+/// hold is bounded, and others are served beside them.
 #[test]
 fn ten_thousand_idle_connections_harm_nobody() {
     const CONNECTIONS: usize = 10_000;

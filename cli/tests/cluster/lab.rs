@@ -1,4 +1,5 @@
-//! A cluster of real processes for one test: each store one, the metadata server one, each mount one. Whatever happens, all of them are gone when it is dropped.
+//! A cluster of real processes for one test: each store one, the metadata server one, each mount
+//! one. Whatever happens, all of them are gone when it is dropped.
 
 use crate::network::{Between, Machine, inside};
 use crate::scratch::{Ended, Scratch, run, weft};
@@ -28,7 +29,7 @@ pub fn possible(test: &str) -> bool {
     possible
 }
 
-/// A port that nobody listens on, and that the system gives to no connection.
+/// A port that no process listens on, and that the system gives to no connection.
 pub fn free_port() -> u16 {
     loop {
         let port = fastrand::u16(12_000..32_000);

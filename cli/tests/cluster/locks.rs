@@ -1,5 +1,6 @@
-//! Locks of files across mounts: `flock`, whose owner is what was opened, those of an opening (`F_OFD_SETLK`), and waiting for locks. (Other `fcntl` locks are
-//! tested where clients are cut off.)
+//! Locks of files across mounts: `flock`, whose owner is what was opened, those of an opening
+//! (`F_OFD_SETLK`), and waiting for locks. (Other `fcntl` locks are tested where clients are cut
+//! off.)
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::starter;
@@ -69,7 +70,7 @@ fn flock_holds_across_mounts_until_whoever_has_it_is_gone() {
     assert_eq!((exclusive(&ours), exclusive(&more)), (Err(Errno::WOULDBLOCK), Err(Errno::WOULDBLOCK)));
     flock(&theirs, FlockOperation::Unlock).unwrap();
     exclusive(&ours).unwrap();
-    // Who waits gets it once it is free.
+    // A process that waits gets the lock once it is free.
     let waited = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let begun = Instant::now();
@@ -89,14 +90,14 @@ fn flock_holds_across_mounts_until_whoever_has_it_is_gone() {
     drop(copy);
     until_free(&ours, Duration::from_secs(10));
     flock(&ours, FlockOperation::Unlock).unwrap();
-    // Who has it is killed.
+    // The holder of the lock is killed.
     let mut killed = holder(&cluster, &b.at("locked"));
     assert_eq!(exclusive(&ours), Err(Errno::WOULDBLOCK));
     killed.kill().unwrap();
     killed.wait().unwrap();
     let freed = until_free(&ours, Duration::from_secs(10));
     flock(&ours, FlockOperation::Unlock).unwrap();
-    // The metadata server is killed: who had a lock has it still.
+    // The metadata server is killed: a process that had a lock still has it.
     let mut lives = holder(&cluster, &b.at("locked"));
     cluster.meta.kill();
     cluster.meta.start();
@@ -112,7 +113,8 @@ fn flock_holds_across_mounts_until_whoever_has_it_is_gone() {
     a.unmount();
 }
 
-/// A counter in a file that stays open, with nothing but a lock around each increment: no sync, no opening.
+/// A counter in a file that stays open, with nothing but a lock around each increment: no sync, no
+/// opening.
 #[test]
 fn the_next_holder_of_a_lock_sees_what_the_one_before_wrote() {
     const EACH: u64 = 150;
@@ -145,7 +147,8 @@ fn the_next_holder_of_a_lock_sees_what_the_one_before_wrote() {
     a.unmount();
 }
 
-/// The mount of who holds a lock is stopped for longer than its lease, and wakes up when another one has the lock.
+/// The mount of a lock's holder is stopped for longer than its lease, and wakes up when another one
+/// has the lock.
 #[test]
 fn who_lost_its_lock_with_its_lease_overwrites_nothing() {
     if !possible("who_lost_its_lock_with_its_lease_overwrites_nothing") {
@@ -197,7 +200,7 @@ fn who_lost_its_lock_with_its_lease_overwrites_nothing() {
     assert_eq!(fs::read(b.at("locked")).unwrap(), b"5 is theirs");
     drop((ours, more, theirs));
     b.unmount();
-    // Whoever unmounts it is told that something was lost.
+    // The unmount reports that something was lost.
     drop(a);
 }
 
@@ -232,7 +235,7 @@ fn who_waits_for_a_lock_can_be_interrupted_and_killed() {
         kill_process(Pid::from_child(&waiter), signal).unwrap();
         until_ended(&mut waiter, "it can be ended");
     }
-    // Who was interrupted does not have it.
+    // The interrupted process does not have it.
     flock(&ours, FlockOperation::Unlock).unwrap();
     let theirs = open(&b);
     exclusive(&theirs).unwrap();

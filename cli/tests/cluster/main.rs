@@ -1,4 +1,5 @@
-//! A cluster of real processes: what its users rely on, also when processes are killed, stopped and started again at any moment.
+//! A cluster of real processes: what its users rely on, also when processes are killed, stopped and
+//! started again at any moment.
 
 mod archives;
 mod capabilities;

@@ -1,4 +1,5 @@
-//! The metadata server killed and started again, clients killed, and several clients at the same files.
+//! The metadata server killed and started again, clients killed, and several clients at the same
+//! files.
 
 use crate::lab::{Cluster, free_port, possible};
 use crate::scratch::{noise, run, weft};
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Makes new files until it is told to stop, each of which nobody else makes; returns how many, and how long one took at most.
+/// Makes new files until `stop`, each of which no other thread makes; returns how many, and how
+/// long one took at most.
 fn make_new(point: &Path, stop: &AtomicBool) -> (usize, Duration) {
     let mut longest = Duration::ZERO;
     for number in 0.. {
@@ -26,7 +28,7 @@ fn make_new(point: &Path, stop: &AtomicBool) -> (usize, Duration) {
     unreachable!()
 }
 
-/// Gives a file one name after the other until it is told to stop; returns the last.
+/// Gives a file one name after the other until `stop`; returns the last.
 fn rename_on(point: &Path, stop: &AtomicBool) -> usize {
     fs::write(point.join("chain0"), "chain").unwrap();
     for number in 0.. {
@@ -39,7 +41,7 @@ fn rename_on(point: &Path, stop: &AtomicBool) -> usize {
     unreachable!()
 }
 
-/// Makes and removes a file until it is told to stop.
+/// Makes and removes a file until `stop`.
 fn come_and_go(point: &Path, stop: &AtomicBool) {
     let (file, directory, link) = (point.join("comes"), point.join("directory"), point.join("link"));
     fs::write(&file, "x").unwrap();
@@ -51,7 +53,7 @@ fn come_and_go(point: &Path, stop: &AtomicBool) {
     }
 }
 
-/// Appends numbered records, each synced, until it is told to stop; returns how many.
+/// Appends numbered records, each synced, until `stop`; returns how many.
 fn append_records(path: &Path, who: u8, stop: &AtomicBool) -> u32 {
     let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
     for number in 0.. {
@@ -221,7 +223,8 @@ fn appends_of_two_mounts_do_not_meet() {
     for mount in [&a, &b] {
         are_whole(&fs::read(mount.at("log")).unwrap(), &[(1, 300), (2, 300), (3, 300)]);
     }
-    // Each has something that the other one asks for, and neither waits for the other before it answers.
+    // Each has something that the other one asks for, and neither waits for the other before it
+    // answers.
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(!cluster.meta.log().contains("did not commit"), "{}", cluster.meta.log());
     // Names.
@@ -238,7 +241,7 @@ fn appends_of_two_mounts_do_not_meet() {
     fs::rename(b.at("below"), b.at("elsewhere")).unwrap();
     assert!(fs::read(a.at("below/f")).is_err());
     assert_eq!(fs::read(a.at("elsewhere/f")).unwrap(), b"2");
-    // One that is gone stays for whoever has it open.
+    // A removed file stays for a program that has it open.
     let held = OpenOptions::new().read(true).write(true).open(a.at("elsewhere/f")).unwrap();
     fs::remove_file(b.at("elsewhere/f")).unwrap();
     held.write_all_at(b"34", 1).unwrap();

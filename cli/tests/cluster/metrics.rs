@@ -98,7 +98,7 @@ fn a_mount_and_its_servers_tell_what_they_do() {
         assert!(seconds > 0.0, "{step}\n{metrics}");
     }
     assert_eq!(sample(&metrics, "weft_write_step_seconds_total{step=\"transfer\"}"), 0.0);
-    // The mount point is as good a name as the volume's, and what the mount knows is told.
+    // The mount point is as good a name as the volume's, and the status has what the mount knows.
     let shown = status(mount.point.as_os_str(), &cluster.scratch.path);
     assert_eq!((&shown["connected"], &shown["targets"][2]["problem"]), (&true.into(), &Value::Null), "{shown}");
     assert!(shown["write_cost"]["steps"][6]["seconds"].as_f64().unwrap() > 0.0, "{shown}");

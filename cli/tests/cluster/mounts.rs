@@ -151,7 +151,8 @@ fn a_line_of_fstab_mounts_a_served_volume() {
     until("something is left", || entries(&path.join("run")) == 0);
 }
 
-/// Its metadata server is gone, files are open for writing and have what nobody synced: all that waits for the server ends together.
+/// Its metadata server is gone, and files are open for writing with unsynced data: all that waits
+/// for the server ends together.
 #[test]
 fn a_mount_whose_server_is_gone_ends_within_one_patience() {
     if !possible("a_mount_whose_server_is_gone_ends_within_one_patience") {
@@ -177,7 +178,7 @@ fn a_mount_whose_server_is_gone_ends_within_one_patience() {
             .collect::<String>()
     };
     let stat = format!("/proc/{}/stat", mounted.process);
-    // Until then programs use it, each of which waits for its own.
+    // Until then programs use it, and each waits for its own operation.
     files.into_iter().for_each(|closed| closed.join().unwrap());
     let begun = Instant::now();
     // A process without a parent that asks for its end stays in the list.
@@ -231,7 +232,7 @@ fn pages_of_an_old_session_are_not_written_in_a_new_one() {
     let refused = ours.sync_all().unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(Errno::IO.raw_os_error()));
     assert_eq!(fs::read_to_string(b.at("file")).unwrap(), "theirs");
-    // The program was told, and can go on.
+    // The program got the error, and can go on.
     until("pages of before are not dropped", || fs::read_to_string(a.at("file")).unwrap() == "theirs");
     until("it cannot be written any more", || {
         ours.write_all_at(b"T", 0).unwrap();
@@ -240,6 +241,6 @@ fn pages_of_an_old_session_are_not_written_in_a_new_one() {
     assert_eq!(fs::read_to_string(b.at("file")).unwrap(), "Theirs");
     drop(ours);
     b.unmount();
-    // Whoever unmounts it is told that something was lost.
+    // The unmount reports that something was lost.
     drop(a);
 }

@@ -1,4 +1,5 @@
-//! Names that many use at once: whoever asks for one gets the errors that a local file system gives, and no others.
+//! Names that many programs use at once: each gets the errors that a local file system gives, and
+//! no others.
 
 use crate::lab::{Cluster, Mount, possible};
 use rustix::io::Errno;
@@ -30,7 +31,8 @@ fn put(path: &Path, byte: u8) -> io::Result<()> {
     File::create(path)?.write_all(&[byte; LENGTH])
 }
 
-/// Replaces a file by a new one again and again, in one directory, while it is opened by name in another: every opening has a whole file.
+/// Replaces a file by a new one again and again, in one directory, while it is opened by name in
+/// another: every opening has a whole file.
 #[track_caller]
 fn is_always_there(replaced: &Path, opened: &Path) {
     let (errors, stop) = (Errors::default(), AtomicBool::new(false));
@@ -97,7 +99,7 @@ fn busy(directory: &Path, seed: u64, errors: &Errors) {
     while begun.elapsed() < TIME {
         let name = |dice: &mut fastrand::Rng| directory.join(format!("n{}", dice.u8(..8)));
         let (one, other) = (name(&mut dice), name(&mut dice));
-        // What a local file system answers, too, when somebody else was faster.
+        // The errors of a local file system when another program was faster.
         let (what, done, allowed): (_, _, &[Errno]) = match dice.u8(..9) {
             0 => ("write", put(&one, seed as u8), &[]),
             1 => ("read", fs::read(&one).map(drop), &[Errno::NOENT]),

@@ -1,5 +1,7 @@
-//! A network for one test: each machine of it is a network namespace on a bridge, which is in a namespace of its own. They have no names, so that tests do not meet,
-//! and are gone with the processes that have them, however those end. What is cut off is so silently: packets vanish, nobody is told, every link stays up.
+//! A network for one test: each machine of it is a network namespace on a bridge, which is in a
+//! namespace of its own. They have no names, so that tests do not meet, and are gone with the
+//! processes that have them, however those end. A cut is silent: packets vanish without an error,
+//! and every link stays up.
 
 use crate::lab::{Cluster, Process};
 use crate::scratch::{Scratch, run, weft};
@@ -72,7 +74,7 @@ impl Network {
         network
     }
 
-    /// One more machine; where its processes are to be.
+    /// One more machine, and the namespace of its processes.
     pub fn join(&self) -> (Machine, PathBuf) {
         let place = Namespace::new();
         let (path, hub) = (place.path(), self.hub.path());
@@ -89,7 +91,8 @@ impl Network {
         self.tool(&path, "ip", &format!("address add {}/24 dev wire", address(machine)));
         self.tool(&path, "ip", "link set lo up");
         self.tool(&path, "ip", "link set wire up");
-        // Nobody asks who has an address: a machine that is cut off would be noticed by that.
+        // Static neighbour entries: a question for an address would reveal a machine that is cut
+        // off.
         for other in (0..usize::from(MACHINES)).filter(|other| *other != machine) {
             self.knows(&path, other, &hardware(other));
         }
@@ -115,7 +118,8 @@ impl Network {
         self.tool(&self.hub.path(), "ip", &format!("link set port{machine} master bridge"));
     }
 
-    /// Cuts two machines off from each other only: what one sends to the other goes to a machine that is not there.
+    /// Cuts two machines off from each other only: what one sends to the other goes to a machine
+    /// that is not there.
     pub fn part(&self, a: Machine, b: Machine) {
         let nowhere = hardware(usize::from(MACHINES));
         self.knows(&self.place(a), b, &nowhere);
@@ -128,11 +132,13 @@ impl Network {
         self.knows(&self.place(b), a, &hardware(a));
     }
 
-    /// Lets no more than so many kilobits a second through to a machine and from it; None lets all through.
+    /// Lets no more than `kilobits` a second through to a machine and from it; None lets all
+    /// through.
     pub fn limit(&self, machine: Machine, kilobits: Option<u32>) {
         for (place, link) in [(self.hub.path(), format!("port{machine}")), (self.place(machine), "wire".into())] {
             match kilobits {
-                // A queue that is longer than what connections have in flight: nothing is dropped, all is late.
+                // A queue that is longer than what connections have in flight: nothing is dropped,
+                // all is late.
                 Some(rate) => {
                     let queue = format!("qdisc replace dev {link} root tbf rate {rate}kbit burst 64kb limit 16mb");
                     self.tool(&place, "tc", &queue);
@@ -160,7 +166,8 @@ fn hardware(machine: Machine) -> String {
     format!("02:00:00:00:00:{:02x}", machine + 1)
 }
 
-/// The network of a cluster whose parts are machines: the metadata server is the first, the stores are behind it.
+/// The network of a cluster whose parts are machines: the metadata server is the first, the stores
+/// are behind it.
 pub struct Between {
     network: Network,
     /// Where commands are.
@@ -175,7 +182,8 @@ impl Between {
 }
 
 impl Cluster {
-    /// Each store and each mount is a machine of its own in a network of its own, with certificates; the metadata server, too.
+    /// Each store and each mount is a machine of its own in a network of its own, with
+    /// certificates; the metadata server, too.
     pub fn networked(code: &str, stores: usize, meta: &[&str]) -> Self {
         let scratch = Scratch::new(0);
         let path = scratch.path.clone();

@@ -1,4 +1,4 @@
-//! Parts of a cluster cut off from each other: packets vanish, and nobody is told.
+//! Parts of a cluster cut off from each other: packets vanish without an error.
 
 use crate::lab::{Cluster, Mount};
 use crate::network::Network;
@@ -184,7 +184,7 @@ fn a_client_is_cut_off_for_longer_than_its_lease() {
     write_file(&a.at("more"), 9_000_000).unwrap();
     assert!(fs::read(b.at("more")).unwrap() == noise(9_000_000));
     assert!(fs::read(a.at("synced")).unwrap() == noise(100));
-    // Who had the lock hears that it is lost.
+    // The program that had the lock learns that it is lost.
     assert_eq!(fcntl_lock(&ours, FlockOperation::NonBlockingLockExclusive), Err(Errno::IO));
     assert_eq!(fcntl_lock(&ours, FlockOperation::NonBlockingLockExclusive), Err(Errno::AGAIN));
     fcntl_lock(&theirs, FlockOperation::Unlock).unwrap();
@@ -212,7 +212,8 @@ fn nobody_waits_for_stores_behind_slow_links() {
         sleep(Duration::from_secs(1));
     });
     cluster.heal();
-    // With the same links, clients that know of nothing yet: a block of a stripe takes two seconds. Of these six stores at least three have data of the file.
+    // With the same links, clients that know of nothing yet: a block of a stripe takes two seconds.
+    // Of these six stores at least three have data of the file.
     let mut hedged = 0;
     for pair in [[0, 1], [2, 3], [4, 5]] {
         let slow = pair.map(|store| cluster.machine(store));

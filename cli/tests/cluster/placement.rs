@@ -1,4 +1,4 @@
-//! Where chunks go, who is there, and what the loss of a whole domain does.
+//! Where chunks go, which targets are there, and what the loss of a whole domain does.
 
 use crate::coding::chunks;
 use crate::lab::{Cluster, possible};
@@ -119,7 +119,7 @@ fn a_whole_rack_is_lost_and_nothing_with_it() {
     };
     all_there();
     cluster.becomes(&["up", "up", "out", "out", "up", "up"]);
-    // What was on them is made again in the other racks.
+    // Their chunks are rebuilt in the other racks.
     let begun = Instant::now();
     while cluster.status()["chunk_sets_to_repair"] != 0 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", cluster.meta.log());
@@ -172,7 +172,7 @@ fn chunks_that_are_deleted_under_running_stores_are_told_and_made_again() {
     assert!(run(weft().arg("cat").arg(cluster.at("file"))).good() == noise(3_000_000));
 }
 
-/// Domains of which the loss of one would lose data are told of, however they came to be.
+/// A warning names domains whose loss would lose data, however they came to be.
 #[test]
 fn too_few_domains_are_told_of() {
     let cluster = Cluster::new("rs:2+1", 4);
@@ -192,7 +192,8 @@ fn too_few_domains_are_told_of() {
     }
 }
 
-/// Directories of this machine get the domains that are given, and a domain for something else is refused.
+/// Directories of this machine get the domains that are given, and a domain for something else is
+/// refused.
 #[test]
 fn a_volume_on_directories_has_the_domains_that_are_given() {
     let scratch = Scratch::new(4);

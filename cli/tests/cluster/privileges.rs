@@ -1,4 +1,5 @@
-//! Rights that a program has by its file: they go at once when somebody else changes it, through whatever mount.
+//! Rights that a program has by its file: they go at once when another user changes it, through any
+//! mount.
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::scratch::run;
@@ -20,7 +21,7 @@ fn somebody() -> Command {
     command
 }
 
-/// Somebody who has a file open for writing, and writes a byte whenever he is told to.
+/// A process that has a file open for writing, and writes a byte on each request.
 struct Writer(Child);
 
 impl Writer {
@@ -95,7 +96,8 @@ fn who_changes_a_program_through_any_mount_gets_no_rights_of_its_owner() {
         assert_eq!(left(&mount), (0o777, None), "open{open}");
     }
     other.unmount();
-    // With a kernel that keeps what is written: the program runs right behind its change, with the rights of who runs it.
+    // With a kernel that keeps what is written: the program runs right after its change, with the
+    // rights of the user who runs it.
     let keeping = cluster.mount_with("c", &["-o", "suid,writeback"]);
     for change in ["printf x >> \"$0\"", "fallocate -l 2M \"$0\""] {
         program();

@@ -1,5 +1,7 @@
-//! Everything at once, at random: clients keep their own record of what they wrote, while servers are killed, stopped and started again, and, where there can be a
-//! network for the test, cut off. Never are more than two stores away. `WEFT_SOAK_SECONDS` and `WEFT_SOAK_SEED` say how long and which.
+//! Everything at once, at random: clients keep their own record of what they wrote, while servers
+//! are killed, stopped and started again, and, where there can be a network for the test, cut off.
+//! Never are more than two stores away. `WEFT_SOAK_SECONDS` and `WEFT_SOAK_SEED` say how long and
+//! which.
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::network::{Machine, Network};
@@ -13,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A file has so many bytes at most.
+/// The largest length of a file, in bytes.
 const LONGEST: usize = 3_000_000;
 /// Files of a client.
 const FILES: usize = 12;
@@ -29,7 +31,7 @@ pub fn time() -> Duration {
     Duration::from_secs(number("WEFT_SOAK_SECONDS", 30))
 }
 
-/// What happened, for who wants to know how it came to a failure.
+/// What happened, to explain a failure.
 struct Record {
     begun: Instant,
     lines: Mutex<Vec<String>>,
@@ -41,7 +43,7 @@ impl Record {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    /// The last of it.
+    /// Prints the last part of it.
     fn show(&self) {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines[lines.len().saturating_sub(400)..].iter().for_each(|line| eprintln!("{line}"));
@@ -306,7 +308,8 @@ fn trouble(
         record.add(format!("store {store}, {}, comes back", how.name()));
         how.comes_back(cluster, store);
     };
-    // A store that comes back has missed something: until it was made good, another loss may be one too many.
+    // A store that comes back has missed something: until it was made good, another loss may be one
+    // too many.
     let mut losses = 0;
     while Instant::now() < until && !stop.load(Ordering::SeqCst) {
         sleep(Duration::from_millis(random.u64(100..1200)));
@@ -366,7 +369,8 @@ fn what_was_synced_survives_random_faults() {
     let seed = number("WEFT_SOAK_SEED", fastrand::u64(..1_000_000));
     eprintln!("WEFT_SOAK_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    // Nothing that clients may have is repaired for the time of a lease after the metadata server was killed; and a client must live through all that happens here.
+    // Nothing that clients may have is repaired for the time of a lease after the metadata server
+    // was killed; and a client must live through all that happens here.
     let lease = ["--lease", "20"];
     let cluster = match Network::possible("cutting servers off in what_was_synced_survives_random_faults") {
         true => Cluster::networked("rs:4+2", 7, &lease),

@@ -1,8 +1,10 @@
 //! Starts all processes of these tests, from a thread that has no files of mounts and no pipes.
 //!
-//! What a process has open is had by each process that it starts, too, until that executes its program, which closes it; and to close a file of a mount is to wait
-//! until the mount has committed it. A test that started a metadata server while its files were open would make the server wait for itself. And who reads from
-//! a pipe does not see its end while somebody else has a copy.
+//! A process that starts another one hands it all open files until the new one executes its
+//! program, which closes them. To close a file of a mount means to wait until the mount has
+//! committed it. A test that started a metadata server while its files were open would make the
+//! server wait for itself. And a reader of a pipe does not see its end while another process has a
+//! copy.
 
 use crate::scratch::Ended;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -19,7 +21,8 @@ type Order = (Command, PathBuf, PathBuf, mpsc::Sender<io::Result<Child>>);
 static STARTER: LazyLock<Mutex<mpsc::Sender<Order>>> = LazyLock::new(|| {
     let (sender, orders) = mpsc::channel::<Order>();
     std::thread::spawn(move || {
-        // SAFETY: the thread opens and closes its files in `launch`, and neither gets any from other threads nor gives them any: a child has no pipes.
+        // SAFETY: the thread opens and closes its files in `launch`, and neither gets any from
+        // other threads nor gives them any: a child has no pipes.
         unsafe { unshare_unsafe(UnshareFlags::FILES) }.expect("a thread can have a table of files of its own");
         close_copies();
         for (command, output, errors, started) in orders {
@@ -29,7 +32,8 @@ static STARTER: LazyLock<Mutex<mpsc::Sender<Order>>> = LazyLock::new(|| {
     Mutex::new(sender)
 });
 
-/// Closes the copies of what others had open just then: as long as there is one of a pipe, who reads from it does not see its end.
+/// Closes the copies of files that others had open just then: as long as there is one of a pipe,
+/// its reader does not see its end.
 fn close_copies() {
     let listed = std::fs::read_dir("/proc/thread-self/fd").expect("the open files of a thread are listed");
     let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -37,7 +41,8 @@ fn close_copies() {
     // The one that listed them is closed by now.
     copies.retain(|number| std::fs::symlink_metadata(format!("/proc/thread-self/fd/{number}")).is_ok());
     for number in copies {
-        // SAFETY: the table is this thread's own and nothing of it was used yet, so nobody has the number of anything in it.
+        // SAFETY: the table is this thread's own and unused so far, so no code has the number of
+        // anything in it.
         unsafe { rustix::io::close(number) };
     }
 }
@@ -47,7 +52,8 @@ fn launch(mut command: Command, output: &Path, errors: &Path) -> io::Result<Chil
     command.stdin(Stdio::null()).stdout(File::create(output)?).stderr(errors).spawn()
 }
 
-/// Starts a process. Its standard output is in a new file, what it says on the other one behind what is there. To be called before there is a mount once.
+/// Starts a process. Its standard output is in a new file, what it says on the other one behind
+/// what is there. To be called before there is a mount once.
 pub fn start(command: Command, output: &Path, errors: &Path) -> io::Result<Child> {
     let (sender, started) = mpsc::channel();
     STARTER.lock().unwrap().send((command, output.into(), errors.into(), sender)).expect("the starter lives");
@@ -60,7 +66,7 @@ pub fn run(command: &mut Command) -> Ended {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let said = |what| std::env::temp_dir().join(format!("weft-test-{}-{number}.{what}", std::process::id()));
     let (output, errors) = (said("output"), said("errors"));
-    // Commands cannot be copied, and this one is not needed any more.
+    // Commands cannot be copied, and this one is no longer needed.
     let command = std::mem::replace(command, Command::new("true"));
     let status = start(command, &output, &errors).and_then(|mut child| child.wait()).expect("it runs");
     let [output, errors] = [output, errors].map(|path| {

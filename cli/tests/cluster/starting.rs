@@ -1,4 +1,5 @@
-//! A metadata server that is started before its stores, as when all machines of a cluster are switched on together.
+//! A metadata server that is started before its stores, as when all machines of a cluster are
+//! switched on together.
 
 use crate::lab::{Cluster, Process, free_port};
 use crate::scratch::{noise, run, weft};

@@ -21,7 +21,7 @@ fn what_one_mount_wrote_another_reads_also_after_a_restart() {
     let cluster = Cluster::new("rs:4+2", 6);
     let (a, b) = (cluster.mount("a"), cluster.mount("b"));
     for (round, length) in [10, 5_000, 300_000, 9_000_000].into_iter().enumerate() {
-        // Written anew: what the other one has in its caches is of no use.
+        // Rewritten, so that the caches of the other one are of no use.
         fs::write(a.at("f"), noise(length)).unwrap();
         assert!(fs::read(b.at("f")).unwrap() == noise(length), "round {round}");
         fs::write(b.at("g"), noise(length + 1)).unwrap();
@@ -44,7 +44,8 @@ fn what_one_mount_wrote_another_reads_also_after_a_restart() {
     cluster.is_healthy();
 }
 
-/// Writes files of a few sizes and syncs each, until it is told to stop; returns their names and contents' lengths, and the longest time that one took.
+/// Writes files of a few sizes and syncs each, until `stop`; returns their names and lengths, and
+/// the longest time that one took.
 pub fn write_synced(point: &Path, prefix: &str, stop: &AtomicBool) -> (Vec<(String, usize)>, Duration) {
     let (mut written, mut longest) = (Vec::new(), Duration::ZERO);
     for number in 0.. {
@@ -62,7 +63,7 @@ pub fn write_synced(point: &Path, prefix: &str, stop: &AtomicBool) -> (Vec<(Stri
     (written, longest)
 }
 
-/// Reads files until it is told to stop; returns the longest time that one took.
+/// Reads files until `stop`; returns the longest time that one took.
 fn read_again(point: &Path, files: &[(String, usize)], stop: &AtomicBool) -> Duration {
     let mut longest = Duration::ZERO;
     while !stop.load(Ordering::SeqCst) {

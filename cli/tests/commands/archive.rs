@@ -60,7 +60,7 @@ fn seen(root: &Path) -> BTreeMap<PathBuf, String> {
 fn facts(ended: &Ended) -> serde_json::Value {
     let text = String::from_utf8_lossy(&ended.output);
     let last = text.lines().last().unwrap_or_else(|| panic!("{}", ended.errors));
-    // Each line says of which type it is, and has it under that key.
+    // Each line names its type, and has its content under that key.
     for line in text.lines() {
         let line = serde_json::from_str::<serde_json::Value>(line).unwrap();
         let kind = line["type"].as_str().unwrap();
@@ -96,7 +96,8 @@ fn a_job_that_is_killed_again_and_again_comes_to_its_end() {
     assert_eq!(done.status, 0, "{}", done.errors);
     let (done, again) = (facts(&done), run(&mut command(2, &["--json"])));
     let files = |facts: &serde_json::Value, what: &str| facts[what].as_u64().unwrap();
-    // 1500 small files, large, sparse and two odd names; the other name of large is one more when it was there before.
+    // 1500 small files, large, sparse and two odd names; the other name of large is one more when
+    // it was there before.
     let all = files(&done, "files") + files(&done, "unchanged_files");
     assert!((1504..=1505).contains(&all), "{done:#}");
     let again = facts(&again);

@@ -1,4 +1,5 @@
-//! Up to m damaged fragments of any kind: the right bytes, and each problem named. One more: no bytes at all.
+//! Up to m damaged fragments of any kind: the right bytes, and each problem named. One more: no
+//! bytes at all.
 
 use crate::scratch::{Scratch, created, edit, noise};
 use std::fs;
@@ -38,7 +39,8 @@ const DAMAGES: &[Damage] = &[
     ("record", |s, p| edit(&s.fragment("f", p), |bytes| bytes[4096 + 70] ^= 128)),
     ("block", |s, p| edit(&s.fragment("f", p), |bytes| bytes[4096 + 128] ^= 1)),
     ("block", |s, p| edit(&s.fragment("f", p), |bytes| *bytes.last_mut().unwrap() ^= 1)),
-    // A write that went to the wrong place: the record of another stripe, with all its checksums right.
+    // A write that went to the wrong place: the record of another stripe, with all its checksums
+    // right.
     ("record", |s, p| edit(&s.fragment("f", p), |b| b.copy_within(4096..4096 + RECORD, 4096 + RECORD))),
     ("unreadable", |s, p| {
         fs::remove_file(s.fragment("f", p)).unwrap();

@@ -1,4 +1,5 @@
-//! `weft energy`: figures that say where they come from, and a profile that costs are computed with.
+//! `weft energy`: figures that say where they come from, and a profile that costs are computed
+//! with.
 
 use crate::scratch::{Scratch, run, weft};
 use std::fs;

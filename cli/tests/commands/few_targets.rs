@@ -1,5 +1,5 @@
-//! Volumes of which more targets are gone than may be: what is old is not taken for new, and what
-//! is lost is said.
+//! Volumes that lost more targets than they may: old state is not taken for new, and the loss is
+//! reported.
 
 use crate::scratch::{Ended, run, weft};
 use crate::volumes::Volume;
@@ -12,7 +12,7 @@ fn text(ended: Ended) -> String {
     String::from_utf8(ended.good()).unwrap()
 }
 
-/// Half of the disks, the first of which have the journal, and the others.
+/// Half of the disks, those with the journal first, and the other half.
 fn mirrors(volume: &Volume) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let has_journal = |disk: &PathBuf| fs::read_dir(disk.join("journal")).unwrap().next().is_some();
     let mut disks = volume.scratch.disks.clone();
@@ -87,7 +87,7 @@ fn a_loss_is_accepted_by_name_and_remembered() {
     let status = volume.on(&["status"]);
     let shown = String::from_utf8_lossy(&status.output).into_owned();
     assert!(shown.contains("LOSS ACCEPTED: 3 of 6 targets were given up"), "{shown}");
-    // Whoever comes back has no say any more.
+    // A target that comes back no longer counts.
     let status = volume.on(&["status", "--json"]).json();
     assert_eq!((status["targets"].as_array().unwrap().len(), status["losses"][0]["of"].as_u64()), (3, Some(6)));
 }

@@ -1,4 +1,5 @@
-//! A tree of any number of files with everything that trees have, and a comparison of two trees in all that can be seen of them.
+//! A tree of any number of files with everything that trees have, and a comparison of two trees in
+//! all that can be seen of them.
 
 use crate::scratch::name;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ const TOGETHER: usize = 400;
 /// What a tree has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grown {
-    /// Regular files, each counted once, whatever its names.
+    /// Regular files, each counted once, however many names it has.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -30,7 +31,8 @@ impl Grown {
     }
 }
 
-/// Makes a tree of about so many files: a tenth in one directory, most of 1 to 64 KiB, some large, one sparse.
+/// Makes a tree of about `files` files: a tenth in one directory, most of 1 to 64 KiB, some large,
+/// one sparse.
 pub fn grow(root: &Path, files: usize) -> Grown {
     let mut random = fastrand::Rng::with_seed(files as u64);
     let mut noise = vec![0; 4 << 20];
@@ -153,7 +155,8 @@ fn names(directory: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// `files`: which file of the second tree each of the first is, by number, once its content was compared.
+/// `files`: which file of the second tree each of the first is, by number, once its content was
+/// compared.
 fn compare(one: &Path, two: &Path, files: &mut HashMap<u64, u64>, differences: &mut Vec<String>) {
     let (Ok(a), Ok(b)) = (one.symlink_metadata(), two.symlink_metadata()) else {
         return differences.push(format!("{one:?}: one of them is not there"));

@@ -1,6 +1,7 @@
 //! An archive job that is killed ten times on its way, over a tree with everything that trees have.
 //!
-//! `WEFT_TREE_FILES` says how many files the tree has (3000 without it), `TMPDIR` where it is: 200000 files take 20 GB and some minutes with the release build.
+//! `WEFT_TREE_FILES` says how many files the tree has (3000 without it), `TMPDIR` where it is:
+//! 200000 files take 20 GB and some minutes with the release build.
 
 use crate::forest;
 use crate::scratch::{run, weft};
@@ -21,7 +22,8 @@ fn files() -> usize {
     std::env::var("WEFT_TREE_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(3000)
 }
 
-/// What a run said that it had made durable, the bytes that it had coded, durable or not, and what it read and wrote in all.
+/// What a run said that it had made durable, the bytes that it had coded, durable or not, and what
+/// it read and wrote in all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ran {
     files: u64,
@@ -48,7 +50,7 @@ impl Ran {
     }
 
     fn count_io(&mut self, job: &Child) {
-        // One that has ended has none any more.
+        // A process that has ended has none any more.
         let text = fs::read_to_string(format!("/proc/{}/io", job.id())).unwrap_or_default();
         let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
         self.read = number("rchar:").unwrap_or(self.read);
@@ -56,7 +58,8 @@ impl Ran {
     }
 }
 
-/// Runs a job, and kills it when it has said that so many files are done; None: lets it come to its end, which must be a good one.
+/// Runs a job, and kills it once it reports that `kill_at` files are done; None: lets it end, which
+/// must succeed.
 fn work(mut command: Command, kill_at: Option<u64>) -> Ran {
     let mut job = command.arg("--json").stdout(Stdio::piped()).spawn().unwrap();
     let mut ran = Ran::default();
@@ -116,10 +119,12 @@ fn a_job_that_is_killed_on_its_way_codes_nothing_twice_and_keeps_everything() {
     let again = work(command(2), None);
     eprintln!("in all {all:?}; once more: {again:?}");
     assert_eq!(again.files, 0, "nothing is left to do");
-    // What was durable when a job was killed and it had no time to say so is all that may be missing here; what was done twice would be too much.
+    // What was durable when a job was killed and it had no time to say so is all that may be
+    // missing here; what was done twice would be too much.
     assert!(all.files <= tree.files && all.bytes <= tree.bytes, "{all:?} of {tree:?}");
     assert!(all.files > tree.files / 2, "{all:?} of {tree:?}");
-    // Up to half a second's work of each worker had not been committed when it was killed, or a part.
+    // Up to half a second's work of each worker had not been committed when it was killed, or a
+    // part.
     let share = |bytes: u64| bytes as f64 / tree.data as f64;
     eprintln!("coded {:.3} times, wrote {:.3} bytes for each", share(all.coded), share(all.wrote));
     assert!(share(all.coded) < 1.5, "{all:?} of {tree:?}");

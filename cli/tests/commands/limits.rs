@@ -1,4 +1,5 @@
-//! Bounded memory, full disks, and processes that are stopped: nothing half-done stays, nothing good is lost.
+//! Bounded memory, full disks, and processes that are stopped: nothing half-done stays, nothing
+//! good is lost.
 
 use crate::scratch::{Ended, Scratch, noise, run, run_with_input, weft};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,5 +1,5 @@
-//! Mounted volumes: what was synced survives any end of the mount, and commands reach the volume under it. Skipped, with a word, where
-//! nothing can be mounted.
+//! Mounted volumes: what was synced survives any end of the mount, and commands reach the volume
+//! under it. Skipped, with a word, where nothing can be mounted.
 
 use crate::scratch::{Ended, noise, run, weft};
 use crate::volumes::Volume;
@@ -147,7 +147,7 @@ fn a_signal_commits_everything() {
         assert!(mounted.volume.cat(&small).good() == noise(100 + round));
         mounted.mount(&[]);
     }
-    // In use: it goes out of sight, and ends when it is not used any more.
+    // In use: it goes out of sight, and ends once it is no longer used.
     let mut held = File::create(mounted.point.join("held")).unwrap();
     mounted.signal(rustix::process::Signal::TERM);
     let begun = Instant::now();
@@ -214,7 +214,8 @@ fn a_mounted_volume_is_looked_after() {
     let said = run(weft().arg("mount").args([&volume.path, point])).failed(1);
     assert!(said.contains("is mounted on"), "{said}");
     assert!(run(weft().args(["fsck", "--rebuild"]).arg(&volume.path)).failed(1).contains("unmount it first"));
-    // A disk dies and is replaced under it, given relative to another directory than that of the mount.
+    // A disk dies and is replaced under it, given relative to another directory than that of the
+    // mount.
     fs::remove_dir_all(&volume.scratch.disks[3]).unwrap();
     fs::write(point.join("later"), noise(3_000_000)).unwrap();
     File::open(point.join("later")).unwrap().sync_all().unwrap();
@@ -293,7 +294,8 @@ fn times_room_and_syncs_are_as_on_a_local_file_system() {
     }
     let mounted = Mounted::new("rs:2+1", 3);
     let at = |name: &str| mounted.point.join(name);
-    // The kernel stamps what is written, Weft what is made: times of later changes are never earlier.
+    // The kernel stamps what is written, Weft what is made: times of later changes are never
+    // earlier.
     let mut written = File::create(at("written")).unwrap();
     let mut last = written.metadata().unwrap().modified().unwrap();
     for round in 0..200 {
@@ -304,7 +306,7 @@ fn times_room_and_syncs_are_as_on_a_local_file_system() {
         last = written.metadata().unwrap().modified().unwrap();
         assert!(last >= made, "round {round}: written {:?} before", made.duration_since(last));
     }
-    // How much room a file takes that is open is told right after it was synced.
+    // Right after a sync, `stat` shows how much room an open file takes.
     let mut file = File::create(at("room")).unwrap();
     for megabytes in 1..4 {
         file.write_all(&noise(1 << 20)).unwrap();
@@ -313,7 +315,7 @@ fn times_room_and_syncs_are_as_on_a_local_file_system() {
         assert_eq!(file.metadata().unwrap().blocks(), megabytes * 2048);
     }
     drop((written, file));
-    // Files go while their pages are being written back: nobody hears of that.
+    // Files are removed while their pages are being written back: that causes no error.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -334,7 +336,8 @@ fn times_room_and_syncs_are_as_on_a_local_file_system() {
     assert_eq!(mounted.unmount(&[]).status, 0);
 }
 
-/// `umount` returns before the process of the mount has committed and let go of the volume: the next mount waits for that.
+/// `umount` returns before the process of the mount has committed and let go of the volume: the
+/// next mount waits for that.
 #[test]
 fn a_volume_is_mounted_again_right_after_umount() {
     if !possible("a_volume_is_mounted_again_right_after_umount") {
@@ -367,7 +370,8 @@ fn a_volume_is_mounted_again_right_after_umount() {
     mounted.volume.on(&["status"]).good();
 }
 
-/// In a namespace of mounts of its own, where `mount.weft` is what the documentation says: a link to this program.
+/// In a namespace of mounts of its own, where `mount.weft` is what the documentation says: a link
+/// to this program.
 #[test]
 fn lines_of_fstab_are_mounted() {
     if !possible("lines_of_fstab_are_mounted") {

@@ -1,4 +1,5 @@
-//! Nothing good is lost to a command that writes: not to two at once, and not to one in a wrong place.
+//! Nothing good is lost to a command that writes: not to two at once, and not to one in a wrong
+//! place.
 
 use crate::scratch::{Scratch, created, edit, noise, resealed, run, weft};
 use rustix::fs::{FlockOperation, flock};
@@ -121,7 +122,7 @@ fn repair_puts_nothing_over_what_it_did_not_search() {
     assert!(repair().failed(1).contains("is not a regular file"));
 }
 
-/// How a fragment becomes a newer one, and what repair and decode say of it.
+/// How a fragment becomes a newer one, and what `repair` and `decode` say of it.
 type Newer = (fn(&Path), &'static str, &'static str);
 
 #[test]

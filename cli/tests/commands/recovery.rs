@@ -1,4 +1,5 @@
-//! What was encoded comes back without Weft: by the decoder that stands beside the definitions in `docs`.
+//! What was encoded comes back without Weft: by the decoder that stands beside the definitions in
+//! `docs`.
 
 use crate::scratch::{Scratch, noise, run, weft};
 use std::fs;

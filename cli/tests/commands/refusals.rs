@@ -1,4 +1,5 @@
-//! What must not happen without being asked for, and arguments that make no sense: one clear line and a status.
+//! Dangerous actions without an explicit option, and arguments that make no sense: one clear line
+//! and a status.
 
 use crate::scratch::{Scratch, noise, run, weft};
 use std::fs;
@@ -155,7 +156,7 @@ fn other_objects_are_not_in_the_way() {
     for number in 0..60 {
         scratch.encode(&file, "rs:4+2", &["--name", &format!("other-{number}")]).good();
     }
-    // Fewer open files than there are fragments; one of ours has to be found by its header.
+    // Fewer open files than there are fragments; one of ours must be found by its header.
     fs::rename(scratch.fragment("f", 0), scratch.disks[0].join("renamed.000.weft")).unwrap();
     let limited = "ulimit -n 64; exec \"$@\"";
     let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! What was encoded comes back, whatever its size, code, name and attributes, also after losses.
+//! An encoded file comes back, whatever its size, code, name and attributes, also after losses.
 
 use crate::scratch::{Scratch, name, noise, run, run_with_input, weft};
 use std::fs;

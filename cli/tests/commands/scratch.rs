@@ -152,7 +152,7 @@ pub fn resealed(path: &Path, change: impl FnOnce(&mut [u8])) {
     });
 }
 
-/// Says in a fragment's header that its object was encoded so many seconds after 1970.
+/// Says in a fragment's header that its object was encoded `seconds` seconds after 1970.
 pub fn created(path: &Path, seconds: i64) {
     resealed(path, |bytes| bytes[220..228].copy_from_slice(&seconds.to_le_bytes()));
 }

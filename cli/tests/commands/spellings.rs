@@ -1,4 +1,4 @@
-//! Commands in today's spelling and in that of before: they are the same.
+//! Commands in today's spelling and in the earlier one: they are the same.
 
 use crate::scratch::{Scratch, noise, run, weft};
 use crate::volumes::Volume;

@@ -1,4 +1,5 @@
-//! Runs commands with pipes, which also shows that whatever they leave behind, such as a mount, does not hold them.
+//! Runs commands with pipes. That also shows that processes which they leave behind, such as a
+//! mount, do not hold the pipes.
 
 use crate::scratch::Ended;
 use std::process::{Command, Stdio};

@@ -383,7 +383,7 @@ fn operators_slips_do_no_harm() {
     volume.is_healthy();
 }
 
-/// Each target that is away is told once.
+/// Each target that is away is reported once.
 #[test]
 fn targets_that_are_away_are_counted() {
     let volume = Volume::new("rs:4+3", 7);

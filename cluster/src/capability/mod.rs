@@ -245,7 +245,9 @@ mod tests {
         }
 
         #[test]
-        fn what_begins_like_one_is_read_or_not_and_never_wrongly(mut bytes in any::<[u8; SIGNED_BYTES]>(), rights in 0u8..9) {
+        fn what_begins_like_one_is_read_or_not_and_never_wrongly(
+            mut bytes in any::<[u8; SIGNED_BYTES]>(), rights in 0u8..9
+        ) {
             bytes[..5].copy_from_slice(b"WEFC\x01");
             bytes[5..8].copy_from_slice(&[rights, 0, 0]);
             let decoded = Capability::decode(&bytes);

@@ -1,6 +1,6 @@
 //! The metadata servers of a volume, as each of them knows them: where they are, and how they were
 //! when the holder heard of them last. There are no side effects: the caller passes times in. A
-//! list is a hint for clients and for a handover; who holds the volume is decided at the targets.
+//! list is a hint for clients and for a handover; the targets decide who holds the volume.
 
 use super::seat::Peer;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How often a standby tells the holder of itself.
 pub const BEAT: Duration = Duration::from_millis(500);
-/// A standby that was not heard for so long is down.
+/// A standby that is silent for this long is down.
 pub const SILENT: Duration = Duration::from_secs(3);
 /// No volume has more servers.
 pub const MOST: usize = 16;
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(told.iter().filter(|told| told.is_ok()).count(), MOST - 1);
         assert_eq!(told.last(), Some(&Err(Unwelcome::Full)));
         assert_eq!(holder.list().len(), MOST);
-        // A list that somebody made up is cut, too.
+        // A made-up list is cut, too.
         let many = (0..100).map(|number| peer(&format!("t{number}"))).collect();
         holder.learn(many);
         assert!(holder.list().len() <= MOST + 1);

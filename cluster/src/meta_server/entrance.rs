@@ -187,7 +187,7 @@ impl Entrance {
             self.somebody_has_it().await;
         }
         let Some(term) = self.now() else {
-            // With nobody to ask, it tells how it is itself.
+            // With no server to ask, it reports its own state.
             let tells = request.method == COMMAND && !self.is_elsewhere();
             return if tells { self.command(request).await } else { self.elsewhere() };
         };
@@ -196,11 +196,11 @@ impl Entrance {
         }
         let service = Shared(term.meta.clone());
         if request.method == COMMAND {
-            // It may be the one that hands the volume over, which does not wait for itself.
+            // It may be the command that hands the volume over, which must not wait for itself.
             drop(term);
             return service.call(request).await;
         }
-        // Who asks which server has the volume asks all of them.
+        // A client that asks which server has the volume asks all of them.
         let patience = if request.method == WHO { Duration::ZERO } else { LATE };
         let reply = service.call(request).await;
         if self.may_answer(&term, patience).await { reply } else { self.elsewhere() }
@@ -219,8 +219,8 @@ impl Entrance {
         }
     }
 
-    /// Whether nobody else had the volume when the answer was made. While that is not certain, the
-    /// answer waits; after that the client looks for another server.
+    /// Whether no other server had the volume when the answer was made. While that is not certain,
+    /// the answer waits; after that the client looks for another server.
     async fn may_answer(&self, term: &Term, patience: Duration) -> bool {
         let mut begun = None;
         loop {

@@ -37,11 +37,11 @@ const COMMAND_PATIENCE: Duration = Duration::from_secs(3);
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
-/// With several servers, a silent one is given up after this long, and is asked for a sign of life
-/// before. A server answers that at once, whatever it is doing.
+/// With several servers, the client asks a silent one for a sign of life, and gives it up after
+/// this long. A server answers that at once, whatever it is doing.
 const SILENT_FOR: Duration = Duration::from_secs(3);
 const PING_AFTER: Duration = Duration::from_secs(1);
-/// How often the server is asked for the list of servers.
+/// How often the client asks the server for the list of servers.
 const LIST_EVERY: Duration = Duration::from_secs(10);
 /// Arguments longer than this many bytes travel as payload instead of in the body.
 const LONG: usize = 64 << 10;
@@ -52,7 +52,7 @@ pub(super) struct State {
     pub(super) session: AtomicU64,
     /// What proves that the session is this client's, and the opening whose server knows it.
     proof: Mutex<Proof>,
-    /// When the list of servers was last asked for.
+    /// When the client last asked for the list of servers.
     listed: Mutex<Option<Instant>>,
     volume: Mutex<Weak<FileSystem>>,
     capabilities: Arc<CapabilityCache>,

@@ -58,7 +58,7 @@ const NOT_HOLDER: u16 = 4;
 
 /// The operation that executes a command.
 const COMMAND: u16 = 1000;
-/// The operation that asks who has the volume open; it has no ticket.
+/// The operation that asks which server has the volume open; it has no ticket.
 const WHO: u16 = 1001;
 
 /// The server's push message: numbers of files that other clients want to read.

@@ -55,7 +55,7 @@ pub(super) struct Told {
     pub last: u64,
     /// For `Join`: the volume's label, as JSON.
     pub label: Option<String>,
-    /// Why what was wanted was not done.
+    /// Why the request was refused.
     pub refused: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Ways {
     /// Sends a message and waits for the answer.
     ///
     /// # Errors
-    /// Why there is none, in a line.
+    /// The reason, in one line, if there is none.
     pub fn ask(&self, address: &str, what: What, deadline: Duration) -> Result<Told, String> {
         let token = self.key.as_ref().map_or_else(Vec::new, |key| key.own(now_ms()).as_bytes().to_vec());
         let message = Message { token, volume: self.volume, from: self.own.clone(), what };
@@ -103,7 +103,7 @@ impl Ways {
     }
 }
 
-/// Reads messages of other servers and checks that they are such.
+/// Reads messages of other servers and checks their tokens.
 pub(super) struct Door {
     volume: [u8; 16],
     guard: Option<Guard>,
@@ -114,10 +114,10 @@ impl Door {
         Self { volume, guard: key.map(|key| Guard::new(key, CLOCK_TOLERANCE)) }
     }
 
-    /// Who wants what.
+    /// Returns the sender of a message, and what it wants.
     ///
     /// # Errors
-    /// The reply to who is refused.
+    /// The reply to a sender that is refused.
     pub fn open(&self, body: &[u8], now_ms: u64) -> Result<(Peer, What), Reply> {
         let refused = |why: &str| Err(Reply::error(REFUSED, why.as_bytes().to_vec()));
         let Ok(Message { token, volume, from, what }) = postcard::from_bytes(body) else {

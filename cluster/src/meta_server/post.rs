@@ -1,5 +1,5 @@
 //! A process that serves a volume's metadata beside others: it does what its seat says. One thread
-//! has the seat; whatever takes long has a thread of its own and tells that one how it ended.
+//! has the seat. Long work has a thread of its own, which reports its end to the seat's thread.
 
 use super::company::{BEAT, Company, Progress, Standing};
 use super::entrance::{Desk, Entrance, Invited, TAKES, Term};
@@ -61,13 +61,14 @@ pub trait Host: Send + Sync + 'static {
     /// When it is not open then.
     fn open(&self, insists: bool) -> fs::Result<Arc<MetaServer>>;
 
-    /// Requests are answered from now on; `holder` is None if this server has the volume.
+    /// From now on, requests are answered. `holder` is the server that has the volume; None stands
+    /// for this one.
     fn ready(&self, holder: Option<&Peer>);
 
     /// The volume is about to be closed: commands that work on it end.
     fn closing(&self);
 
-    /// What `open` returned is not used any more.
+    /// The result of `open` is not used any more.
     fn closed(&self);
 
     /// The volume cannot be opened yet. Returns whether to go on trying.
@@ -180,8 +181,8 @@ impl Post {
         self.send(Event::Stop);
     }
 
-    /// Gives the volume to another server, by name or address, and waits until it has it. Returns
-    /// how long the volume was nobody's.
+    /// Gives the volume to another server, by name or address, and waits until that one has it.
+    /// Returns how long the volume had no holder.
     ///
     /// # Errors
     /// Why it has it not, in a line.
@@ -282,7 +283,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Asks the servers of a volume for the volume's label, and for the list of servers.
 ///
 /// # Errors
-/// When none of them answers, or not to this process.
+/// If none of them answers with a label.
 pub fn join(addresses: &[String], own: &Peer, key: Option<Arc<ClusterKey>>) -> fs::Result<(String, Vec<Peer>)> {
     let ways = Ways::new(own.clone(), [0; 16], key);
     let mut refused = Vec::new();
@@ -319,7 +320,7 @@ fn read_list(directory: &Path) -> Vec<Peer> {
     if read.is_ok() { text.lines().filter_map(peer).collect() } else { Vec::new() }
 }
 
-/// A handover that is under way: to whom, since when, and who waits for it.
+/// A handover in progress: the successor, its begin, and the channel of the caller that waits.
 struct Giving {
     to: Peer,
     since: Instant,
@@ -335,7 +336,7 @@ struct Driver<H> {
     begun: Instant,
     /// Whether requests were ever answered.
     ready: bool,
-    /// Who wants to know when this server has the volume.
+    /// Servers that want to know when this one has the volume.
     waiting: Vec<Invited>,
     giving: Option<Giving>,
     outcome: fs::Result<usize>,
@@ -508,7 +509,7 @@ impl<H: Host> Driver<H> {
 
     fn holds(&mut self, meta: Arc<MetaServer>) {
         if self.seat.state() != State::Holder {
-            // It was told to end meanwhile, and closes what is open.
+            // Meanwhile it was told to end; it closes what is open.
             self.post.entrance.begin(meta);
             return;
         }
@@ -562,7 +563,7 @@ impl<H: Host> Driver<H> {
 }
 
 impl Post {
-    /// Has another server take the volume, which is nobody's now.
+    /// Asks another server to take the volume, which has no holder now.
     fn invite(&self, next: &Peer, patience: Duration) {
         let taken = self.ways.ask(&next.address, What::TakeOver, patience);
         let takes = matches!(taken, Ok(told) if told.refused.is_none());

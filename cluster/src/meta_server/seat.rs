@@ -35,16 +35,16 @@ pub enum Vote {
 /// Numbers and times of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// A claim needs the votes of so many targets.
+    /// The number of targets whose votes a claim needs.
     pub enough: usize,
     /// How often a standby reads the claims.
     pub look: Duration,
     /// The least and the longest wait after a claim that failed.
     pub pause: (Duration, Duration),
-    /// How long a standby that was not invited leaves a claim alone that was given back.
+    /// How long a standby without an invitation leaves a returned claim alone.
     pub courtesy: Duration,
-    /// Of several standbys, each waits so much longer than the one before it: two that claim at
-    /// the same time are in each other's way.
+    /// Of several standbys, each waits longer by this than the one before it, because two that
+    /// claim at the same time block each other.
     pub step: Duration,
 }
 
@@ -227,7 +227,7 @@ impl Seat {
 
     /// Another server has claimed the volume. Nothing that is open may change it any more.
     pub fn fenced(&mut self) {
-        // Who closes is told by that, too.
+        // A server that is closing learns of it from the close.
         if self.state == State::Holder {
             (self.state, self.action) = (State::Fenced, Some(Said::Discard));
         }

@@ -33,7 +33,7 @@ pub struct MetaServer {
     signer: Option<Signer>,
     counts: Counts,
     complaints: Complaints,
-    /// The servers of the volume, which clients are told.
+    /// The servers of the volume, for clients.
     servers: Mutex<Vec<String>>,
     /// Set when this server does not have the volume any more.
     retired: Mutex<Option<Whereabouts>>,
@@ -168,7 +168,7 @@ impl MetaServer {
         let Answer::Done(answer) = answer else { return None };
         let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let known = retired.as_ref()?;
-        // Only the error is of interest, whatever the operation returns.
+        // Only the error matters, whatever the operation returns.
         let result: Result<(), meta::Error> = postcard::from_bytes(answer).ok()?;
         matches!(result, Err(meta::Error::Unavailable(_))).then(|| not_holder(known))
     }

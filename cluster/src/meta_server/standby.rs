@@ -15,7 +15,7 @@ pub struct Whereabouts {
     pub servers: Vec<String>,
 }
 
-/// The answer of the server that has the volume open to the question who has it.
+/// The answer of a server to the question which server has the volume open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Holds {
     /// The number of its opening.
@@ -61,7 +61,7 @@ impl Standby {
         *lock(&self.known) = known;
     }
 
-    /// This process has the volume open from now on, or, with None, does not any more.
+    /// From now on, this process has the volume open; with None, it no longer has.
     pub fn hold(&self, server: Option<Arc<MetaServer>>) {
         *lock(&self.holds) = server;
     }

@@ -91,7 +91,7 @@ fn a_client_finds_the_server_that_has_the_volume_and_follows_it() {
             }
         });
         until(20);
-        // It hands the volume over. For a while, nobody knows who has it.
+        // It hands the volume over. For a while, no server knows the holder.
         let unknown = Whereabouts { holder: None, servers };
         holder.retire(unknown.clone());
         second_standby.set(unknown.clone());

@@ -1,5 +1,5 @@
 //! Reads the claims on the targets of a volume, as a standby sees them. It changes nothing and
-//! locks nothing. A target that hangs delays no other one, and is asked again when it answered.
+//! locks nothing. A target that hangs delays no other one. It is asked again once it has answered.
 
 use super::seat::{Peer, Vote};
 use crate::address::StoreAddress;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use volume::target::{ClaimRequest, ClaimState, Disk, Lease, Target};
 
-/// How long the answers of one round are waited for.
+/// How long one round waits for answers.
 const ROUND: Duration = Duration::from_millis(900);
 
 /// What a standby found.

@@ -101,7 +101,7 @@ enum Refused {
     Unclaimed(Option<(u64, u128)>),
 }
 
-/// Milliseconds, rounded up, so that nobody asks again too early.
+/// Milliseconds, rounded up, so that no caller asks again too early.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -146,7 +146,7 @@ fn a_store_that_missed_an_opening_says_so() {
     let mut store = Running::new("missed");
     let target = store.target();
     take(&target, 1, 1).unwrap();
-    // Under the later epoch, which it got elsewhere, it is not fenced here: it has to claim first.
+    // Under the later epoch, which it got elsewhere, it is not fenced here: it must claim first.
     let asked = target.claim(&ClaimRequest::Release(claim(2, 1).epoch)).unwrap_err();
     assert_eq!(Refusal::of(&asked), Some(&Refusal::Unclaimed(Some(claim(1, 1).epoch))));
     store.stop();

@@ -58,7 +58,7 @@ impl Reports {
 const FENCE_EVERY: Duration = Duration::from_secs(1);
 
 /// Requests the reports of all stores every `pause`, as long as `stores` is in use, and tells them
-/// which sessions live, if somebody says so.
+/// the live sessions, if those are known.
 pub fn watch(stores: &Arc<Stores>, pause: Duration) {
     crate::runtime().spawn(every(pause, Arc::downgrade(stores), ask_all));
     crate::runtime().spawn(every(pause.min(FENCE_EVERY), Arc::downgrade(stores), tell_all));

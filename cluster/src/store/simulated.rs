@@ -2,10 +2,10 @@
 //! reader reads what comes back. Both work on memory at the client; the data between that memory
 //! and the stores crosses the simulated network.
 //!
-//! The simulation checks, whatever fails: no read returns data that was not written. What was
-//! synced stays, on every store that confirmed it. No call takes longer than its limit. When
-//! nothing fails any more, everything works again. Clients pause between attempts to reach a store
-//! that is down.
+//! The simulation checks, whatever fails: no read returns data that was not written. Synced data
+//! stays on every store that confirmed the sync. No call takes longer than its limit. When nothing
+//! fails any more, everything works again. Clients pause between attempts to reach a store that is
+//! down.
 
 use super::protocol::{Operands, encode, method};
 use super::remote::{DEADLINE, RemoteTarget, way};

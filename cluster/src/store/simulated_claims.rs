@@ -2,7 +2,7 @@
 //! claim on enough stores, reads what they have, and goes on counting from there. Servers die, stop
 //! and are cut off, and come back in the belief that they still hold the claim.
 //!
-//! The simulation checks: whatever one server called durable, each later one finds.
+//! The simulation checks: each later server finds what an earlier one called durable.
 
 use super::claim::{decode_state, encode_ask, encode_epoch};
 use super::protocol::{Operands, encode, method};

@@ -99,10 +99,9 @@ mod tests {
     use super::*;
     use crate::xor::optimise::program;
 
-    /// Makes `crs_points.txt` anew:
-    /// `cargo test --release -p weft-ec crs_table -- --ignored --nocapture`. The points of a shape
-    /// are the best of many random ones by ones in the matrix, then of the best few by XORs of the
-    /// program.
+    /// Writes `crs_points.txt` again: `cargo test --release -p weft-ec crs_table -- --ignored
+    /// --nocapture`. The points of a shape are the best of many random ones by ones in the matrix,
+    /// then of the best few by XORs of the program.
     #[test]
     #[ignore = "makes the table, which never changes"]
     fn crs_table() {

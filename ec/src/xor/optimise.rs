@@ -109,7 +109,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The planes to add for a sum of values, making what is not made yet.
+    /// The planes to add for a sum of values; makes those that are missing.
     fn sources(&mut self, values: &[usize]) -> Vec<Plane> {
         let mut sources = Vec::new();
         for &value in values {

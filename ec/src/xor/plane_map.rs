@@ -60,7 +60,7 @@ impl PlaneMap {
         self.layout.region()
     }
 
-    /// Runs on the bytes of `at`, which begins at a region's begin; `streaming`: nobody reads the
+    /// Runs on the bytes of `at`, which begins at a region's begin; `streaming`: no code reads the
     /// outputs soon.
     pub fn run(
         &self,

@@ -1,7 +1,7 @@
 //! The fence: what a client does when its session ended because it was silent for longer than its
-//! lease. Other clients may have changed since what it had locked or read. So nothing that it had
-//! not committed may get into the volume any more, and the programs that wrote or locked something
-//! get an error.
+//! lease. Since then, other clients may have changed what it had locked or read. So nothing that it
+//! had not committed may get into the volume any more, and the programs that wrote or locked
+//! something get an error.
 
 use crate::FileSystem;
 use crate::client::Client;
@@ -44,8 +44,8 @@ impl FileSystem {
         lost
     }
 
-    /// How often this client was fenced. What somebody has of a file from before the last time must
-    /// not be written any more.
+    /// How often this client was fenced. Data of a file from before the last fence must not be
+    /// written any more.
     pub fn fences(&self) -> u64 {
         self.client().map_or(0, |client| client.fences.load(Ordering::SeqCst))
     }

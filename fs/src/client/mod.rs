@@ -103,7 +103,7 @@ const UNSYNCED_FOR: Duration = Duration::from_secs(5);
 /// A server that has not answered for this long counts as absent.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Sends heartbeats, whatever other threads of the client wait for.
+/// Sends heartbeats, even while other threads of the client wait.
 fn send_heartbeats(fs: &Weak<FileSystem>, pause: Duration) {
     loop {
         std::thread::sleep(pause);
@@ -273,7 +273,7 @@ impl FileSystem {
         Ok(client.cache.sync_old(UNSYNCED_FOR)?)
     }
 
-    /// Whether nothing writes to a set any more, and no uncommitted data refers to it.
+    /// Whether no thread writes to a set any more, and no uncommitted data refers to it.
     fn is_done_with(&self, set: u64) -> bool {
         !self.store.is_in_use(set) && self.table.uncommitted_in(set).is_empty()
     }

@@ -22,7 +22,7 @@ impl FileSystem {
     /// that this client has from now on: another one if the old one ended.
     ///
     /// # Errors
-    /// When the server does not answer, or refuses: it may be asked again.
+    /// If the server does not answer, or refuses: the caller may try again.
     pub fn reclaim(&self, session: &dyn Session, have: &dyn Fn(&Entered)) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
         let _one_at_a_time = lock(&client.cache.taking_up);

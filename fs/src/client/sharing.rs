@@ -64,7 +64,7 @@ impl Sharing for Client {
         };
         let number = if writes { self.number_of_write(ino) } else { 0 };
         match within_opening(opening, || self.session.close(ino, number)) {
-            // The server that took over was told without this opener.
+            // The server that took over learned the openers without this one.
             Err(_) if self.opening() != opening => Ok(()),
             closed => closed,
         }

@@ -340,7 +340,8 @@ mod tests {
                         for extent in &stored {
                             let Place::Stripe(span) = extent.place else { unreachable!() };
                             for i in 0..extent.length as usize {
-                                committed[extent.offset as usize + i] = Some(stripes[span.set as usize][span.start as usize + i]);
+                                committed[extent.offset as usize + i] =
+                                    Some(stripes[span.set as usize][span.start as usize + i]);
                             }
                         }
                         buffer.committed(&stored);
@@ -351,7 +352,10 @@ mod tests {
                 let both: Vec<Option<u8>> = seen.iter().zip(&committed).map(|(new, old)| new.or(*old)).collect();
                 prop_assert_eq!(&both, &oracle);
                 prop_assert_eq!(buffer.in_flight, flying.len());
-                prop_assert_eq!(buffer.in_flight_bytes, flying.iter().map(|taken| taken.bytes.len() as u64).sum::<u64>());
+                prop_assert_eq!(
+                    buffer.in_flight_bytes,
+                    flying.iter().map(|taken| taken.bytes.len() as u64).sum::<u64>()
+                );
                 prop_assert_eq!(buffer.dirty_bytes, buffer.dirty.iter().map(|extent| extent.length).sum::<u64>());
             }
         }

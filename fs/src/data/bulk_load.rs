@@ -4,7 +4,7 @@
 //! before it is complete.
 //!
 //! A transaction creates all of its files or none. A load belongs to the session in which it began:
-//! when that ends, nothing of it is committed any more.
+//! once that ends, no more of it is committed.
 
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 80;
 /// The most files that one transaction creates.
 const FILES_PER_TRANSACTION: usize = 1024;
 
-/// A bulk load in progress. What is not committed when it is dropped does not exist.
+/// A bulk load in progress. Files that are not committed when it is dropped do not exist.
 pub struct BulkLoad<'a> {
     fs: &'a FileSystem,
     /// The session in which the first of `files` was begun; None where sessions do not end.
@@ -200,7 +200,7 @@ impl BulkLoad<'_> {
     }
 
     /// Finishes the part of a file that was begun last. The commit replaces the content of this
-    /// range; what was not written of it becomes a hole.
+    /// range; unwritten parts of it become holes.
     pub fn finish_part(&mut self, range: Range<u64>) {
         self.last().kind = LoadState::Part(range);
     }
@@ -269,7 +269,7 @@ impl BulkLoad<'_> {
         done
     }
 
-    /// Drops what is not committed.
+    /// Drops all that is not committed.
     fn give_up(&mut self) {
         let stripes = std::mem::take(&mut self.stripes);
         self.fs.give_up_stripes(stripes.iter().map(|(stored, _)| stored), &HashSet::new());

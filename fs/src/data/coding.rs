@@ -1,5 +1,5 @@
-//! Who codes the stripes of this process: the process itself or the Masters. It follows the setting
-//! of the user, and for `auto` its own measurements.
+//! Which side codes the stripes of this process: the process itself or the Masters. It follows the
+//! setting of the user, and for `auto` its own measurements.
 
 use crate::mutex::lock;
 use ec::Shape;
@@ -36,7 +36,7 @@ struct State {
 /// A stripe that is being written.
 pub(crate) struct Turn<'a> {
     coders: &'a Coders,
-    /// Who should code it.
+    /// Which side should code it.
     pub by: Coder,
     stripe: Stripe,
     begun: Instant,
@@ -54,7 +54,7 @@ impl Coders {
         }
     }
 
-    /// Chooses who codes a stripe of this many bytes, which is about to be written.
+    /// Chooses the side that codes a stripe of this many bytes, which is about to be written.
     pub fn turn(&self, bytes: usize) -> Turn<'_> {
         let stripe = Stripe { bytes, k: self.shape.k, m: self.shape.m };
         let queued = self.queued.fetch_add(bytes as u64, Ordering::Relaxed);

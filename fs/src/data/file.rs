@@ -44,8 +44,8 @@ pub(crate) struct State {
     /// The file has no name any more. It is removed when it is not open and the kernel has
     /// forgotten it.
     pub orphan: bool,
-    /// The file lost its last name here, and nobody here needs it. Other clients may still open it,
-    /// and then they must find what this one wrote.
+    /// The file lost its last name here, and no program here needs it. Other clients may still open
+    /// it, and then they must find what this one wrote.
     pub is_left: bool,
     /// The file is removed.
     pub gone: bool,
@@ -53,8 +53,8 @@ pub(crate) struct State {
     pub failed: Option<crate::Error>,
     /// Written data was lost; the next sync or close reports it, once.
     pub lost: bool,
-    /// The same, until a sync reports it or the file is written anew: it must not replace another
-    /// file unnoticed. That a close reported it is not enough.
+    /// The same, until a sync reports it or the file is rewritten: it must not replace another file
+    /// unnoticed. A report by a close is not enough.
     pub lacks_data: bool,
     /// A write of the kernel's cache was refused since the last sync, which the kernel reports.
     pub lacks_pages: bool,

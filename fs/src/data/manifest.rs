@@ -76,7 +76,8 @@ mod tests {
         #[test]
         fn pieces_come_back(ino: u64, offset: u64, length: u64, path in prop::collection::vec(any::<u8>(), 0..50)) {
             let file = File { path, size: 5, mode: 0o644, uid: 1, gid: 2, modified: Time::default() };
-            let pieces = vec![Piece { ino, offset, length, file: Some(file) }, Piece { ino, offset: 0, length, file: None }];
+            let pieces =
+                vec![Piece { ino, offset, length, file: Some(file) }, Piece { ino, offset: 0, length, file: None }];
             prop_assert_eq!(decode(&encode(&pieces)), Some(pieces));
         }
     }

@@ -323,8 +323,8 @@ impl FileSystem {
         }
     }
 
-    /// Drops what was not committed of files that lost their last name here, if the server has
-    /// removed them. Asks for those that have been dirty since before a moment.
+    /// Drops uncommitted data of files that lost their last name here, if the server has removed
+    /// them. Asks the server about files that have been dirty since before a moment.
     pub(crate) fn forget_removed(&self, since: Option<Instant>) {
         let is_due = |state: &State| state.is_left && state.dirty_since.is_none_or(|dirty| Some(dirty) <= since);
         for file in self.table.all().into_iter().filter(|file| is_due(&file.state())) {
@@ -395,8 +395,8 @@ impl FileSystem {
         self.lacks_nothing(attributes.ino)
     }
 
-    /// The path of a file from the root, without a leading slash. None for a file with several names
-    /// or none, and where the metadata cannot be read.
+    /// The path of a file from the root, without a leading slash. None for a file with several
+    /// names or none, and where the metadata cannot be read.
     pub fn path_of(&self, ino: u64) -> Option<Vec<u8>> {
         self.meta.describe(ino).ok()?.1
     }

@@ -168,9 +168,9 @@ impl Leased {
         }
     }
 
-    /// Gives up sets that were placed while targets were away that are back now. New data in them
-    /// would be at risk, and existing data is repaired only when this client is done with the set.
-    /// Also gives up sets with a target that is to be emptied.
+    /// Gives up sets that were placed while targets were away, if those are back now. New data in
+    /// them would be at risk, and existing data is repaired only when this client is done with the
+    /// set. Also gives up sets with a target that is to be emptied.
     pub fn renew(&self, store: &Store) -> Result<()> {
         let good = |id: &TargetId| {
             store.targets.get(*id).is_some() && store.targets.error(*id).is_none() && !store.is_closed(*id)

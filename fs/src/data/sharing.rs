@@ -35,7 +35,7 @@ pub(crate) trait Sharing: Send + Sync {
     fn valid_for(&self) -> Duration;
 
     /// Counts one more opener. Returns the attributes with all that other clients wrote before;
-    /// None where this process knows them.
+    /// None if this process knows them.
     ///
     /// # Errors
     /// `NotFound`; also when the server cannot be reached.
@@ -103,8 +103,8 @@ impl FileSystem {
         self.sharing().valid_for()
     }
 
-    /// The number of the current period without other clients: no other client has changed what was
-    /// read in it. None while there are others.
+    /// The number of the current period without other clients: no other client changes what is read
+    /// in it. None while there are others.
     pub fn alone(&self) -> Option<u64> {
         self.sharing().alone()
     }

@@ -45,7 +45,7 @@ pub(crate) struct Options {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged.
     pub durability: usize,
-    /// Who codes stripes.
+    /// Which side codes stripes.
     pub coding: Coding,
 }
 
@@ -505,7 +505,7 @@ impl Store {
         self.begins.load(Ordering::SeqCst) || self.has_writer(set)
     }
 
-    /// As `is_in_use`, for a set that nobody is beginning at this moment.
+    /// As `is_in_use`, for a set that no thread is beginning at this moment.
     pub fn has_writer(&self, set: u64) -> bool {
         self.may_get_more(set) || lock(&self.unsynced).iter().any(|writer| writer.layout().set == set)
     }

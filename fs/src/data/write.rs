@@ -209,9 +209,8 @@ impl FileSystem {
         let mut state = file.state();
         state.changed();
         if done.is_err() {
-            // On failure, dirty data stays dirty: its writers were told that it was written. No
-            // other thread made the file shorter meanwhile. If the size is no longer known here, it
-            // is read again.
+            // On failure, dirty data stays dirty: the writes of it succeeded. No other thread made
+            // the file shorter meanwhile. If the size is no longer known here, it is read again.
             self.change_buffer(&mut state, |buffer| buffer.size = buffer.size.map(|now| now.max(before.unwrap_or(0))));
             drop(state);
             if let Some(end) = cut {
@@ -374,7 +373,7 @@ impl FileSystem {
     /// The result for a program that closes a file: whether data that it wrote is known to be lost.
     ///
     /// # Errors
-    /// When data was lost and no program was told so far.
+    /// If data was lost and no program has got an error for it yet.
     pub fn told_at_close(&self, ino: u64) -> Result<()> {
         self.table.find(ino).map_or(Ok(()), |file| {
             self.forget_lost(&mut file.state());

@@ -25,7 +25,7 @@ pub struct KnownTarget {
     pub path: PathBuf,
     /// Its failure domain.
     pub domain: Option<Domain>,
-    /// Its health; None when it was never found.
+    /// Its health; None if it was never found.
     pub health: Option<TargetHealth>,
 }
 

@@ -27,8 +27,8 @@ impl FileSystem {
                 }
             }
         }
-        // Others work meanwhile, compaction, too. Each of these sets that this process writes to has
-        // its writer from here on, and one without a writer never gets one.
+        // Others work meanwhile, compaction, too. Each of these sets that this process writes to
+        // has its writer from here on, and one without a writer never gets one.
         self.store.wait_for_begun();
         open.into_iter().try_for_each(|set| self.give_up_without_writer(set))
     }

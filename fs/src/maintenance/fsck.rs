@@ -216,7 +216,7 @@ pub fn rebuild(directory: &Path, places: Arc<dyn Places>) -> Result<Rebuilt> {
     crate::volume::create::begin(&found.label, found.disks.iter().map(|(&id, disk)| (id, disk.clone())).collect())?;
     drop(found);
     drop(guard);
-    // Whoever rebuilds the metadata takes what is left.
+    // A rebuild of the metadata takes all targets that are left.
     let fs = FileSystem::open_volume(directory, OpenOptions { places, accept_loss: true, ..OpenOptions::default() })?;
     let done = fs.take_in_chunks()?;
     fs.close_volume()?;

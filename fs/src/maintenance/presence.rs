@@ -47,7 +47,7 @@ impl FileSystem {
                 asked.entry(id).or_default().push((*set, position));
             }
         }
-        // Who looks for many sets waits for a target that hangs once.
+        // A check of many sets waits only once for a target that hangs.
         asked.retain(|id, _| self.store.targets.get(*id).is_some() && !self.store.targets.hangs(*id));
         let wanted: BTreeMap<usize, Vec<TargetFile>> = asked
             .iter()
@@ -114,8 +114,8 @@ impl FileSystem {
         Ok((end, sets.len()))
     }
 
-    /// Checks the chunks of these sets and remembers which are astray. A chunk on a target that does
-    /// not answer is as it was found before.
+    /// Checks the chunks of these sets and remembers which are astray. A chunk on a target that
+    /// does not answer is as it was found before.
     fn remember(&self, sets: &[(u64, SetRecord)], queue: &BTreeMap<u64, Vec<u16>>) -> Result<()> {
         let (mut found, answered) = self.ask_for(sets, queue)?;
         let mut known = lock(&self.census.astray);

@@ -59,7 +59,7 @@ impl FileSystem {
             None => open_target(&*self.volume.places, &member.path, &self.volume.label().volume, Some(id))?.0,
         };
         let engine = self.role.owner().filter(|_| !self.is_read_only());
-        // Before it is used it has to be claimed: a target that somebody claimed refuses all others.
+        // It must be claimed before it is used: a claimed target refuses all other openings.
         let moved = engine.map_or(Ok(()), |engine| {
             let others = targets.ids().into_iter().filter_map(|id| Some((id, targets.get(id)?)));
             engine.journal.set_targets(others.chain([(id, target.clone())]).collect())

@@ -30,7 +30,7 @@ impl Remains {
     /// Looks at these targets; changes nothing.
     ///
     /// # Errors
-    /// When one of them is none, or they belong to different volumes.
+    /// If one of them is not a target, or they belong to different volumes.
     pub fn of(targets: &[PathBuf], places: &dyn Places) -> Result<Self> {
         let (mut newest, mut there, mut claim): (Option<Label>, Vec<_>, Option<Claim>) = (None, Vec::new(), None);
         for path in targets {

@@ -37,7 +37,7 @@ pub struct Status {
     /// Chunk sets by the number of further targets that they can lose: the first number counts sets
     /// that survive no loss. Sets whose data is lost count in `lost`.
     pub survive: Vec<usize>,
-    /// Chunk sets of which too little is left to read them.
+    /// Chunk sets that have lost too much to be read.
     pub lost: usize,
     /// Chunk sets that wait for repair.
     pub to_repair: usize,
@@ -245,7 +245,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// What is gone of a set, and the number of further targets that it can lose; None when its
+    /// The lost positions of a set, and the number of further targets that it can lose; None if its
     /// data is lost.
     fn standing(
         &self,
@@ -357,7 +357,7 @@ impl FileSystem {
             unrepairable: meta.setting(UNREPAIRABLE)?.unwrap_or(0),
             voters: Voters::of(&label),
             losses: label.losses.clone(),
-            // A spare mirror is nobody's business.
+            // A spare mirror is not reported.
             mirrors: (journal.whole.min(journal.wanted), journal.wanted),
             metadata_error: journal.trouble,
             repairs: self.counts.repairs.running(),

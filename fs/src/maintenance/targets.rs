@@ -172,7 +172,7 @@ impl FileSystem {
     }
 
     /// Moves everything to a new directory and removes the old one, which may be dead, from the
-    /// volume. The new one is in the given domain, else in the one that its server reports, else in
+    /// volume. The new one is in the given domain, or else the one that its server reports, or else
     /// that of the old one.
     ///
     /// # Errors
@@ -247,7 +247,7 @@ impl FileSystem {
             if !held || self.chunks_on(member.id)? == 0 || begun.elapsed() >= LET_GO {
                 break;
             }
-            // Clients learn that it is to be emptied, and give up the sets that they write to.
+            // Clients learn that it is draining, and give up the sets that they write to.
             while self.clients_write_to(member.id)? && begun.elapsed() < LET_GO {
                 control.go_on()?;
                 std::thread::sleep(LOOK);

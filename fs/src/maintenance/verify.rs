@@ -20,9 +20,9 @@ pub struct Verified {
     pub problems: Vec<Problem>,
     /// The number of further problems that are not listed.
     pub unlisted: u64,
-    /// Stripes of which too little is left.
+    /// Stripes that have lost too much to be read.
     pub lost: u64,
-    /// Targets that do not answer, and what was not checked because of that.
+    /// Targets that do not answer, and the blocks that were not checked because of that.
     pub away: BTreeMap<TargetId, Away>,
     /// Stripes that cannot be read while these targets are away.
     pub unreadable: u64,
@@ -104,7 +104,7 @@ pub struct Scrub {
 
 /// The setting that holds the last one of everything.
 pub(crate) const SCRUB: &str = "scrub";
-/// The setting that holds the last one of what was new, if none of everything followed.
+/// The setting that holds the last verification of new data, if no full one followed.
 pub(crate) const SCRUB_NEW: &str = "scrub-new";
 /// The setting that holds how many problems of the last verification are not in the repair queue.
 /// Each verification counts them all, as each reads again what had damage.
@@ -369,8 +369,8 @@ mod tests {
         fs.close_volume().unwrap();
     }
 
-    /// What reads only what is new does not count as a verification of everything, and problems that
-    /// were repaired are no trouble any more.
+    /// A verification of new data alone does not count as a full one, and repaired problems are not
+    /// reported any more.
     #[test]
     fn a_status_tells_what_was_verified_and_what_of_it_is_still_wrong() {
         let lab = Lab::new("rs:2+1", 3);

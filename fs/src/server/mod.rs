@@ -159,7 +159,7 @@ pub struct Sessions {
     recalls: Mutex<HashMap<u64, Recall>>,
     ticks: Mutex<Ticks>,
     began: Instant,
-    /// The server ends: it hears no clients any more, and so it ends no sessions.
+    /// The server ends: it no longer hears clients, and so it ends no sessions.
     stopped: AtomicBool,
 }
 
@@ -249,7 +249,7 @@ impl Sessions {
         self.fs.leases.opening()
     }
 
-    /// Whether a session from before the start may still be reclaimed and was not so far.
+    /// Whether a session from before the start may still be reclaimed and was not reclaimed yet.
     pub fn awaits(&self, session: u64) -> bool {
         let table = self.fs.leases.table();
         let is_of_before = lock(&self.fs.leases.before).contains(&session);
@@ -490,7 +490,7 @@ impl Sessions {
         let believed = self.began + EXCLUSIVE_FOR + KERNEL_VALID_FOR + LOOK;
         let mut table = leases.table();
         loop {
-            // A session that ends meanwhile is not in the list any more.
+            // A session that ends meanwhile leaves the list.
             let away = lock(&leases.before).iter().any(|other| !table.has(*other));
             let left = believed.saturating_duration_since(Instant::now());
             if !away || left.is_zero() {

@@ -3,12 +3,12 @@
 use crate::FileSystem;
 use meta::journal::Standing;
 
-/// How certain it is that nobody else has the volume open.
+/// How certain it is that no other process has the volume open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
     /// It is certain.
     Fresh,
-    /// It was not confirmed in time: an answer that is given now may be outdated.
+    /// It was not confirmed in time: an answer may be outdated now.
     Stale,
     /// Another opening has the volume.
     Over,

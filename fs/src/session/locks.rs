@@ -178,9 +178,13 @@ mod tests {
                 }
             }
             let each = [0, 1, 2].map(|owner| locks.held(owner));
-            let counted = |owner: u64| locks.files.get(&1).map_or(0, |all| all.iter().filter(|lock| lock.owner.0 == owner).count());
+            let counted = |owner: u64| {
+                locks.files.get(&1).map_or(0, |all| all.iter().filter(|lock| lock.owner.0 == owner).count())
+            };
             proptest::prop_assert_eq!(each, [counted(0), counted(1), counted(2)]);
-            let held: usize = locks.files.get(&1).map_or(0, |all| all.iter().map(|l| (l.range.end() - l.range.start() + 1) as usize).sum());
+            let held: usize = locks.files.get(&1).map_or(0, |all| {
+                all.iter().map(|l| (l.range.end() - l.range.start() + 1) as usize).sum()
+            });
             proptest::prop_assert_eq!(held, bytes.iter().map(BTreeMap::len).sum::<usize>());
         }
     }

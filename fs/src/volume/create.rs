@@ -27,7 +27,7 @@ pub struct Create {
     /// How many targets must have a stripe before it is acknowledged. None means k+1, or k when m
     /// is 0.
     pub durability: Option<usize>,
-    /// Who codes stripes, unless a client says otherwise.
+    /// Which side codes stripes, unless a client says otherwise.
     pub coding: Coding,
     /// The places of the targets: at least as many as the code has blocks.
     pub targets: Vec<PathBuf>,

@@ -89,8 +89,8 @@ pub(crate) fn find(places: &Arc<dyn Places>, pointer: Label) -> Result<Found> {
     Ok(Found { missing, silent, label: newest, disks })
 }
 
-/// Runs [`open_target`] for all of them at the same time. When no more than `spare` are missing,
-/// one that is late counts as missing, too.
+/// Runs [`open_target`] for all of them at the same time. As long as no more than `spare` are
+/// missing, a late one counts as missing, too.
 fn open_all(
     places: &Arc<dyn Places>,
     members: &[Member],

@@ -1,5 +1,5 @@
-//! The id by which the targets know a volume directory: who holds a claim with it and starts again
-//! waits for no lease of its own.
+//! The id by which the targets know a volume directory. With it, a holder that restarts need not
+//! wait for its own lease.
 
 use crate::{Error, Result};
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The file with the id, in the volume directory.
 const FILE: &str = "holder";
 
-/// The id of a volume directory, made if there is none. Call it only with the lock of the
+/// The id of a volume directory, created if there is none. Call it only with the lock of the
 /// directory, and with its full path.
 ///
 /// # Errors

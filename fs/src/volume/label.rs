@@ -36,7 +36,7 @@ pub struct Label {
     pub chunk_bytes: u32,
     /// How many targets must have a stripe before it is acknowledged.
     pub durability: usize,
-    /// Who codes stripes, unless a client says otherwise.
+    /// Which side codes stripes, unless a client says otherwise.
     #[serde(default)]
     pub coding: Coding,
     /// How new chunk sets are placed.

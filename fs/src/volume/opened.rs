@@ -31,7 +31,7 @@ pub struct OpenOptions {
     /// Serve clients, see [`Sessions`](crate::Sessions). Wait for the clients of a server that
     /// crashed: they may reconnect.
     pub serve: bool,
-    /// Who codes stripes; None: as the label says.
+    /// Which side codes stripes; None: as the label says.
     pub coding: Option<Coding>,
     /// Finds the targets by their places.
     pub places: Arc<dyn Places>,
@@ -44,14 +44,14 @@ pub struct OpenOptions {
     /// Fail with [`Error::Unavailable`] while more targets do not answer than the code can miss.
     /// They may be about to start and may have newer data.
     pub insists: bool,
-    /// Who opens the volume. Without a name, this process on this machine.
+    /// The process that opens the volume. Without a name, this process on this machine.
     pub holder: Holder,
     /// How long a target keeps others away when this process does not renew its claim. None for
     /// directories, which notice when the process ends.
     pub lease: Option<Duration>,
     /// For reading only: with however few targets. Newer changes may be missing.
     pub possibly_old: bool,
-    /// Open the volume with however few targets, and with what is left of its metadata. For an
+    /// Open the volume however few targets there are, and with what is left of its metadata. For an
     /// operator who accepts the loss; it is recorded for ever, see
     /// [`FileSystem::accepted_losses`](crate::FileSystem::accepted_losses).
     pub accept_loss: bool,
@@ -151,7 +151,7 @@ impl OpenOptions {
         }
     }
 
-    /// Who opens the volume in this directory.
+    /// The holder that opens the volume in this directory.
     pub(crate) fn holder(&self, directory: Option<&Path>) -> Holder {
         let mut holder = self.holder.clone();
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The places of targets: directories of this machine, or whatever else an implementation can
+//! The places of targets: directories of this machine, or other places that an implementation can
 //! reach.
 
 use crate::{Error, Result};
@@ -20,7 +20,7 @@ pub trait Places: fmt::Debug + Send + Sync {
     /// Opens the target at a place, with an exclusive lock where that is possible.
     ///
     /// # Errors
-    /// When there is none, or another process has it.
+    /// If there is no target, or another process has it.
     fn open(&self, place: &Path) -> Result<Arc<dyn Target>>;
 
     /// The place in the form that labels use: it means the same wherever it is read.

@@ -75,7 +75,7 @@ mod tests {
         for all in 1..20 {
             for losses in 0..all {
                 let voters = Voters { all, losses };
-                // Who wrote to m+1 and who reads from N-m have one in common.
+                // Any m+1 targets that got a write and any N-m that are read have one in common.
                 assert!(losses + 1 + voters.needed() > all);
                 assert!(voters.writable_without() <= voters.readable_without());
                 let more = Voters { all: all + voters.more(), losses };

@@ -67,7 +67,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 struct Link {
     wire: Arc<Wire>,
-    /// A reclaim is in progress: if the server restarts meanwhile, it begins anew.
+    /// A reclaim is in progress: if the server restarts meanwhile, it starts again.
     takes_up: bool,
 }
 

@@ -61,13 +61,13 @@ impl Lab {
         self.try_open(&[]).unwrap()
     }
 
-    /// The process dies: what it wrote stays, and it writes no more.
+    /// The process dies: its writes stay, and it writes no more.
     pub fn kill(&self, fs: Arc<FileSystem>) {
         self.fault_all(|| Faults { dead: true, ..Faults::default() });
         fs.abandon();
     }
 
-    /// The machine loses power: what was not synced is complete, torn or lost.
+    /// The machine loses power: unsynced data is complete, torn or lost.
     pub fn lose_power(&self, fs: Arc<FileSystem>, seed: u64) {
         self.kill(fs);
         self.disks.iter().enumerate().for_each(|(number, disk)| disk.crash(seed ^ number as u64).unwrap());

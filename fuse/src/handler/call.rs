@@ -1,4 +1,4 @@
-//! Calls of the file system, and what the log hears of them.
+//! Calls of the file system, and their errors in the log.
 
 use crate::Log;
 use crate::files::Files;
@@ -9,13 +9,13 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the log hears that one kind of operation fails.
+/// How often failures of one kind of operation are logged.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long a line of the log waits for the path of its file: what failed may be the metadata.
 const PATH_TAKES: Duration = Duration::from_secs(1);
 
-/// The operation for which the kernel looks again when it hears that the file is gone (ESTALE). For
-/// others, the program would hear that.
+/// The operation for which the kernel looks again when it gets ESTALE, that the file is gone. For
+/// others, the program would get that error.
 pub(super) const OPENING: &str = "opening";
 
 /// Calls a file system.
@@ -54,8 +54,9 @@ impl<F: Files> Caller<F> {
         path.map_or_else(|| format!("inode {ino}"), |path| format!("/{} (inode {ino})", shown(&path)))
     }
 
-    /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program cannot make sense of (EIO) are logged. So
-    /// are defects, which must not end the thread that serves a request: the mount would hang.
+    /// Calls it on behalf of an operation on a file. Errors become numbers; those that a program
+    /// cannot make sense of (EIO) are logged. So are defects, which must not end the thread that
+    /// serves a request: the mount would hang.
     pub(super) fn call<T>(
         &self,
         what: &'static str,
@@ -82,11 +83,12 @@ impl<F: Files> Caller<F> {
     }
 }
 
-/// Writes of the kernel's cache that were refused, by file. The kernel may have nobody left to tell: a mapping that is gone, or a program that did not ask.
+/// Writes of the kernel's cache that were refused, by file. The kernel may have no program left to
+/// tell: the mapping is gone, or the program did not ask.
 #[derive(Debug, Default)]
 pub(crate) struct Refused(Mutex<HashMap<u64, u64>>);
 
-/// Files that are kept in mind; of more, it is enough to know that there were some.
+/// The most files that are remembered; of more, it is enough to know that there were some.
 const REFUSED_FILES: usize = 1 << 16;
 
 impl Refused {
@@ -102,7 +104,7 @@ impl Refused {
         }
     }
 
-    /// Forgets files that are gone: nobody lacks what was not written to them.
+    /// Forgets files that are gone: data that was not written to them is not missed.
     pub(super) fn retain(&self, there: impl Fn(u64) -> bool) {
         let mut files = self.files();
         files.retain(|&ino, _| there(ino));

@@ -7,17 +7,19 @@ use fs::{Allocate, SetAttributes};
 use fuser::Errno;
 use std::cell::RefCell;
 
-/// The most that one request copies. The answer holds less than 4 GiB, and a thread should come back some time.
+/// The most that one request copies. The answer holds less than 4 GiB, and a thread should return
+/// in reasonable time.
 const MAX_COPY: u64 = 1 << 30;
 
 thread_local! {
-    /// What was read, until the kernel has copied it. Kept, since clearing a new one each time would cost as much as the copy.
+    /// What was read, until the kernel has copied it. Kept, since clearing a new one each time
+    /// would cost as much as the copy.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl<F: Files> Handler<F> {
-    /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also reads through descriptors for writing, and it
-    /// finds the end for those that append.
+    /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also
+    /// reads through descriptors for writing, and it finds the end for those that append.
     pub(super) fn open(&self, user: u32, ino: u64, flags: i32) -> Result<(), Errno> {
         self.caller.call(OPENING, ino, |files| files.open(ino, opens::may_write(flags)))?;
         self.opens.add(ino, flags, self.caller.files().fences());
@@ -28,7 +30,8 @@ impl<F: Files> Handler<F> {
         Ok(())
     }
 
-    /// The error for a program that opens a file. When the file is gone, the kernel looks again, once.
+    /// The error for a program that opens a file. When the file is gone, the kernel looks again,
+    /// once.
     pub(super) fn looks_again(&self, process: u32, ino: u64, error: Errno) -> Errno {
         if i32::from(error) != libc::ESTALE {
             return error;
@@ -42,7 +45,7 @@ impl<F: Files> Handler<F> {
 
     pub(super) fn close(&self, ino: u64, flags: i32) {
         self.opens.remove(ino, flags);
-        // Nobody waits for the answer of this one, which tells the log.
+        // No program waits for this answer, so the error is logged.
         let _ = self.caller.call("closing", ino, |files| {
             files.close(ino);
             Ok(())
@@ -62,7 +65,8 @@ impl<F: Files> Handler<F> {
         });
     }
 
-    /// Writes at an offset, or behind the end. `cached` says that the kernel had it in its cache: the program that wrote it may be gone.
+    /// Writes at an offset, or behind the end. `cached` says that the kernel had it in its cache:
+    /// the program that wrote it may be gone.
     pub(super) fn write(
         &self,
         ino: u64,

@@ -1,4 +1,4 @@
-//! Attributes, as the kernel has them and as the file system.
+//! Attributes, in the form of the kernel and in that of the file system.
 
 use fs::{Attributes, Kind, SetTime, Time};
 use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Numbers of files are never used again, so that one generation is enough.
 pub(super) const GENERATION: Generation = Generation(0);
-/// What programs are told to read and write at once.
+/// The length that programs are advised to read and write at once.
 const BLOCK: u32 = 128 << 10;
 
 /// The attributes of a file that is not there.
@@ -77,8 +77,8 @@ fn system_time(time: Time) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(Duration::new(0, time.nanoseconds))).unwrap_or(UNIX_EPOCH)
 }
 
-/// fuser takes the nanoseconds of times before 1970 for backwards ones (it subtracts seconds and nanoseconds of the kernel), which is undone
-/// here.
+/// fuser takes the nanoseconds of times before 1970 for backwards ones (it subtracts seconds and
+/// nanoseconds of the kernel), which is undone here.
 pub(super) fn time(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => {

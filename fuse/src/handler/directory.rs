@@ -7,8 +7,9 @@ use fuser::Errno;
 
 /// Cookies of entries start here; smaller ones are for `.` and `..`.
 pub(super) const FIRST_COOKIE: u64 = 256;
-/// How many entries are asked for first, and at most. How many an answer takes is not known beforehand: with attributes 20 to 200, without
-/// 80 to 800. Asking for more each time wastes little in either case.
+/// How many entries to ask for at first, and at most. It is not known beforehand how many fit into
+/// an answer: with attributes 20 to 200, without 80 to 800. Asking for more each time wastes little
+/// in either case.
 const BATCH: std::ops::RangeInclusive<usize> = 32..=512;
 
 impl<F: Files> Handler<F> {

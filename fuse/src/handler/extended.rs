@@ -4,7 +4,8 @@ use super::Handler;
 use crate::files::Files;
 use fuser::{Errno, ReplyXattr};
 
-/// Refuses names of other namespaces than these, such as those of access control lists (`system.posix_acl_access`).
+/// Refuses names of other namespaces than these, such as those of access control lists
+/// (`system.posix_acl_access`).
 fn check(name: &[u8]) -> Result<(), Errno> {
     let is_known = [&b"user."[..], b"trusted.", b"security."].iter().any(|space| name.starts_with(space));
     if is_known { Ok(()) } else { Err(Errno::EOPNOTSUPP) }

@@ -1,7 +1,7 @@
 //! Which generation of a file the kernel knows. In a mount that writes back, the kernel alone says
-//! how long a file is, until it forgets the file. What made a file longer may be lost with the
-//! session of the mount: then the kernel gets to know the file anew, as another generation. What is
-//! open stays as it is, since the kernel would let nobody use an older generation.
+//! how long a file is, until it forgets the file. A write that made a file longer may be lost with
+//! the session of the mount: then the kernel learns of the file again, as another generation. An
+//! open file keeps its generation, since the kernel would let no program use an older one.
 
 use super::Handler;
 use super::convert::GENERATION;
@@ -11,7 +11,7 @@ use fuser::Generation;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The generations of files that the kernel was told. A file that is missing has generation 0.
+/// The generations of files that the kernel has learned. A file that is missing has generation 0.
 #[derive(Debug, Default)]
 pub(super) struct Generations(Mutex<HashMap<u64, u64>>);
 
@@ -20,22 +20,22 @@ impl Generations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The generation of a file after so many fences.
+    /// The generation of a file after `fences` fences.
     fn of(&self, ino: u64, fences: u64, is_open: bool) -> u64 {
         if is_open { self.told().get(&ino).copied().unwrap_or(0) } else { fences }
     }
 
-    /// The kernel is told a generation of a file.
+    /// The kernel learns a generation of a file.
     pub fn tell(&self, ino: u64, generation: u64) {
         if generation > 0 {
             self.told().insert(ino, generation);
         }
     }
 
-    /// The kernel forgets a file as often as `forget` says, which returns whether it still knows the
-    /// file.
+    /// The kernel forgets a file as often as `forget` says, which returns whether it still knows
+    /// the file.
     fn forget(&self, ino: u64, forget: impl FnOnce() -> bool) {
-        // Nobody is told of the file in between.
+        // The kernel learns nothing of the file in between.
         let mut told = self.told();
         if !forget() {
             told.remove(&ino);

@@ -1,7 +1,9 @@
-//! Locks in mounts that others share: of byte ranges (`fcntl`), and of whole files (`flock`), which are locks of all bytes whose owner is what was opened. The two
-//! meet, as they do on NFS: fuser does not hand on which of them a request is about.
+//! Locks in mounts that others share: of byte ranges (`fcntl`), and of whole files (`flock`), which
+//! are locks of all bytes whose owner is what was opened. The two meet, as they do on NFS: fuser
+//! does not hand on which of them a request is about.
 //!
-//! Who gets a lock sees what its holders of before wrote: the kernel drops what it has of the file, before the program hears that it has the lock.
+//! A program that gets a lock sees what earlier holders wrote: the kernel drops what it has of the
+//! file before the program learns that it has the lock.
 
 use super::call::Caller;
 use super::signals;
@@ -13,13 +15,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Through which opening of a file somebody got locks. The kernel says when a process gives up its own, but not a word of those that belong to an opening
-/// (`F_OFD_SETLK`): these end with it.
+/// The openings of files through which owners got locks. The kernel says when a process gives up
+/// its own locks, but nothing of those that belong to an opening (`F_OFD_SETLK`): these end with
+/// it.
 #[derive(Default)]
 pub(super) struct Held {
     opened: AtomicU64,
     owners: Mutex<HashMap<u64, (u64, Vec<u64>)>>,
-    /// In which time without other clients the kernel dropped what it had of the file of an opening.
+    /// In which time without other clients the kernel dropped what it had of the file of an
+    /// opening.
     fresh: Mutex<HashMap<u64, u64>>,
 }
 
@@ -32,14 +36,16 @@ impl Held {
         lock(&self.fresh)
     }
 
-    /// The handle of a new opening, which begins without pages of the file in the kernel, in a time without other clients if there are none.
+    /// The handle of a new opening, which begins without pages of the file in the kernel, in a time
+    /// without other clients if there are none.
     pub fn handle(&self, alone: Option<u64>) -> FileHandle {
         let handle = 1 + self.opened.fetch_add(1, Ordering::Relaxed);
         alone.map(|alone| self.fresh().insert(handle, alone));
         FileHandle(handle)
     }
 
-    /// Whether the kernel may have pages of an opened file that others have changed since. Notes that it drops them.
+    /// Whether the kernel may have pages of an opened file that others have changed since. Notes
+    /// that it drops them.
     fn is_stale(&self, handle: FileHandle, alone: Option<u64>) -> bool {
         let Some(alone) = alone else { return true };
         self.fresh().insert(handle.0, alone) != Some(alone)
@@ -54,7 +60,8 @@ impl Held {
         }
     }
 
-    /// An owner has no lock of a file any more. What it gets from now on through another opening must not end with this one.
+    /// An owner has no lock of a file any more. Locks that it gets from now on through another
+    /// opening must not end with this one.
     pub fn forget(&self, ino: u64, owner: u64) {
         self.owners().retain(|_, (of, owners)| {
             owners.retain(|other| *of != ino || *other != owner);
@@ -96,8 +103,9 @@ impl Asked {
         self.kind == i32::from(libc::F_UNLCK as i16)
     }
 
-    /// Sets or takes away a lock. What waits has a thread of its own, as those that serve requests are few: for a lock that a thread of a program waits for, and
-    /// for the kernel, which may have requests answered before it drops pages.
+    /// Sets or takes away a lock. A wait has a thread of its own, as the threads that serve
+    /// requests are few: a wait for a lock that a program wants, and a wait for the kernel, which
+    /// may need answers before it drops pages.
     pub fn set<F: Files>(
         self,
         caller: &Caller<F>,
@@ -122,7 +130,8 @@ impl Asked {
                 };
                 if waiter.is_some() { drop_pages() } else { drop(std::thread::spawn(drop_pages)) }
             }
-            // The kernel has it asked again if the program goes on after the signal. Without one, a program would see a number that it does not know.
+            // The kernel repeats the request if the program goes on after the signal. Without a
+            // signal, a program would see a number that it does not know.
             Ok(false) if waiter.is_some_and(signals::are_pending) => reply.error(Errno::EINTR),
             Ok(false) => reply.error(Errno::EAGAIN),
             Err(error) => reply.error(error),
@@ -172,7 +181,8 @@ mod tests {
         held.add(first, 5, 70);
         held.add(first, 5, 71);
         held.add(second, 6, 70);
-        // The first owner gives up its locks of one file, and gets another one through another opening.
+        // The first owner gives up its locks of one file, and gets another one through another
+        // opening.
         held.forget(5, 70);
         held.add(second, 5, 72);
         assert_eq!((held.end(first), held.end(second), held.end(second)), (vec![71], vec![70, 72], vec![]));

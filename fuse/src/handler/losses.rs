@@ -1,5 +1,6 @@
-//! What each opening of a file is to be told, once: that something that was written is lost, and that its locks are. Who lost its locks reads and writes nothing
-//! through that opening before it unlocks or locks anew: others may hold them.
+//! What each opening of a file must learn, once: that written data is lost, and that its locks are
+//! lost. An opening that lost its locks refuses reads and writes until its owner unlocks or locks
+//! again: others may hold the locks.
 
 use super::Handler;
 use crate::files::Files;
@@ -12,32 +13,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What openings were told.
 #[derive(Default)]
 pub(super) struct Losses {
-    /// How often something of its file was lost when an opening was told last, or began.
+    /// How often its file had lost something when an opening last learned of it, or began.
     heard: Mutex<HashMap<u64, u64>>,
-    /// Openings whose locks are lost, and whether they were told so.
+    /// Openings whose locks are lost, and whether they learned of it.
     lockless: Mutex<HashMap<u64, bool>>,
-    /// Whether there are such.
+    /// Whether there are any.
     any_lockless: AtomicBool,
 }
 impl Losses {
-    /// A file was opened to be written to, of which something was lost so often before.
+    /// A file was opened for writing that had lost something `losses` times before.
     pub fn opened(&self, handle: FileHandle, losses: u64) {
         lock(&self.heard).insert(handle.0, losses);
     }
 
-    /// Whether an opening was not told yet of the last of so many losses. From then on it was.
+    /// Whether an opening has not yet learned of the last of `losses` losses. Then it has.
     fn are_news(&self, handle: FileHandle, losses: u64) -> bool {
         lock(&self.heard).get_mut(&handle.0).is_some_and(|heard| std::mem::replace(heard, losses) < losses)
     }
 
-    /// The locks are lost that were got through these openings.
+    /// The locks that were taken through these openings are lost.
     fn lose_locks(&self, handles: Vec<u64>) {
         let mut lockless = lock(&self.lockless);
         handles.into_iter().for_each(|handle| _ = lockless.insert(handle, false));
         self.any_lockless.store(!lockless.is_empty(), Ordering::Release);
     }
 
-    /// Whether locks are lost that were got through an opening. It is told so.
+    /// Whether locks that were taken through an opening are lost. It learns of it.
     fn is_lockless(&self, handle: FileHandle) -> bool {
         self.any_lockless.load(Ordering::Acquire)
             && lock(&self.lockless).get_mut(&handle.0).is_some_and(|told| {
@@ -46,13 +47,14 @@ impl Losses {
             })
     }
 
-    /// The same, if it was not told so before.
+    /// The same, if it has not learned of it before.
     fn is_lockless_unaware(&self, handle: FileHandle) -> bool {
         self.any_lockless.load(Ordering::Acquire)
             && lock(&self.lockless).get_mut(&handle.0).is_some_and(|told| !std::mem::replace(told, true))
     }
 
-    /// Locks are taken anew through an opening, or given up. Returns whether it was not told yet that it had lost some.
+    /// Locks are taken again through an opening, or given up. Returns whether it had lost some and
+    /// has not learned of it yet.
     fn settle(&self, handle: FileHandle) -> bool {
         let mut lockless = lock(&self.lockless);
         let told = lockless.remove(&handle.0);
@@ -77,7 +79,8 @@ impl<F: Files> Handler<F> {
         }
     }
 
-    /// Changes content for who did not lose its locks, in the session in which it has them or not at all: others may get them while this waits.
+    /// Changes content for an opening that did not lose its locks, in the session in which it has
+    /// them or not at all: others may get them while this waits.
     pub(super) fn with_its_locks<T>(
         &self,
         handle: FileHandle,
@@ -86,25 +89,26 @@ impl<F: Files> Handler<F> {
         self.caller.files().in_this_session(|| self.has_its_locks(handle).and_then(|()| change()))
     }
 
-    /// Refuses to read and write for who lost its locks.
+    /// Refuses reads and writes through an opening that lost its locks.
     pub(super) fn has_its_locks(&self, handle: FileHandle) -> Result<(), Errno> {
         self.hear_of_lost_locks();
         if self.losses.is_lockless(handle) { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// The same at a request for a lock, which is told once.
+    /// The same at a request for a lock; the loss is reported once.
     pub(super) fn settle_locks(&self, handle: FileHandle) -> Result<(), Errno> {
         self.hear_of_lost_locks();
         if self.losses.settle(handle) { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// The same when a descriptor is closed: told once, if it was not before.
+    /// The same when a descriptor is closed: the loss is reported once, if it was not before.
     pub(super) fn had_its_locks(&self, handle: FileHandle) -> Result<(), Errno> {
         self.hear_of_lost_locks();
         if self.losses.is_lockless_unaware(handle) { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// What is answered to a sync or at the end of an opening: an error also when somebody else heard before that something is lost.
+    /// The answer to a sync or at the end of an opening: an error, even if another opening has
+    /// reported the loss before.
     pub(super) fn or_lost(&self, ino: u64, handle: FileHandle, done: Result<(), Errno>) -> Result<(), Errno> {
         let files = self.caller.files();
         let news = files.is_shared() && self.losses.are_news(handle, files.losses(ino));

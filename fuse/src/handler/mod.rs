@@ -1,7 +1,9 @@
 //! Requests of the kernel, answered by a file system.
 //!
-//! File handles say nothing but which opening it was, for locks: what a request needs is the number of the file, and listings go on by cookies that stay valid. Files
-//! that are open, and those that the kernel looked up and did not forget, are known to the file system, which keeps them when their last name goes.
+//! File handles say nothing but which opening it was, for locks: what a request needs is the number
+//! of the file, and listings go on by cookies that stay valid. Files that are open, and those that
+//! the kernel looked up and did not forget, are known to the file system, which keeps them when
+//! their last name goes.
 
 mod call;
 mod content;
@@ -55,13 +57,14 @@ pub(crate) struct Handler<F: Files> {
     refused: Arc<Refused>,
     /// What is done after the kernel has written back and dropped its pages of a file.
     seeks: Sender<seek::Job>,
-    /// What the kernel is told unasked goes here, once there is a connection.
+    /// Unasked messages to the kernel go here, once there is a connection.
     kernel: Arc<OnceLock<Notifier>>,
 }
 
 impl<F: Files> Handler<F> {
-    /// A handler, and what is to be started once there is a connection to the kernel.
-    /// With `writeback` the kernel keeps what is written to files that others may change, too. Writes that are refused are noted in `refused`.
+    /// A handler, and what must be started once there is a connection to the kernel. With
+    /// `writeback` the kernel keeps what is written to files that others may change, too. Writes
+    /// that are refused are noted in `refused`.
     pub(crate) fn new(files: Arc<F>, log: Log, writeback: bool, refused: Arc<Refused>) -> (Self, seek::Late) {
         let kernel = Arc::<OnceLock<Notifier>>::default();
         let (seeks, late) = seek::queue(kernel.clone());
@@ -84,25 +87,25 @@ impl<F: Files> Handler<F> {
         )
     }
 
-    /// How long the kernel may believe what it is told.
+    /// How long the kernel may rely on an answer.
     fn valid(&self) -> Duration {
         self.caller.files().valid_for()
     }
 
-    /// What the kernel is told of a file, and keeps.
+    /// The attributes of a file that the kernel gets, and keeps.
     fn tell(&self, found: &fs::Attributes) -> fuser::FileAttr {
         self.opens.told(found.ino, found.allocated);
         file_attributes(found)
     }
 
-    /// After a sync, the kernel must not show how much room the file took before: that it does not
-    /// know itself, as it knows size and times.
+    /// After a sync, the kernel must not show how much room the file took before: it does not know
+    /// that by itself, as it knows size and times.
     fn forget_allocated(&self, ino: u64) {
         let files = self.caller.files();
         let Some(kernel) = self.kernel.get().filter(|_| !self.valid().is_zero()) else { return };
-        // To ask a server takes longer than to be asked again.
+        // To ask a server takes longer than another question of the kernel.
         if files.is_shared() || files.attributes(ino).is_ok_and(|found| self.opens.must_ask(ino, found.allocated)) {
-            // It fails for a file that the kernel does not know any more.
+            // It fails for a file that the kernel no longer knows.
             let _ = kernel.inval_inode(INodeNo(ino), -1, 0);
         }
     }
@@ -117,8 +120,9 @@ impl<F: Files> Handler<F> {
         handle
     }
 
-    /// What the kernel may keep of a file that is opened. What nobody else changes stays true while nobody has it open, too; for who appends to one that others
-    /// append to, no page is where the kernel thinks.
+    /// What the kernel may keep of a file that is opened. Pages that no other process changes stay
+    /// valid, even while the file is not open. If a program appends to a file that others append
+    /// to, no page is where the kernel expects it.
     fn kept(&self, flags: i32) -> FopenFlags {
         match (self.shared, flags & libc::O_APPEND != 0) {
             (false, _) => FopenFlags::FOPEN_KEEP_CACHE,
@@ -151,7 +155,8 @@ impl<F: Files> Filesystem for Handler<F> {
         for ino in self.opens.take() {
             self.close(ino, libc::O_RDONLY);
         }
-        // What the last files wrote is durable when the mount is gone, as with any file system. Failing is logged by the call.
+        // What the last files wrote is durable when the mount is gone, as with any file system.
+        // Failing is logged by the call.
         let _ = self.caller.call("unmounting", fs::ROOT, F::sync_all);
         // The kernel may end before it has forgotten a file that was removed.
         self.refused.retain(|ino| self.caller.files().attributes(ino).is_ok_and(|found| found.links > 0));
@@ -161,7 +166,7 @@ impl<F: Files> Filesystem for Handler<F> {
         let found = self.introduce("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
         match found {
             Ok(found) => reply.entry(&self.valid(), &self.tell(&found), self.tell_generation(&found)),
-            // File 0 makes the kernel remember that there is none of that name.
+            // File 0 makes the kernel remember that no file has that name.
             Err(error) if i32::from(error) == libc::ENOENT => reply.entry(&self.valid(), &NONE, GENERATION),
             Err(error) => reply.error(error),
         }
@@ -267,7 +272,9 @@ impl<F: Files> Filesystem for Handler<F> {
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.introduce("linking", ino.0, |files| files.link(ino.0, parent.0, name.as_bytes()));
-        answer!(reply, linked, linked => reply.entry(&self.valid(), &self.tell(&linked), self.tell_generation(&linked)));
+        answer!(reply, linked, linked => {
+            reply.entry(&self.valid(), &self.tell(&linked), self.tell_generation(&linked))
+        });
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -332,7 +339,7 @@ impl<F: Files> Filesystem for Handler<F> {
     ) {
         let take_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        // Where the end is the kernel knows only of files that nobody else changes.
+        // The kernel knows the end only of files that no other process changes.
         let offset = if self.shared && open_flags.0 & libc::O_APPEND != 0 { None } else { Some(offset) };
         let written = self.with_its_locks(handle, || self.write(ino.0, offset, data, cached, take_privileges));
         answer!(reply, written, written => reply.written(written));
@@ -385,7 +392,8 @@ impl<F: Files> Filesystem for Handler<F> {
             let done = self.or_lost(ino.0, handle, locked.and(done));
             return answer!(reply, done, () => reply.ok());
         }
-        // There is nothing to do on close(2): the kernel has written its pages by now. It understands this as "never ask again".
+        // There is nothing to do on close(2): the kernel has written its pages by now. It
+        // understands this as "never ask again".
         reply.error(Errno::ENOSYS);
     }
 
@@ -399,7 +407,8 @@ impl<F: Files> Filesystem for Handler<F> {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // What was locked with `flock`, or for what was opened, is free with the last descriptor. Nobody can be told that it is not.
+        // A lock by `flock`, or of an opening, is free with the last descriptor. No program can
+        // learn of a failure here.
         for owner in self.held.end(handle).into_iter().chain(owner.map(|owner| owner.0)) {
             let _ = self.caller.call("unlocking", ino.0, |files| files.unlock(ino.0, owner, 0, u64::MAX));
         }
@@ -472,7 +481,7 @@ impl<F: Files> Filesystem for Handler<F> {
         answer!(reply, usage, usage => {
             const BLOCK: u64 = 4096;
             let (total, free) = (usage.total / BLOCK, usage.free / BLOCK);
-            // Files need no more than room: as many as there are free blocks still fit, as df sees it.
+            // Files need only space: for df, there is room for one more file in each free block.
             let files = usage.files.saturating_add(free);
             reply.statfs(total, free, free, files, free, BLOCK as u32, 255, BLOCK as u32);
         });
@@ -523,7 +532,7 @@ impl<F: Files> Filesystem for Handler<F> {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        // Files are always ready, as the kernel then takes for granted.
+        // Files are always ready; without an answer, the kernel assumes that.
         reply.error(Errno::ENOSYS);
     }
 
@@ -565,7 +574,7 @@ impl<F: Files> Filesystem for Handler<F> {
     }
 }
 
-/// A file that somebody makes.
+/// A file that a program makes.
 fn new_file(request: &Request, kind: Kind, mode: u32) -> New {
     // The kernel has applied the umask.
     New { kind, mode: mode & 0o7777, uid: request.uid(), gid: request.gid(), device: 0, link: Vec::new() }

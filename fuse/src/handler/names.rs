@@ -28,8 +28,10 @@ impl<F: Files> Handler<F> {
         self.introduce("making a file in", parent, |files| files.make(parent, name, new))
     }
 
-    /// Makes a regular file and opens it. Nobody else on this machine can come in between: the kernel holds the directory until it has the answer. When somebody
-    /// elsewhere does, that file is opened, unless it takes the kernel to say whether that may be: then it is told that it knows too little, and looks again.
+    /// Makes a regular file and opens it. No other program on this machine can interfere: the
+    /// kernel holds the directory until it has the answer. If a client elsewhere makes the file
+    /// first, that file is opened, unless only the kernel can say whether that is permitted: then
+    /// it learns that it knows too little, and looks again.
     pub(super) fn create(
         &self,
         process: u32,
@@ -63,8 +65,8 @@ impl<F: Files> Handler<F> {
             let Err(error) = opened else { return Ok(found) };
             self.caller.files().forget(found.ino, 1);
             if is_new {
-                // The caller hears of a failure and must not find the file then. By now the name
-                // may be that of somebody else's file.
+                // The caller gets an error and must not find the file then. By now the name may
+                // belong to another client's file.
                 let remove = |files: &F| files.unlink_file(parent, name, found.ino);
                 let _ = self.caller.call("unlinking in", parent, remove);
             }
@@ -93,8 +95,9 @@ impl<F: Files> Handler<F> {
         self.caller.call("renaming in", from.0, |files| files.rename(from, to, mode))
     }
 
-    /// Sets attributes. A new owner, and truncation by others than root, take set-user-ID and set-group-ID bits away (`HANDLE_KILLPRIV_V2`;
-    /// fuser does not hand on the kernel's hint for the latter).
+    /// Sets attributes. A new owner, and truncation by others than root, take set-user-ID and
+    /// set-group-ID bits away (`HANDLE_KILLPRIV_V2`; fuser does not hand on the kernel's hint for
+    /// the latter).
     pub(super) fn set_attributes(&self, user: u32, ino: u64, mut change: SetAttributes) -> Result<Attributes, Errno> {
         if change.size.is_some() && user != 0 {
             self.take_privileges(ino)?;
@@ -110,12 +113,14 @@ impl<F: Files> Handler<F> {
         self.caller.call("setting attributes of", ino, |files| files.set_attributes(ino, change))
     }
 
-    /// Takes set-user-ID, set-group-ID and file capabilities away before somebody changes the content who may not keep them. The kernel takes some
-    /// away itself, but by what it has in mind of the file, which others may have changed. It must not run the changed program by the mode that it
-    /// has in mind, so that it forgets that.
+    /// Takes set-user-ID, set-group-ID and file capabilities away before a user changes the content
+    /// who may not keep them. The kernel takes some away itself, but by its cached attributes,
+    /// which others may have changed. It must not run the changed program by its cached mode, so it
+    /// is made to forget that.
     pub(super) fn take_privileges(&self, ino: u64) -> Result<(), Errno> {
         if self.caller.call("taking privileges from", ino, |files| files.take_privileges(ino))? {
-            // Attributes alone, for which it waits for nobody. It fails when the kernel has forgotten the file or the mount is gone.
+            // Attributes alone, which needs no wait. It fails if the kernel has forgotten the file
+            // or the mount is gone.
             let _ = self.kernel.get().map(|kernel| kernel.inval_inode(INodeNo(ino), -1, 0));
         }
         Ok(())

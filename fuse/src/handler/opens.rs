@@ -18,7 +18,7 @@ struct Openers {
     all: u32,
     /// Those who may write.
     writers: u32,
-    /// How many bytes the kernel was told that the file takes, if it was since it last had to ask.
+    /// How many bytes the file takes, as the kernel last learned, unless it has had to ask since.
     told: Option<u64>,
     /// How often the mount was fenced before the kernel had any unwritten page of the file.
     fences: u64,
@@ -34,10 +34,10 @@ impl Opens {
         lock(&self.files)
     }
 
-    /// One more opener, in a mount that was fenced so often.
+    /// One more opener, in a mount that was fenced `fences` times.
     pub fn add(&self, ino: u64, flags: i32, fences: u64) {
         let mut map = self.map();
-        // What nobody has open has no unwritten pages.
+        // A file that is not open has no unwritten pages.
         let openers = map.entry(ino).or_insert_with(|| Openers { fences, ..Openers::default() });
         openers.all += 1;
         openers.writers += u32::from(may_write(flags));
@@ -68,22 +68,22 @@ impl Opens {
         self.map().get(&ino).is_some_and(|openers| openers.writers > 0)
     }
 
-    /// Whether the kernel may have unwritten pages of the file from before the last of so many
+    /// Whether the kernel may have unwritten pages of the file from before the last of `fences`
     /// fences.
     pub fn has_old_pages(&self, ino: u64, fences: u64) -> bool {
         self.map().get(&ino).is_some_and(|openers| openers.fences < fences)
     }
 
-    /// The kernel dropped its pages of the file after so many fences.
+    /// The kernel dropped its pages of the file after `fences` fences.
     pub fn dropped_pages(&self, ino: u64, fences: u64) {
         if let Some(openers) = self.map().get_mut(&ino) {
             openers.fences = openers.fences.max(fences);
         }
     }
 
-    /// The kernel is told how many bytes a file takes.
+    /// The kernel learns how many bytes a file takes.
     pub fn told(&self, ino: u64, allocated: u64) {
-        // What nobody writes takes what it takes.
+        // If no program writes, the number does not change.
         if self.writers.load(Ordering::Relaxed) > 0
             && let Some(openers) = self.map().get_mut(&ino)
         {
@@ -91,7 +91,8 @@ impl Opens {
         }
     }
 
-    /// Whether the kernel has to ask how many bytes a file takes, which are so many now.
+    /// Whether the kernel must ask again how many bytes a file takes; `allocated` is the number
+    /// now.
     pub fn must_ask(&self, ino: u64, allocated: u64) -> bool {
         let mut map = self.map();
         let Some(openers) = map.get_mut(&ino).filter(|openers| openers.told != Some(allocated)) else { return false };

@@ -1,6 +1,7 @@
-//! Whether a program may open a file that somebody else made where the program wanted to make one.
-//! As a rule the kernel says so, but it has not looked at the file. It can be told that it knows
-//! too little (ESTALE): then it looks again, once, and tells the program so the next time.
+//! Whether a program may open a file that another client made where the program wanted to make one.
+//! As a rule the kernel decides that, but it has not looked at the file. The answer ESTALE says
+//! that it knows too little: then it looks again, once, and the next time gives the error to the
+//! program.
 
 use fs::{Attributes, Kind, New};
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ pub(super) enum Verdict {
     Yes,
     /// It gets this error.
     No(i32),
-    /// It takes the kernel to say that. When it cannot, the program gets this error.
+    /// Only the kernel can decide that. If it cannot, the program gets this error.
     AskKernel(i32),
 }
 
@@ -40,8 +41,8 @@ pub(super) fn protection() -> u32 {
     value.ok().and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Whether a file may be opened by who wanted to make one in a directory. `groups` are the
-/// program's supplementary groups, if they are known.
+/// Whether the program that wanted to make a file in a directory may open the one that is there.
+/// `groups` are the program's supplementary groups, if they are known.
 pub(super) fn may_open(
     by: &New,
     groups: Option<&[u32]>,
@@ -84,7 +85,7 @@ pub(super) fn may_open(
     }
 }
 
-/// Openings for which the kernel looks again, with the time when it was asked to.
+/// Openings for which the kernel looks again, with the time of that answer.
 #[derive(Debug, Default)]
 pub(super) struct LooksAgain(Mutex<HashMap<Opening, Instant>>);
 
@@ -92,7 +93,7 @@ pub(super) struct LooksAgain(Mutex<HashMap<Opening, Instant>>);
 type Opening = (u32, u64, Box<[u8]>);
 
 impl LooksAgain {
-    /// What the kernel is answered that should look again: ESTALE, but `otherwise` if it did already.
+    /// The answer that makes the kernel look again: ESTALE, but `otherwise` if it did already.
     pub fn answer(&self, process: u32, ino: u64, name: &[u8], otherwise: i32) -> i32 {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!((may(1, 0o1777, 5, 1), may(0, 0o1777, 5, 1)), (NO, NO));
         assert_eq!((may(1, 0o0777, 5, 2), may(1, 0o1755, 5, 2)), (Verdict::Yes, Verdict::Yes));
         assert_eq!((may(1, 0o1775, 5, 1), may(1, 0o1775, 5, 2)), (Verdict::Yes, NO));
-        // Its own files, and those of whom the directory belongs to.
+        // Its own files, and those of the directory's owner.
         assert_eq!((may(5, 0o1777, 5, 2), may(1, 0o1777, 7, 2)), (Verdict::Yes, Verdict::Yes));
     }
 

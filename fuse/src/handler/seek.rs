@@ -1,8 +1,10 @@
 //! Holes and data, while the kernel may have data that was never written here.
 //!
-//! The kernel asks for the next hole or data (lseek(2)) without writing its pages back before. While somebody has the file open for
-//! writing, the answer could be a hole where a program has just written. So in that case the kernel is told first to let go of the file's pages,
-//! which writes them back. That waits for requests that this process must serve meanwhile, and so has a thread of its own.
+//! The kernel asks for the next hole or data (lseek(2)) without writing its pages back before.
+//! While a program has the file open for writing, the answer could be a hole where a program has
+//! just written. So in that case the kernel must first drop the file's pages, which writes them
+//! back. That waits for requests that this process must serve meanwhile, and so has a thread of its
+//! own.
 
 use super::Handler;
 use crate::files::Files;
@@ -30,7 +32,8 @@ impl Late {
         let _ = self.1.set(kernel.clone());
         let work = move || {
             for (ino, job) in self.0 {
-                // It fails when the kernel has forgotten the file, and so has no pages of it, or when the mount is gone.
+                // It fails when the kernel has forgotten the file, and so has no pages of it, or
+                // when the mount is gone.
                 let _ = kernel.inval_inode(INodeNo(ino), 0, 0);
                 job();
             }

@@ -1,7 +1,8 @@
-//! Whether whoever waits for an answer was sent a signal. The kernel says so (`FUSE_INTERRUPT`), but fuser does not hand it on, and a process that waits for an
-//! answer can then not even be killed: so it is looked up by those who take long.
+//! Whether the thread that waits for an answer has a signal to take. The kernel says so
+//! (`FUSE_INTERRUPT`), but fuser does not hand that on, and a process that waits for an answer
+//! could not even be killed. So requests that take long look for signals.
 
-/// Whether a thread has a signal to take. False where that cannot be told.
+/// Whether a thread has a signal to take. False if that cannot be found out.
 pub(super) fn are_pending(thread: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{thread}/status")).is_ok_and(|status| says_pending(&status))
 }
@@ -9,7 +10,8 @@ pub(super) fn are_pending(thread: u32) -> bool {
 fn says_pending(status: &str) -> bool {
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
     let signals = |name: &str| u64::from_str_radix(value(name), 16).unwrap_or(0);
-    // What is for any thread of a process goes to the first one, if that takes it; others must not be said to be interrupted by it.
+    // A signal for the whole process goes to its first thread, if that takes it; it must not count
+    // as an interruption of the others.
     let shared = if value("Pid:") == value("Tgid:") { signals("ShdPnd:") } else { 0 };
     (signals("SigPnd:") | shared) & !signals("SigBlk:") != 0
 }

@@ -23,8 +23,8 @@ pub(crate) const PREFETCH_BYTES: usize = 256;
 /// is left to the processor's own prefetchers.)
 pub(crate) const FAR_BYTES: usize = 32 << 10;
 
-/// Where the blocks of a map begin, in the order it takes them. Made anew for every call, so what
-/// is not needed is not even zeroed.
+/// Where the blocks of a map begin, in the order it takes them. Made for every call, so unneeded
+/// parts are not even zeroed.
 pub(crate) struct Pointers {
     slots: [MaybeUninit<*const u8>; MAX_BLOCKS],
     count: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Pointers {
 
 impl Pointers {
     /// # Panics
-    /// When there are more than [`MAX_BLOCKS`], or one that is none of the inputs.
+    /// When there are more than [`MAX_BLOCKS`], or one does not belong to the inputs.
     #[inline(always)]
     pub fn new(inputs: &[&[u8]], order: &[usize]) -> Self {
         let mut slots = [const { MaybeUninit::uninit() }; MAX_BLOCKS];

@@ -49,8 +49,7 @@ pub(crate) unsafe fn grouped<V: Vector>(
             let mut targets = [std::ptr::null_mut(); 8];
             let blocks = map.spec.outputs[pass.first..][..pass.count].iter().flat_map(|g| &g.blocks);
             for (i, &block) in blocks.enumerate() {
-                // An output that nobody wants goes where a wanted one of its group is stored over
-                // it.
+                // An unwanted output goes where a wanted one of its group is stored over it.
                 targets[i] = match block {
                     NO_BLOCK => targets[i - i % map.spec.size],
                     _ => outputs[block].as_mut_ptr(),
@@ -151,7 +150,7 @@ unsafe fn run<V: Vector, const G: usize, const P: usize, const U: usize, const O
             transform::<V, G, U>(values, factors);
             factors = factors.add(transform_factors);
         }
-        // Backwards, so that a group's first output is stored last, over those that nobody wants.
+        // Backwards, so that a group's first output is stored last, over the unwanted ones.
         for (values, outputs) in sum.iter().zip(outputs.chunks_exact(G)).rev() {
             for (value, output) in values.iter().zip(outputs).rev() {
                 for (u, v) in value.iter().enumerate() {

@@ -67,7 +67,9 @@ macro_rules! kernel {
                 simple::multiply_add::<$vector>(f.at(Isa::$kernel, 0), input, outputs, at)
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn registers(m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool) {
+            pub(super) unsafe fn registers(
+                m: &Grouped, i: &[&[u8]], o: &mut [&mut [u8]], at: Range<usize>, past: bool,
+            ) {
                 registers::grouped::<$vector>(m, Isa::$kernel, i, o, at, past)
             }
             #[target_feature(enable = $features)]
@@ -151,7 +153,7 @@ macro_rules! kernel {
                         Way::Registers => $private::registers(map, inputs, outputs, lines, true),
                         Way::Tile { .. } => $private::tile(map, inputs, outputs, lines, true),
                     }
-                    // Other threads that are told of the outputs shall see them.
+                    // Other threads that learn of the outputs must see them.
                     core::arch::x86_64::_mm_sfence();
                 }
             }

@@ -1,4 +1,5 @@
-//! Who may change the volume: claims on its targets. See `docs/design/008-one-history.md`.
+//! Claims on the targets of a volume say which opening may change it. See
+//! `docs/design/008-one-history.md`.
 //!
 //! An opening takes a claim with a new epoch on its targets, and then reads what they have. The
 //! transactions that were ever answered as durable are on m+1 mirrors; an opening that writes has
@@ -23,7 +24,7 @@ const TRIES: u32 = 10;
 /// The claims that an opening has.
 pub(super) struct Granted {
     pub epoch: EpochId,
-    /// What is renewed, and what other targets are asked for.
+    /// The claim that is renewed, and that further targets are asked for.
     pub claim: Claim,
     /// For each place, if it granted the claim: the epoch that it had before, if any.
     pub before: Vec<Option<Option<EpochId>>>,
@@ -124,7 +125,8 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
         match holder {
             Some(whose) => return Err(KvError::Held(whose)),
             None if !fenced => return Err(too_few(options, &granted)),
-            // Somebody else claims at this moment: whoever waits longer leaves it to the other one.
+            // Another opening claims at this moment: the one that waits longer leaves it to the
+            // other.
             None => std::thread::sleep(Duration::from_millis(random() as u64 % 50)),
         }
     }
@@ -149,7 +151,7 @@ pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
     ))
 }
 
-/// Gives claims back, so that nobody waits for their leases.
+/// Gives claims back, so that no other opening waits for their leases.
 pub(super) fn give_back(options: &Options, granted: &Granted) {
     let ours = |(place, before): (&Place, &Option<_>)| before.is_some().then(|| place.clone());
     let places: Vec<Place> = options.targets.iter().zip(&granted.before).filter_map(ours).collect();

@@ -88,9 +88,9 @@ impl Copy {
     }
 }
 
-/// Passes the frames behind the head, of an epoch with this id, to `visit`, in order. It stops when no copy has the next
-/// frame, or none that `accept` accepts, or when `visit` returns `false`. Returns where it stopped,
-/// and what some copies are missing before that.
+/// Passes the frames behind the head, of an epoch with this id, to `visit`, in order. It stops when
+/// no copy has the next frame, or none that `accept` accepts, or when `visit` returns `false`.
+/// Returns where it stopped, and what some copies are missing before that.
 pub(super) fn walk<E>(
     copies: &mut [Copy],
     (volume, id, head): (&VolumeId, u128, usize),

@@ -146,8 +146,7 @@ impl Journaled {
         Ok(engine)
     }
 
-    /// Waits for the threads. With `release`, the claim is given back when nothing is written any
-    /// more.
+    /// Waits for the threads. With `release`, the claim is given back after the last write.
     fn end(&self, release: bool) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let (lease, others): (Vec<_>, Vec<_>) =
@@ -402,13 +401,14 @@ impl Kv for Journaled {
 impl Drop for Journaled {
     fn drop(&mut self) {
         self.shared.stop();
-        // The claim stays, as when the process dies: what was not closed is not known to be whole.
+        // The claim stays, as when the process dies: a journal that was not closed may be
+        // incomplete.
         self.end(false);
     }
 }
 
-/// Removes files of other histories, which nobody reads, and claims targets that had no claim: the
-/// new epoch is established.
+/// Removes files of other histories, which no opening reads, and claims targets that had no claim:
+/// the new epoch is established.
 fn clean(shared: &Shared, stale: Vec<(Place, TargetFile)>, blank: Vec<Place>) {
     let (count, deadline, claim) = (blank.len(), shared.limits.deadline, shared.claim_request());
     ask(&blank, count, count, deadline, move |target| target.claim(&claim));

@@ -11,12 +11,12 @@
 //! | 16 | 8 | epoch: grows by one with every opening of the volume |
 //! | 24 | 8 | the epoch's first transaction |
 //! | 32 | 8 | commit_index, see below |
-//! | 40 | 8 | CRC-64/NVME of the volume's id, of the epoch's id, of bytes 0 to 39, and of the payload |
+//! | 40 | 8 | CRC-64/NVME of the volume's id, the epoch's id, bytes 0 to 39 and the payload |
 //! | 48 | | payload, and zeroes up to a multiple of 8 (not in the checksum) |
 //!
-//! The ids in the checksum have 16 bytes each and are not stored in the frame. The checksum of a head
-//! has no epoch's id, and neither has any in format 1. So a frame of one history is not valid in a
-//! file of another, even at the same offset and with the same numbers.
+//! The ids in the checksum have 16 bytes each and are not stored in the frame. The checksum of a
+//! head has no epoch's id, and neither has any in format 1. So a frame of one history is not valid
+//! in a file of another, even at the same offset and with the same numbers.
 //!
 //! - Type: `WJS1` segment head, `WJR1` record, `WSS1` snapshot head, `WSB1` block of pairs, `WSE1`
 //!   end.
@@ -29,9 +29,9 @@
 //! of mirrors that were whole when the file was begun (4), the epoch's id (16), the parent's number
 //! (8) and id (16), the predecessor's number (8) and id (16), and the ids of the first 20 of those
 //! mirrors (2 each). The parent is the last epoch before this one that has records or the snapshot
-//! that this one began with; following the parents gives the lineage. The predecessor is the highest
-//! epoch that was seen when this one began, which may have neither. In format 1, the payload ends
-//! with the version and 4 zeroes.
+//! that this one began with; following the parents gives the lineage. The predecessor is the
+//! highest epoch that was seen when this one began, which may have neither. In format 1, the
+//! payload ends with the version and 4 zeroes.
 //!
 //! The payload of a record is changes, each a byte (1 put, 2 remove), the key's length (4),
 //! the value's length (4), the key, the value. The payload of a block is pairs, each the key's
@@ -69,8 +69,8 @@ pub(super) const END_BYTES: usize = FRAME_BYTES + 16;
 /// The longest payload, in bytes.
 pub(super) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 
-/// No transaction, epoch or block has this number or a higher one. What says so is no frame: what
-/// follows a number of a frame is a number, too.
+/// No transaction, epoch or block has this number or a higher one. A frame with such a number is
+/// not valid: the successor of a number in a frame is a number, too.
 pub(super) const NO_NUMBER: u64 = 1 << 63;
 
 const OLD_VERSION: u32 = 1;

@@ -1,5 +1,5 @@
-//! The lease of the claim: as long as m+1 targets have promised to grant the claim to nobody else,
-//! nobody else can have changed the volume.
+//! The lease of the claim: as long as m+1 targets have promised to grant the claim to no other
+//! opening, no other one can have changed the volume.
 
 use super::claims::fenced;
 use super::options::Place;
@@ -26,15 +26,15 @@ pub(super) struct Lease {
     length: Option<Duration>,
     need: usize,
     begun: Instant,
-    /// Until when nobody else can have the volume, in nanoseconds after `begun`.
+    /// Until when no other opening can have the volume, in nanoseconds after `begun`.
     until: AtomicU64,
-    /// When the last granted renewal of each target was asked for.
+    /// When the last granted renewal of each target was requested.
     asked: Mutex<BTreeMap<TargetId, Instant>>,
     renewed: Condvar,
 }
 
 impl Lease {
-    /// A lease that `need` targets have to renew. Without a length, there is none.
+    /// A lease that `need` targets must renew. Without a length, there is no lease.
     pub fn new(length: Option<Duration>, need: usize) -> Self {
         let (begun, until) = (Instant::now(), AtomicU64::new(0));
         Self { length, need, begun, until, asked: Mutex::default(), renewed: Condvar::new() }
@@ -45,8 +45,7 @@ impl Lease {
         self.length
     }
 
-    /// Notes that a target granted what was asked for at `asked`: the lease runs at least since
-    /// then.
+    /// Notes that a target granted the request of `asked`: the lease runs at least since then.
     pub fn grant(&self, id: TargetId, asked: Instant) {
         let Some(length) = self.length else { return };
         let mut all = self.lock();

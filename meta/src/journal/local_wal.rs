@@ -4,9 +4,9 @@
 //!
 //! Each opening has two files, `EPOCH.0` and `EPOCH.1`: a head and records, as in a segment. One
 //! receives the records of the journal thread's next write to the targets; the other holds those of
-//! the write in progress. Only records that directly follow what the targets have are used, and only
-//! if no other machine opened the volume in between: then the epoch before has no files here. A file
-//! of an earlier version has no head.
+//! the write in progress. Only records that directly follow what the targets have are used, and
+//! only if no other machine opened the volume in between: then the epoch before has no files here.
+//! A file of an earlier version has no head.
 
 use super::frame::{Epoch, EpochId, Frame, HEAD_BYTES, Kind, Origin, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +26,8 @@ fn path(directory: &Path, epoch: u64, which: usize) -> PathBuf {
     directory.join(format!("{epoch}.{which}"))
 }
 
-/// Creates the directory. Other users must not read names and attributes, whatever the umask, and
-/// neither in the files of an earlier version, which did not set their modes.
+/// Creates the directory. Other users must not read names and attributes, whatever the umask, not
+/// even in the files of an earlier version, which did not set their modes.
 fn make(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     fs::set_permissions(directory, Permissions::from_mode(0o700))?;
@@ -162,7 +162,8 @@ mod tests {
         assert_eq!(left(4, 5), expected(5..10));
         assert_eq!(left(4, 8), expected(8..10));
         assert_eq!(left(4, 10), Vec::<Vec<u8>>::new());
-        // Another machine opened the volume, or an opening with the same number took place elsewhere.
+        // Another machine opened the volume, or an opening with the same number took place
+        // elsewhere.
         assert!(left(5, 8).is_empty());
         let other = EpochId { number: 3, id: 1 };
         assert!(super::left(&place, &VOLUME, epoch(4, 8), other).unwrap().is_empty());

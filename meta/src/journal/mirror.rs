@@ -188,7 +188,7 @@ fn serve(
         if answers.send((key, done)).is_err() {
             return;
         }
-        // The journal thread may sleep, and has to see a failure, and who is whole.
+        // The journal thread may sleep. It must see a failure, and a mirror that has become whole.
         if loud && let Some(shared) = shared.upgrade() {
             shared.kick();
         }

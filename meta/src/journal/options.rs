@@ -22,14 +22,14 @@ pub struct Options {
     /// All targets of the volume, reachable or not.
     pub voters: Vec<TargetId>,
     /// How many targets may be lost: m. A transaction is durable when m+1 of them have it. The
-    /// journal is on m+2 where there are as many, so that a slow one delays nobody.
+    /// journal is on m+2 targets if there are as many, so that a slow one delays no commit.
     pub losses: usize,
     /// The generation of the label that lists the voters.
     pub generation: u64,
-    /// Who opens the volume.
+    /// The process that opens the volume.
     pub holder: Holder,
-    /// How long a target waits for this holder before it grants a claim to another one. None where
-    /// the targets notice the end of a holder themselves, as directories do.
+    /// How long a target waits for this holder before it grants a claim to another one. None if the
+    /// targets notice the end of a holder themselves, as directories do.
     pub lease: Option<Duration>,
     /// What the volume is opened for.
     pub access: Access,
@@ -39,9 +39,9 @@ pub struct Options {
     pub merge: MergeFn,
     /// Sizes and times.
     pub limits: Limits,
-    /// Opens the volume with however few targets, and even if transactions that were durable are on
-    /// no target any more, with the state before them. This is for an operator who accepts the
-    /// loss; otherwise such a volume is refused.
+    /// Opens the volume however few targets there are, and even if no target has durable
+    /// transactions any more: then with the state before those. This is for an operator who accepts
+    /// the loss; otherwise such a volume is refused.
     pub accept_loss: bool,
 }
 
@@ -55,7 +55,7 @@ pub enum Access {
     Read,
     /// As `Read`, by a caller who needs the contents only and not the number of copies.
     ReadFiles,
-    /// As `ReadFiles`, but with whatever is there. Newer transactions may be missing.
+    /// As `ReadFiles`, but with the transactions that can be found. Newer ones may be missing.
     PossiblyOld,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct State {
     pub room: u64,
 }
 
-/// The sources lack something that they had when the copy was asked for: they have left the journal
+/// The sources lack something that they had when the copy was requested: they have left the journal
 /// meanwhile, or have a newer snapshot. The target that should get it has not failed.
 #[derive(Debug)]
 struct Gone(String);
@@ -184,7 +184,8 @@ impl State {
         Ok((source, reached))
     }
 
-    /// The newest snapshot that is whole on those that answer. A newer one may be on none of them.
+    /// The newest snapshot that is whole on the sources that answer. A newer one may be on none of
+    /// them.
     fn newest_snapshot(&self, sources: &[Place], files: &[Vec<Found>]) -> io::Result<(Seq, Source)> {
         let all: BTreeSet<Seq> = files.iter().flatten().filter_map(|found| self.is_snapshot(found)).collect();
         let mut why = gone("no mirror has a snapshot".into());

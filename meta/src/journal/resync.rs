@@ -10,8 +10,8 @@ use super::shared::Start;
 use crate::kv::{KvError, Seq};
 use volume::target::TargetFile;
 
-/// How many mirrors there are: one more than needed, so that a slow one delays nobody. For reading,
-/// some need only the files.
+/// How many mirrors there are: one more than needed, so that a slow one delays no commit. For
+/// reading, some need only the files.
 pub(super) fn wanted(options: &Options) -> usize {
     match options.access {
         Access::Write => options.losses + 2,

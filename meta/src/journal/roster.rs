@@ -1,4 +1,4 @@
-//! Who is a mirror: replaces mirrors that fail, are full, or are no longer wanted.
+//! The set of mirrors: replaces mirrors that fail, are full, or are no longer wanted.
 
 use super::files::{Failed, same};
 use super::mirror::Mirror;
@@ -35,7 +35,8 @@ impl Writer {
         }
     }
 
-    /// What a new mirror gets before the batch in progress. Sources with a newer snapshot come first.
+    /// What a new mirror gets before the batch in progress. Sources with a newer snapshot come
+    /// first.
     fn state(&self, place: &Place) -> State {
         let files = self.shared.files();
         let complete = |place: &Place| files.complete.get(&place.0).copied();
@@ -82,8 +83,8 @@ impl Writer {
         self.changed();
     }
 
-    /// Drops a mirror whose sources went away while it copied from them. It begins again with others,
-    /// unless that happens again and again.
+    /// Drops a mirror whose sources went away while it copied from them. It begins again with
+    /// others, unless that happens again and again.
     pub fn strand(&mut self, number: usize, error: &io::Error) {
         let id = self.mirrors[number].place.0;
         let times = self.stranded.entry(id).or_default();

@@ -424,7 +424,7 @@ impl Shared {
         self.fenced.get()
     }
 
-    /// Whether what was just read may be answered: nobody else can have changed it.
+    /// Whether what was just read may be answered: no other opening can have changed it.
     pub fn check_fresh(&self) -> Result<(), KvError> {
         match self.fenced.get() {
             Some(fenced) => Err(fenced.clone()),
@@ -517,8 +517,8 @@ impl Shared {
         Ok(tasks)
     }
 
-    /// Waits until the mirrors are no longer those of a generation, but not for long. Returns
-    /// whether they are others.
+    /// Waits, but not for long, until the mirrors differ from those of a generation. Returns
+    /// whether they do.
     pub fn wait_for_change(&self, generation: u64) -> Result<bool, KvError> {
         self.log().check()?;
         if self.files().generation != generation {

@@ -66,7 +66,7 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
         let current =
             |place: &&Place| files.mirrors.iter().any(|other| same(other, place)) && !files.copying.contains(&place.0);
         let (had, places): (Vec<_>, Vec<_>) = aim.mirrors.iter().filter(current).cloned().partition(has);
-        // Not before: what is to be written may wait until others have become mirrors.
+        // Not before: the snapshot may wait until others have become mirrors.
         files.snapshotting = places.iter().map(|place: &Place| place.0).collect();
         (places, had.len())
     };
@@ -118,7 +118,7 @@ pub(super) fn write(shared: &Shared, aim: &Aim, view: &dyn View, last: Seq) -> R
     };
     let places: Vec<Place> = {
         let files = shared.files();
-        // A target that was only full can free what it no longer needs.
+        // A target that failed only because it was full can free what it no longer needs.
         let answers = |place: &&Place| !files.failed.iter().any(|failed| same(&failed.place, place) && !failed.full);
         files.places.iter().filter(answers).cloned().collect()
     };

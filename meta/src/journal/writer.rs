@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_millis(500);
 /// A mirror may be this many bytes behind, or more if more may wait to be written.
 const BEHIND_BYTES: usize = 8 << 20;
-/// How often the checkpointer's work is looked at while it is waited for.
+/// How often the thread looks at the checkpointer's work while it waits for it.
 const SOON: Duration = Duration::from_millis(2);
 
 /// The end of the journal on the mirrors.
@@ -253,13 +253,13 @@ impl Writer {
                 self.fill();
             }
             let alive = self.mirrors.iter().filter(|mirror| mirror.full.is_none()).count();
-            // A mirror that has just failed may be replaced before anybody learns of it.
+            // A mirror that has just failed may be replaced before a caller learns of it.
             let stuck = alive + self.coming() < need || begun.elapsed() >= self.shared.limits.deadline;
             if stuck {
                 let why = self.why();
                 if why != KvError::NoSpace {
-                    // Perhaps it is the network. Until somebody answers, the best thing to do is
-                    // to try all of them.
+                    // Perhaps the network failed. Until a target answers, it is best to try all of
+                    // them.
                     self.shared.retry();
                 }
                 // Targets that failed one after the other may all work again.
@@ -267,8 +267,8 @@ impl Writer {
                     self.shared.set_stuck(&why);
                 }
             }
-            // Who waits for a snapshot is whole when the checkpointer has written it, and who still
-            // does something else is a mirror after that.
+            // A mirror that waits for a snapshot is whole once the checkpointer has written it. A
+            // target that is still busy becomes a mirror after that.
             let waits = self.mirrors.iter().any(|mirror| !mirror.whole && mirror.copying.is_none())
                 || self.mirrors.len() < self.wanted && self.coming() > 0;
             match self.answers.recv_timeout(if waits { SOON } else { PAUSE }) {

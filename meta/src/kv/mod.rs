@@ -2,8 +2,8 @@
 //! transactions.
 //!
 //! A transaction is validated and becomes visible at once. It becomes durable later, when a caller
-//! runs [`Kv::sync`], so many transactions share one write to disk, and a caller that need not wait
-//! does not. The durable transactions are always a prefix of the committed ones.
+//! runs [`Kv::sync`], so many transactions share one write to disk, and a caller waits only if it
+//! must. The durable transactions are always a prefix of the committed ones.
 
 mod direct;
 mod index;
@@ -111,7 +111,7 @@ pub enum KvError {
     /// The request exceeds a limit; the text says which.
     Invalid(&'static str),
     /// Another opening of the volume has taken over; the text says whose. This one has ended for
-    /// ever, and what was not durable may be lost.
+    /// ever, and transactions that were not durable may be lost.
     Fenced(String),
     /// The lease of another holder still runs; the text says whose. Try again later.
     Held(String),

@@ -18,7 +18,7 @@ const FEW_EXTENTS: usize = 4;
 const FEW_BYTES: usize = 2048;
 /// How many extents one transaction may replace or remove. A larger change takes several.
 pub(super) const DEAD_ENOUGH: usize = 8192;
-/// So many extents may go with each range of a transaction without being counted: those that
+/// How many extents may go with each range of a transaction without being counted: those that
 /// overlap its ends, and one that a write replaces.
 const FREE: usize = 2;
 /// The largest number of extents that [`Meta::extents`] returns.
@@ -418,8 +418,8 @@ impl Meta {
         Ok((result, dead, committed.seq))
     }
 
-    /// Carries out pieces of an edit until the rest, with what other files leave of `room`, fits into
-    /// one transaction; returns the rest.
+    /// Carries out pieces of an edit until the rest, with what other files leave of `room`, fits
+    /// into one transaction; returns the rest.
     fn change_pieces(
         &self,
         ino: u64,

@@ -102,8 +102,8 @@ pub struct Welcome {
     pub label: String,
     /// The first number that the session gives to its stripes.
     pub first_stripe: u64,
-    /// Changes when data that was not synced may be lost with the earlier server; for clients of
-    /// version 1, which do not compare openings.
+    /// Changes when unsynced data may be lost with the earlier server; for clients of version 1,
+    /// which do not compare openings.
     pub start: u64,
     /// How long the session lives without a heartbeat, in milliseconds.
     pub lease_ms: u32,

@@ -22,16 +22,16 @@ pub fn add(_key: &[u8], old: Option<&[u8]>, operand: &[u8]) -> Result<Option<Vec
     Ok((sum != 0).then(|| sum.to_le_bytes().to_vec()))
 }
 
-/// A target in memory that keeps what was not synced apart.
+/// A target in memory that keeps unsynced data apart.
 #[derive(Debug, Default)]
 pub struct Flaky {
     files: Mutex<BTreeMap<TargetFile, File>>,
     pub dead: AtomicBool,
-    /// Dies after so many more writes, when not negative.
+    /// Dies after this many more writes, if not negative.
     pub writes_left: AtomicI64,
     pub hang: AtomicBool,
     pub syncs: AtomicU64,
-    /// So many bytes fit on it, when not zero.
+    /// This many bytes fit on it, if not zero.
     pub room: AtomicU64,
     /// Has the claim.
     pub claims: Memory,
@@ -57,7 +57,7 @@ impl Flaky {
         if self.dead.load(Ordering::Relaxed) { Err(io::Error::other("dead")) } else { Ok(()) }
     }
 
-    /// The power fails: of what was not synced, some stays.
+    /// The power fails: some of the unsynced data stays.
     pub fn crash(&self, rng: &mut fastrand::Rng) {
         let mut files = self.files.lock().unwrap();
         files.retain(|_, file| file.synced.is_some() || rng.bool());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Storing<'a> {
     /// With a code; the study's storage overhead is (K+M)/K.
     Coded(&'a Coding),
-    /// As so many copies.
+    /// As this many copies.
     Copies(u32),
 }
 
@@ -23,12 +23,12 @@ impl Storing<'_> {
     }
 }
 
-/// Who does the work and when.
+/// Which cores do the work, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     /// One process reads, codes and writes, one after the other, as in the study.
     None,
-    /// So many cores of a machine code while it reads and writes.
+    /// This many cores of a machine code while it reads and writes.
     Cores(u32),
 }
 
@@ -49,14 +49,14 @@ pub struct Cost {
     pub money: f64,
 }
 
-/// What a site makes: so many bytes a month, for so many months.
+/// What a site makes: `bytes_per_month`, for `months` months.
 pub fn site_bytes(bytes_per_month: f64, months: u32) -> f64 {
     bytes_per_month * f64::from(months)
 }
 
-/// What storing so much costs on machines like the profile's. User data is read once and what is
-/// stored is written once; like the study, a read is taken for half of a read-then-write in time
-/// and energy, and a write for the other half.
+/// What it costs to store `user_bytes` on machines like the profile's. User data is read once and
+/// what is stored is written once; like the study, a read is taken for half of a read-then-write in
+/// time and energy, and a write for the other half.
 pub fn project(profile: &Profile, storing: Storing, overlap: Overlap, user_bytes: f64, price_per_kwh: f64) -> Cost {
     let stored_bytes = user_bytes * storing.overhead();
     let io_seconds = (user_bytes + stored_bytes) / 2.0 / profile.read_write_bytes_per_second;

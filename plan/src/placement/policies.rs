@@ -43,7 +43,7 @@ impl Policy for RoundRobin {
     fn rank(&self, view: &View<'_>, set: u64, width: usize) -> Vec<usize> {
         let mut ring: Vec<usize> = (0..view.targets.len()).collect();
         ring.sort_unstable_by_key(|&index| view.targets[index].id);
-        // The how manieth of its domain each is, and the domains in the order of their first
+        // The place of each target in its domain, and the domains in the order of their first
         // targets.
         let mut seen: Vec<Option<(usize, usize)>> = vec![None; view.targets.len()];
         let (mut round, mut first) = (vec![0; view.targets.len()], vec![0; view.targets.len()]);

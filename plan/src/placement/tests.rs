@@ -11,7 +11,7 @@ fn alone(free: &[u64]) -> Vec<Candidate> {
     free.iter().zip(0..).map(|(&free, id)| candidate(id, free, None)).collect()
 }
 
-/// So many targets in each of these domains, numbered across them.
+/// Domains with `sizes` targets each, numbered across them.
 fn racks(sizes: &[usize]) -> Vec<Candidate> {
     let rack = |(rack, &size): (usize, &usize)| (0..size).map(move |_| rack);
     let racks = sizes.iter().enumerate().flat_map(rack);
@@ -95,8 +95,8 @@ fn no_domain_has_more_than_it_must() {
     }
 }
 
-/// Every set of lost positions of every set on nine targets in three racks: what is made again goes
-/// where the rule holds again.
+/// Every set of lost positions of every set on nine targets in three racks: rebuilt chunks go where
+/// the rule holds again.
 #[test]
 fn repair_keeps_the_rule() {
     let targets = racks(&[4, 4, 4]);

@@ -11,7 +11,7 @@ const SHORT: u64 = 64 << 20;
 const LONG: u64 = 1 << 30;
 /// The shortest that can be asked for.
 const SHORTEST: u64 = 64 << 10;
-/// So many parts for each worker let the last ones end at about the same time.
+/// With this many parts for each worker, the last ones end at about the same time.
 const PARTS_PER_WORKER: u64 = 4;
 
 /// How an object is cut. All parts but the last are a power of two long, so that each is a whole
@@ -23,8 +23,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Cuts an object of `size` bytes for so many workers, into parts of `wanted` bytes (rounded to
-    /// a power of two) or of a length that suits.
+    /// Cuts an object of `size` bytes for `workers` workers, into parts of `wanted` bytes (rounded
+    /// to a power of two) or of a length that suits.
     pub fn new(size: u64, workers: usize, wanted: Option<u64>) -> Self {
         let even = size / (workers.max(1) as u64 * PARTS_PER_WORKER);
         let wanted = wanted.map_or(even.clamp(SHORT, LONG), |wanted| wanted.max(SHORTEST));
@@ -75,7 +75,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_are_the_object(size in 0u64..=1 << 55, workers in 1usize..1000, wanted in prop::option::of(1u64..=u64::MAX)) {
+        fn parts_are_the_object(
+            size in 0u64..=1 << 55, workers in 1usize..1000, wanted in prop::option::of(1u64..=u64::MAX)
+        ) {
             let parts = Parts::new(size, workers, wanted);
             prop_assert!(parts.part_bytes().is_power_of_two() && u64::from(parts.count()) <= MOST_PARTS);
             let count = parts.count();

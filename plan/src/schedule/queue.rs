@@ -2,14 +2,14 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Who gets which object.
+/// Which worker gets which object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Whoever asks gets the next one, the largest first where sizes are known (DBWA).
+    /// A worker that asks gets the next one, the largest first where sizes are known (DBWA).
     #[default]
     Demand,
-    /// Objects are dealt out to the workers in turn, whatever their size and whoever is idle
-    /// (RRWA).
+    /// Objects are dealt out to the workers in turn, whatever their size and whichever worker is
+    /// idle (RRWA).
     RoundRobin,
 }
 
@@ -79,7 +79,7 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue for so many workers, at least one.
+    /// An empty queue for `workers` workers, at least one.
     pub fn new(policy: Policy, limits: Limits, workers: usize) -> Self {
         let lanes = if policy == Policy::Demand { 1 } else { workers.max(1) };
         Self {
@@ -93,7 +93,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds an object of so many bytes.
+    /// Adds an object of `bytes` bytes.
     pub fn push(&mut self, object: T, bytes: u64) {
         self.objects += 1;
         self.number += 1;

@@ -15,8 +15,8 @@ pub struct Object {
 /// When each worker is done with its last object, if all objects are there at the beginning and
 /// none is done together with others.
 pub fn finishes(policy: Policy, objects: &[Object], workers: usize) -> Vec<f64> {
-    // Of no bytes, so that each counts as large: sizes are known to the demand policy, which is
-    // what it is judged for.
+    // Of no bytes, so that each counts as large: the demand policy knows sizes, and that is what it
+    // is judged for.
     let mut queue = Queue::new(policy, Limits { bytes: 0, objects: 1 }, workers);
     objects.iter().for_each(|object| queue.push(object.seconds, object.bytes));
     let mut done = vec![0.0f64; workers.max(1)];

@@ -1,6 +1,10 @@
+<<<<<<< HEAD
 //! Counters under an exclusive lock: nobody is within it with another, and no count is lost. A
 //! section that failed was told so, and what it wrote may still get there later: until its client
 //! commits the file again, the counter may begin again from there.
+=======
+//! Counters under an exclusive lock: no two programs hold it at once, and no count is lost.
+>>>>>>> w-prose
 
 use crate::history::{All, Section};
 
@@ -27,8 +31,7 @@ fn pair(history: &All, first: &Section, second: &Section) -> Option<String> {
         return Some(format!("both have the lock: {first:?}, {second:?}"));
     }
     let is_later = first.done && first.span.is_before(&second.held);
-    // What is released is committed. Only the death of the server takes it away, if it was not
-    // synced.
+    // A released count is committed. Only the death of the server loses it, if it was not synced.
     let end = second.span.end.unwrap_or(u64::MAX);
     let is_kept = first.synced || !history.died(first.span.begin, end);
     let begins_again = leftovers(history, first).any(|left| left.read < second.read && left.span.begin < end);

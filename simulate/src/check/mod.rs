@@ -1,5 +1,5 @@
-//! Checks of a history. Each returns what is wrong, one a line. None raises a false alarm: what is
-//! not certain is allowed.
+//! Checks of a history. Each returns what is wrong, one a line. None raises a false alarm: an
+//! uncertain result is allowed.
 
 pub mod appends;
 pub mod counters;

@@ -79,7 +79,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
                 new.insert(name, ino);
                 Found::File(ino)
             }
-            // A file whose number nobody knows.
+            // A file with an unknown number.
             (None, Found::Unknown) => {
                 new.insert(name, 0);
                 Found::Unknown
@@ -108,7 +108,7 @@ fn after(names: &Names, naming: &Naming) -> Option<Names> {
                 (false, _) if !may_be => match naming.found {
                     // Which of the two errors comes first is not fixed.
                     Found::Exists if names.contains_key(&name) => Found::Exists,
-                    // A file without a name gets one again if somebody may still know it.
+                    // A file without a name gets one again if a client may still know it.
                     Found::Done | Found::Unknown if !names.contains_key(&name) => {
                         new.insert(name, ino);
                         Found::Done

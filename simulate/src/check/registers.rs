@@ -1,5 +1,5 @@
-//! Files with one writer: who opens a file sees what was written before, or something newer, and
-//! never something older than what was synced.
+//! Files with one writer: a program that opens a file sees what was written before, or something
+//! newer, and never something older than what was synced.
 
 use crate::history::{All, Read, Span, Write};
 
@@ -30,7 +30,7 @@ fn wrong(history: &All, read: &Read) -> Option<String> {
 /// Whether a write that ended before a read began must be seen by it.
 fn must_be_seen(history: &All, write: &Write, begin: u64, end: u64) -> bool {
     let is_durable = history.is_durable(write.client, write.file, &write.span, begin);
-    // Without a fault, who opens a file has others commit what they wrote.
+    // Without a fault, an opening makes other clients commit what they wrote.
     is_durable || history.is_calm(write.span.begin, end)
 }
 

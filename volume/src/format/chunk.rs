@@ -1,4 +1,5 @@
-//! The chunks of a volume: a file header, then records of stripes of any length. `docs/format.md` has the tables.
+//! The chunks of a volume: a file header, then records of stripes of any length. `docs/format.md`
+//! has the tables.
 //!
 //! They differ from the fragments of single objects: a chunk grows while its set is open, so its
 //! header does not depend on what follows.
@@ -306,7 +307,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), real in any::<bool>()) {
+        fn any_bytes_are_decoded_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..300), real in any::<bool>()
+        ) {
             let mut bytes = bytes;
             if real && bytes.len() > 8 {
                 bytes[..8].copy_from_slice(&RECORD_MAGIC);
@@ -318,7 +321,9 @@ mod tests {
         }
 
         #[test]
-        fn a_header_of_any_fields_is_decoded_or_refused(at in 8usize..250, bytes in prop::collection::vec(any::<u8>(), 1..9)) {
+        fn a_header_of_any_fields_is_decoded_or_refused(
+            at in 8usize..250, bytes in prop::collection::vec(any::<u8>(), 1..9)
+        ) {
             let mut header = chunk().encode();
             header[at..at + bytes.len()].copy_from_slice(&bytes);
             // Seal with a valid checksum, so that the fields themselves are checked.
@@ -328,7 +333,9 @@ mod tests {
         }
 
         #[test]
-        fn a_record_of_any_fields_is_decoded_or_refused(at in 8usize..120, bytes in prop::collection::vec(any::<u8>(), 1..9)) {
+        fn a_record_of_any_fields_is_decoded_or_refused(
+            at in 8usize..120, bytes in prop::collection::vec(any::<u8>(), 1..9)
+        ) {
             let mut record = header().encode();
             record[at..at + bytes.len()].copy_from_slice(&bytes);
             record[CHECKSUM_AT..FIXED_BYTES].fill(0);

@@ -1,6 +1,6 @@
-//! The claim on a target: who may change its volume, as a record of one page in either of two
-//! slots. A record is written over the older one, so that it needs no space and a crash leaves one
-//! of them whole.
+//! The claim on a target: which holder may change its volume, as a record of one page in either of
+//! two slots. A record is written over the older one, so that it needs no space and a crash leaves
+//! one of them whole.
 
 use super::bytes::{Reader, Writer};
 use super::{FormatError, VolumeId};
@@ -19,7 +19,7 @@ pub const MAX_HOLDER_NAME: usize = 256;
 pub const MAX_HOLDER_ADDRESS: usize = 512;
 /// The largest number of mirrors in a claim.
 pub const MAX_CLAIM_MIRRORS: usize = 512;
-/// The longest lease. A longer one that is asked for counts as this long.
+/// The longest lease. A request for a longer one counts as this long.
 pub const MAX_LEASE: Duration = Duration::from_secs(60);
 
 const MAGIC: [u8; 8] = *b"WEFTCLM\n";
@@ -43,7 +43,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// Who opened a volume.
+/// The process that opened a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// Identifies the volume directory or server instance. It stays when the process starts again,
@@ -66,7 +66,7 @@ pub struct Claim {
     pub epoch: Epoch,
     /// The targets with the journal of this epoch, at most 512.
     pub mirrors: Vec<TargetId>,
-    /// Who opened the volume.
+    /// The process that opened the volume.
     pub holder: Holder,
 }
 
@@ -92,7 +92,7 @@ pub struct ClaimRecord {
     pub sequence: u64,
     /// The claim.
     pub claim: Claim,
-    /// The lease that was promised last, counted anew from a restart of the target. Zero if the
+    /// The lease that was promised last. It starts again when the target restarts. Zero if the
     /// claim ends with the process that holds the lock of the file.
     pub lease: Duration,
     /// The holder gave the claim back. It is not renewed again.

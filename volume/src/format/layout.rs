@@ -1,7 +1,8 @@
 //! The layout of an object's chunks: a function of the code's shape, the block length and the
 //! object's length.
 //!
-//! A `Layout` exists only if its numbers are within the format's limits, so its arithmetic cannot overflow.
+//! A `Layout` exists only if its numbers are within the format's limits, so its arithmetic cannot
+//! overflow.
 
 use super::{FormatError, HEADER_BYTES, RecordHeader};
 

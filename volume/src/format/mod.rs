@@ -1,4 +1,5 @@
-//! The bytes of a chunk file: one header, then one record per stripe. `docs/format.md` gives the tables.
+//! The bytes of a chunk file: one header, then one record per stripe. `docs/format.md` gives the
+//! tables.
 //!
 //! Everything here is a function of bytes: no I/O, no clock. Decoding accepts any bytes, damaged or
 //! hostile: it returns a typed error, never panics, and allocates no more than it was given.

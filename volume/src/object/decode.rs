@@ -1,4 +1,5 @@
-//! Decodes an object into a file or a stream: reads the data blocks, or for each that is not there another block.
+//! Decodes an object into a file or a stream: reads the data blocks, or for each that is not there
+//! another block.
 
 use super::find::Object;
 use super::parallel::{Turn, run, thread_count};
@@ -19,7 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Where the data goes.
 #[derive(Debug)]
 pub enum Destination<'a> {
-    /// A file that gets the original's mode and times; `replace` says whether one that exists may go.
+    /// A file that gets the original's mode and times; `replace` says whether one that exists may
+    /// go.
     File {
         /// Where.
         path: &'a Path,
@@ -42,8 +44,8 @@ pub struct DecodeOptions<'a> {
 /// Decodes the object.
 ///
 /// # Errors
-/// `TooDegraded` when too little is left of a stripe; then, as after any other error, no file is left. The second
-/// part of the answer is what was wrong with the fragments, in either case.
+/// `TooDegraded` when too little is left of a stripe; then, as after any other error, no file is
+/// left. The second part of the answer is what was wrong with the fragments, in either case.
 pub fn decode(object: Object, options: &DecodeOptions<'_>, control: &Control) -> (Result<Header>, Problems) {
     let result = decode_around(&object, options, control);
     (result.map(|()| object.header), object.problems.into_list())
@@ -80,7 +82,7 @@ fn decode_around(object: &Object, options: &DecodeOptions<'_>, control: &Control
     }
 }
 
-/// Looks whether enough fragments are there at all, before anything is read.
+/// Checks that enough fragments are there, before anything is read.
 fn enough(object: &Object) -> Result<()> {
     let plan = readable(&*object.code, &object.header.layout, &object.present());
     plan.map_err(|why| Error::TooDegraded { what: Shown(object.name()).to_string(), why })
@@ -137,7 +139,7 @@ fn short(file_name: &OsStr) -> OsString {
 
 fn set_attributes(temporary: &Temporary, header: &Header) -> Result<()> {
     let file = temporary.file();
-    // Not the bits that would let others act as whoever decodes.
+    // Without the bits that would let others act as the user who decodes.
     let mode = Permissions::from_mode(header.mode & 0o777);
     file.set_permissions(mode).map_err(Error::io("set the mode of", temporary.destination()))?;
     if let (Some(modified), Some(accessed)) = (header.modified.system_time(), header.accessed.system_time()) {

@@ -1,5 +1,6 @@
-//! Encodes a file into fragments: each thread reads the next stripe into its own rows, codes and checksums it while
-//! it is in cache, and writes its blocks. Headers come last, then everything is made durable, then it gets its names.
+//! Encodes a file into fragments: each thread reads the next stripe into its own rows, codes and
+//! checksums it while it is in cache, and writes its blocks. Headers come last, then everything is
+//! made durable, then it gets its names.
 
 use super::fragment::read_header;
 use super::parallel::{for_each, run, thread_count};
@@ -17,9 +18,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What one checksum covers: short enough that a bad sector costs little, long enough that checksums cost nothing.
+/// What one checksum covers: short enough that a bad sector costs little, long enough that
+/// checksums cost nothing.
 const GRANULE_BYTES: usize = 64 << 10;
-/// Each fragment's writeback is started after so many bytes, so that little is left for the final sync.
+/// Each fragment's writeback starts after this many bytes, so that little is left for the final
+/// sync.
 const WRITEBACK_BYTES: u64 = 8 << 20;
 
 /// How a file is encoded.
@@ -48,8 +51,8 @@ pub struct Encoded {
     pub fragments: Vec<PathBuf>,
 }
 
-/// The block length that is used when none is asked for: a stripe of one or two MiB of data, which stays in the
-/// second-level cache, in blocks that are long enough for a disk.
+/// The block length if the caller gives none: a stripe of one or two MiB of data, which stays in
+/// the second-level cache, in blocks that are long enough for a disk.
 pub fn default_block_bytes(code: &dyn Code) -> usize {
     let target = (1usize << 20) >> code.shape().k.ilog2();
     target.clamp(32 << 10, 1 << 20).next_multiple_of(code.unit())
@@ -58,9 +61,9 @@ pub fn default_block_bytes(code: &dyn Code) -> usize {
 /// Encodes `source` into one fragment per position.
 ///
 /// # Errors
-/// `Invalid` for an argument, `Conflict` for fragments that exist, and what the system says. Whatever fails, no
-/// fragment and no temporary file of it is left, unless replacing had begun: then all new fragments are left,
-/// complete, and `repair` gives them their names.
+/// `Invalid` for an argument, `Conflict` for fragments that exist, and what the system says.
+/// Whatever fails, no fragment and no temporary file of it is left, unless replacing had begun:
+/// then all new fragments are left, complete, and `repair` gives them their names.
 pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -> Result<Encoded> {
     let layout = layout(options, source.known_bytes().unwrap_or(0))?;
     let directories = options.directories.iter().map(|path| Directory::open(path)).collect::<Result<Vec<_>>>()?;
@@ -108,7 +111,8 @@ pub fn encode(source: &Source, options: &EncodeOptions<'_>, control: &Control) -
         finish(fragment, &Header { position, ..header.clone() })
     })?;
     control.check()?;
-    // From here on, other encoders and repairs wait: files of two objects must not get their names in turns.
+    // From here on, other encoders and repairs wait: files of two objects must not get their names
+    // in turns.
     let _lock = Lock::take(&directories, control)?;
     refuse_what_is_in_the_way(options, &layout, &directories)?;
     let header = after_all_others(header, &fragments, &directories)?;
@@ -155,7 +159,8 @@ fn place<'a>(options: &EncodeOptions<'_>, directories: &'a [Directory], position
     (&directories[position % directories.len()], fragment_file_name(options.name, position))
 }
 
-/// Looks for fragments of this name, wherever they lie in these directories, and for what no file can replace.
+/// Looks for fragments of this name, wherever they lie in these directories, and for what no file
+/// can replace.
 fn refuse_what_is_in_the_way(options: &EncodeOptions<'_>, layout: &Layout, directories: &[Directory]) -> Result<()> {
     for position in 0..layout.blocks() {
         let (directory, file_name) = place(options, directories, position);
@@ -168,7 +173,7 @@ fn refuse_what_is_in_the_way(options: &EncodeOptions<'_>, layout: &Layout, direc
     }
     let committed = |(_, parsed): &Named| parsed.written_by.is_none();
     for (path, _) in named(directories, options.name)?.into_iter().filter(committed) {
-        // A file that only looks like one of ours by its name is somebody else's.
+        // A file that resembles one of ours only by its name belongs to another program.
         if header_of(&path).is_none_or(|header| header.name == options.name) {
             return Err(Error::exists(&path));
         }
@@ -208,7 +213,8 @@ fn create(
     (0..layout.blocks()).map(make).collect()
 }
 
-/// Makes the object newer than all others of its name, also where the clock was ahead when those were encoded.
+/// Makes the object newer than all others of its name, also where the clock was ahead when those
+/// were encoded.
 fn after_all_others(header: Header, fragments: &[Temporary], directories: &[Directory]) -> Result<Header> {
     let others = named(directories, &header.name)?.into_iter().filter_map(|(path, _)| header_of(&path));
     let others = others.filter(|other| other.name == header.name && other.object != header.object);
@@ -249,7 +255,8 @@ impl<'a> StripeWriter<'a> {
         let mut checksums = ec::partition::encode_checksummed(self.code, &data, &mut parity, layout.granule_bytes());
         let offset = layout.record_offset(stripe.number);
         self.record.resize(layout.record_header_bytes(block_bytes), 0);
-        // Each stripe begins with another fragment, so that the threads seldom meet at the same file.
+        // Each stripe begins with another fragment, so that the threads seldom meet at the same
+        // file.
         for position in (0..n).map(|step| (step + stripe.number as usize) % n) {
             let sums = std::mem::take(&mut checksums[position]);
             RecordHeader::new(self.object, layout, position, stripe.number, stripe.data_bytes, sums)
@@ -264,7 +271,8 @@ impl<'a> StripeWriter<'a> {
     }
 }
 
-/// Starts the writing of what piled up in memory whenever a record passes a multiple of `WRITEBACK_BYTES`.
+/// Starts the writing of what piled up in memory whenever a record passes a multiple of
+/// `WRITEBACK_BYTES`.
 fn start_writeback(fragment: &Temporary, offset: u64, length: u64) {
     let end = (offset + length) / WRITEBACK_BYTES * WRITEBACK_BYTES;
     if end > offset {
@@ -284,7 +292,8 @@ pub(super) fn finish(fragment: &Temporary, header: &Header) -> Result<()> {
     fragment.sync()
 }
 
-/// The most important fields as extended attributes, for the eyes of administrators; Weft does not read them.
+/// The most important fields as extended attributes, for the eyes of administrators; Weft does not
+/// read them.
 fn set_attributes(fragment: &Temporary, header: &Header) {
     use xattr::FileExt;
     let fields = [
@@ -313,8 +322,8 @@ fn commit(fragments: &[Temporary], force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Removes fragments of the replaced object that have no counterpart in the new one: it had more, or lay otherwise.
-/// What has one of the new object's `own` names stays, whatever it says.
+/// Removes fragments of the replaced object that have no counterpart in the new one: it had more,
+/// or lay otherwise. What has one of the new object's `own` names stays, whatever it says.
 fn remove_replaced(directories: &[Directory], new: &Header, own: &BTreeSet<((u64, u64), OsString)>) {
     let stem = stem(&new.name);
     for directory in directories {
@@ -332,7 +341,8 @@ fn remove_replaced(directories: &[Directory], new: &Header, own: &BTreeSet<((u64
     }
 }
 
-/// Removes what killed encoders of the same name left behind, now that a whole object of this name is there.
+/// Removes what killed encoders of the same name left behind, now that a whole object of this name
+/// is there.
 fn remove_abandoned(directories: &[Directory], name: &[u8]) {
     for (path, parsed) in named(directories, name).unwrap_or_default() {
         if parsed.written_by.is_some()
@@ -345,7 +355,8 @@ fn remove_abandoned(directories: &[Directory], name: &[u8]) {
     }
 }
 
-/// Whether the file is what an encoder of that name may leave: one without a header yet, or with that name's.
+/// Whether the file is what an encoder of that name may leave: one without a header yet, or with
+/// that name's.
 fn is_unfinished(file: &File, name: &[u8]) -> bool {
     let mut start = [0; 512];
     let Ok(read) = read_at(file, 0, &mut [&mut start]) else { return false };

@@ -1,7 +1,9 @@
-//! Makes an object out of the fragments in some directories. The headers count; file names only help to find them.
+//! Makes an object out of the fragments in some directories. The headers count; file names only
+//! help to find them.
 //!
-//! Of several objects of one name (a replacement that was interrupted, old fragments that came back) the newest of
-//! which enough is there is chosen. Everything else that bears the name is reported as a problem.
+//! Of several objects of one name (a replacement that was interrupted, old fragments that came
+//! back) the newest with enough fragments is chosen. Everything else of that name is reported as a
+//! problem.
 
 use super::fragment::{Candidate, Fragment};
 use super::problems::{Collector, Problem, ProblemKind};
@@ -17,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An object and what is there of it.
+/// An object and the fragments that were found.
 #[derive(Debug)]
 pub struct Object {
     /// What all its headers say; the position is that of any one of them.
@@ -28,8 +30,8 @@ pub struct Object {
     pub(super) fragments: Vec<Vec<Fragment>>,
     /// As they were given; none where one could not be opened.
     pub(super) directories: Vec<Option<Directory>>,
-    /// The committed files that are called as its fragments, by device and inode, and the header of each; none
-    /// where the system does not read it. Only these may be replaced.
+    /// The committed files that are called as its fragments, by device and inode, and the header of
+    /// each; none where the system does not read it. Only these may be replaced.
     pub(super) seen: BTreeMap<(u64, u64), Option<HeaderRead>>,
     pub(super) problems: Collector,
 }
@@ -43,7 +45,7 @@ impl Object {
         Path::new(OsStr::from_bytes(&self.header.name))
     }
 
-    /// The positions of which there is a file.
+    /// The positions that have a file.
     pub(super) fn present(&self) -> Vec<usize> {
         (0..self.fragments.len()).filter(|&position| !self.fragments[position].is_empty()).collect()
     }
@@ -67,7 +69,8 @@ impl Object {
 /// Finds the object of that name, or the only one there is, in the directories.
 ///
 /// # Errors
-/// `NotFound` when there is no fragment of it, `Invalid` when there is no name and not exactly one object.
+/// `NotFound` when there is no fragment of it, `Invalid` when there is no name and not exactly one
+/// object.
 pub fn find(name: Option<&OsStr>, directories: &[PathBuf]) -> Result<Object> {
     crate::allow_many_open_files();
     let problems = Collector::default();
@@ -89,8 +92,8 @@ fn choose(name: &[u8], found: Found, directories: Vec<Option<Directory>>, proble
     let Found { candidates, unreadable } = found;
     let stem = stem(name);
     let mut groups: Vec<(Header, BTreeSet<usize>)> = Vec::new();
-    // Renaming the first fragment commits an object: from then on its other fragments count although they still
-    // have temporary names. Before that, they are of no object.
+    // Renaming the first fragment commits an object: from then on its other fragments count
+    // although they still have temporary names. Before that, they are of no object.
     let committed: BTreeSet<_> = candidates
         .iter()
         .filter(|c| c.file_name.written_by.is_none())
@@ -107,7 +110,8 @@ fn choose(name: &[u8], found: Found, directories: Vec<Option<Directory>>, proble
     }
     let enough = |(header, positions): &(Header, BTreeSet<usize>)| {
         let have: Vec<usize> = positions.iter().copied().collect();
-        // A code that is not known here is an error only when nothing newer is there, so it counts as any other.
+        // A code that is not known here is an error only when nothing newer is there, so it counts
+        // as any other.
         let known = code_of(header, &candidates);
         known.map_or(have.len() >= header.layout.k(), |code| readable(&*code, &header.layout, &have).is_ok())
     };

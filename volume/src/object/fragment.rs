@@ -18,7 +18,8 @@ pub struct Fragment {
     pub(super) directory: usize,
     /// Whether its header is sound.
     pub(super) headed: bool,
-    /// Whether its header, name and length are as they should be; its records may be good either way.
+    /// Whether its header, name and length are as they should be; its records may be good either
+    /// way.
     pub(super) sound: bool,
     /// Whether it has its final name.
     pub(super) committed: bool,
@@ -33,7 +34,8 @@ impl Fragment {
     /// Reads the block of a stripe into `block`, which has its length, and verifies it.
     ///
     /// # Errors
-    /// The problem, when there is any difference from what was stored; `block` must not be used then.
+    /// The problem, when there is any difference from what was stored; `block` must not be used
+    /// then.
     pub(super) fn read_block(
         &self,
         object: ObjectId,
@@ -102,7 +104,8 @@ impl Candidate {
         Ok(Self { path, file, directory, file_name, file_bytes, header })
     }
 
-    /// The position that the first sound record of that object gives, for a file whose header is damaged.
+    /// The position that the first sound record of that object gives, for a file whose header is
+    /// damaged.
     pub fn position_by_records(&self, object: ObjectId, layout: &Layout) -> Option<usize> {
         let mut bytes = Vec::new();
         let stripes = 0..layout.stripes().min(MAX_RECORDS);

@@ -1,4 +1,4 @@
-//! What one file says about itself, whatever is wrong with it and without the others of its object.
+//! What one file says about itself, even if it is damaged, and without the others of its object.
 
 use super::fragment::{Candidate, Fragment};
 use super::problems::{Problem, ProblemKind};

@@ -1,8 +1,8 @@
 //! Objects: files that were encoded on their own, as one chunk per position of their code.
 //!
-//! One operation per file. What they share: a [`Source`] gives stripes of data to the encoder, an [`Object`] is what
-//! [`find()`] made out of the fragments in some directories, and a stripe reader (`recover`) gets its blocks, verified,
-//! from wherever they can be had.
+//! One operation per file. What they share: a [`Source`] gives stripes of data to the encoder, an
+//! [`Object`] is what [`find()`] made out of the fragments in some directories, and a stripe reader
+//! (`recover`) gets its blocks, verified, from wherever they can be had.
 
 mod decode;
 mod encode;

@@ -1,4 +1,5 @@
-//! Several threads over the stripes of an object: each takes the next stripe when it is done with one.
+//! Several threads over the stripes of an object: each takes the next stripe when it is done with
+//! one.
 
 use crate::lock;
 use crate::{Error, Result};
@@ -19,15 +20,16 @@ impl Stop {
     }
 }
 
-/// How many threads work on stripes whose blocks take `stripe_bytes` of memory together: what was `asked` for or as
-/// many as there are cores, and fewer when memory would not be bounded, or when there are fewer `stripes`.
+/// How many threads work on stripes whose blocks take `stripe_bytes` of memory together: what was
+/// `asked` for or as many as there are cores, and fewer when memory would not be bounded, or when
+/// there are fewer `stripes`.
 pub(super) fn thread_count(asked: Option<usize>, stripe_bytes: usize, stripes: u64) -> usize {
     let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let stripes = usize::try_from(stripes).unwrap_or(usize::MAX);
     threads.min(MAX_MEMORY_BYTES / stripe_bytes.max(1)).min(stripes).max(1)
 }
 
-/// Runs `worker` in so many threads; the first error stops them all and is answered.
+/// Runs `worker` in `threads` threads; the first error stops them all and is returned.
 pub(super) fn run(threads: usize, worker: impl Fn(&Stop) -> Result<()> + Sync) -> Result<()> {
     /// A worker that panics stops the others, too, so that none waits for it for ever.
     struct StopOnDrop<'a>(&'a Stop, bool);
@@ -75,8 +77,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Waits until all stripes before this one are done, then does `work`. Stripes are taken in order, so whoever has
-    /// the turn never waits for a thread behind it.
+    /// Waits until all stripes before this one are done, then does `work`. Stripes are taken in
+    /// order, so the thread that has the turn never waits for a later one.
     pub fn take(&self, stripe: u64, stop: &Stop, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut next = lock(&self.next);
         while *next != stripe {

@@ -113,7 +113,8 @@ impl fmt::Display for Problem {
 #[derive(Debug, Default)]
 pub(super) struct Collector(Mutex<Collected>);
 
-/// What is listed once: of a fragment as a whole each kind of problem, of its stripes the first with any.
+/// What is listed once: of a fragment as a whole each kind of problem, of its stripes the first
+/// with any.
 type Key = (Option<usize>, Option<PathBuf>, Option<ProblemKind>);
 
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! Gets the blocks of a stripe: read and verified where they are stored, made again from others where they are not.
+//! Gets the blocks of a stripe: stored blocks are read and verified, missing ones are rebuilt from
+//! others.
 
 use super::find::Object;
 use super::problems::Problem;
@@ -21,8 +22,8 @@ enum State {
     Bad,
 }
 
-/// Reads stripes of an object, one after the other, into the same rows: first the stored blocks, behind them, for a
-/// code that does not store the data as it is, the data blocks.
+/// Reads stripes of an object, one after the other, into the same rows: first the stored blocks,
+/// behind them, for a code that does not store the data as it is, the data blocks.
 pub(super) struct StripeReader<'a> {
     object: &'a Object,
     rows: Rows,
@@ -34,7 +35,8 @@ pub(super) struct StripeReader<'a> {
 }
 
 impl<'a> StripeReader<'a> {
-    /// With `reports`, what is wrong with blocks is added to the object's problems: to be said once for each stripe.
+    /// With `reports`, what is wrong with blocks is added to the object's problems: to be said once
+    /// for each stripe.
     pub fn new(object: &'a Object, reports: bool) -> Result<Self> {
         let layout = object.header.layout;
         let extra = if object.code.systematic() { 0 } else { layout.k() };
@@ -93,7 +95,8 @@ impl<'a> StripeReader<'a> {
         (0..self.states.len()).filter(|&p| matches!(self.states[p], State::Unread | State::Good)).collect()
     }
 
-    /// Runs the repair that `plan` finds in what is usable, with another plan when a block it wants turns out bad.
+    /// Runs the repair that `plan` finds in what is usable, with another plan when a block it wants
+    /// turns out bad.
     fn run(
         &mut self,
         rows_made: &[usize],
@@ -182,8 +185,9 @@ impl<'a> StripeReader<'a> {
             let proves = made.iter().all(|position| plan.reads().iter().any(|read| read.block == *position));
             proves.then_some(plan)
         };
-        // The made blocks stand in for as many of their sources as the code allows. A local repair has too few sources
-        // to say anything of other groups; then everything else that is there may help.
+        // The made blocks stand in for as many of their sources as the code allows. A local repair
+        // has too few sources to say anything of other groups; then everything else that is there
+        // may help.
         let others: Vec<usize> = self.usable().into_iter().filter(|p| *p != witness && !used.contains(p)).collect();
         let sources = |all: &[usize]| {
             (0..=used.len().min(made.len())).rev().find_map(|stood_in| plan([all, &used[stood_in..], made].concat()))
@@ -191,8 +195,8 @@ impl<'a> StripeReader<'a> {
         sources(&[]).or_else(|| sources(&others))
     }
 
-    /// Checks that a made block and the blocks it was made from agree with a stored block that was not used; `None`
-    /// when no such block is left.
+    /// Checks that a made block and the blocks it was made from agree with a stored block that was
+    /// not used; `None` when no such block is left.
     pub fn agrees_with_a_survivor(&mut self, made: &[usize], by: &Repair) -> Option<bool> {
         let used: Vec<usize> = by.reads().iter().map(|read| read.block).collect();
         let witnesses: Vec<usize> = self.usable().into_iter().filter(|p| !used.contains(p)).collect();

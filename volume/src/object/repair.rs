@@ -1,5 +1,6 @@
-//! Makes missing and damaged fragments again, whole, beside the old ones, and puts them in their place when they are
-//! proved: each block against a survivor that was not used to make it, each new file against its own checksums.
+//! Rebuilds missing and damaged fragments, whole, beside the old ones. It puts them in their place
+//! once they are proved: each block against a survivor that was not used to make it, each new file
+//! against its own checksums.
 
 use super::encode::finish;
 use super::find::Object;
@@ -38,12 +39,12 @@ pub struct Repaired {
     pub problems: Problems,
 }
 
-/// Repairs the object. New fragments go to the directory `to`, else where the damaged ones lie, else where `encode`
-/// would have put them among the searched directories.
+/// Repairs the object. New fragments go to the directory `to`, else where the damaged ones lie,
+/// else where `encode` would have put them among the searched directories.
 ///
 /// # Errors
-/// `TooDegraded` when too little is left, and what the system says; then nothing was changed. The second part of
-/// the answer is what was wrong with the fragments, if the first does not have it.
+/// `TooDegraded` when too little is left, and what the system says; then nothing was changed. The
+/// second part of the answer is what was wrong with the fragments, if the first does not have it.
 pub fn repair(
     object: Object,
     to: Option<&Path>,
@@ -78,7 +79,8 @@ fn repair_in_place(object: &Object, to: Option<&Path>, threads: Option<usize>, c
     let (witnessed, unwitnessed) = rebuild(object, &made, threads, control)?;
     for_each(&made, |fragment| prove(object, fragment, control))?;
     control.check()?;
-    // From here on, encoders and other repairs wait. What they did before shows in what lies at the destinations.
+    // From here on, encoders and other repairs wait. What they did before shows in what lies at the
+    // destinations.
     let _lock = Lock::take(made.iter().map(|fragment| &fragment.directory), control)?;
     refuse_if_replaced(object)?;
     let displaced =
@@ -133,8 +135,8 @@ fn create(object: &Object, wanted: &[usize], bad: &BTreeSet<usize>, to: Option<&
     wanted.iter().map(make).collect()
 }
 
-/// Where the damaged fragment lies, or where `encode` would have put it, or, where that directory is gone, the one
-/// with the fewest fragments of the object.
+/// Where the damaged fragment lies, or where `encode` would have put it, or, where that directory
+/// is gone, the one with the fewest fragments of the object.
 fn usual_place(object: &Object, position: usize) -> &Path {
     let directories = &object.directories;
     let old = object.fragments[position].first().and_then(|old| directories[old.directory].as_ref());
@@ -145,7 +147,8 @@ fn usual_place(object: &Object, position: usize) -> &Path {
     place.expect("an object was found in some directory").path()
 }
 
-/// A file that has the name of the new fragment may go if it is damaged, foreign or a copy, not if it is of use.
+/// A file that has the name of the new fragment may go if it is damaged, foreign or a copy, not if
+/// it is of use.
 fn refuse_to_replace_others(object: &Object, position: usize, bad: &BTreeSet<usize>, destination: &Path) -> Result<()> {
     let used = object.fragments.iter().flatten().find(|other| other.path == destination && other.position != position);
     let Some(other) = used else { return Ok(()) };
@@ -176,8 +179,9 @@ fn refuse_if_replaced(object: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Looks at what has the name of a new fragment now. Only what was found among the object's fragments may go, or a
-/// fragment that is the same as the new one; the answer is the own name of a fragment that lies here by mistake.
+/// Looks at what has the name of a new fragment now. Only what was found among the object's
+/// fragments may go, or a fragment that is the same as the new one; the answer is the own name of a
+/// fragment that lies here by mistake.
 fn may_replace(object: &Object, position: usize, destination: &Path) -> Result<Option<PathBuf>> {
     let stays = |what: String| Err(Error::Conflict { path: destination.to_path_buf(), what });
     match destination.symlink_metadata() {

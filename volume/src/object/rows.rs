@@ -12,8 +12,8 @@ const ALIGNMENT: usize = 64;
 /// # Errors
 /// When there is not so much memory.
 pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
-    // Only `vec!` gets zeroes without writing them, and it ends the process where there is no room. So room is tried
-    // before, by one thread at a time.
+    // Only `vec!` gets zeroes without writing them, and it ends the process if memory is short. So
+    // one thread at a time tries to get the memory first.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = lock(&ONE_AT_A_TIME);
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
@@ -37,8 +37,8 @@ impl Rows {
     /// # Errors
     /// When there is not so much memory.
     pub fn new(rows: usize, max_bytes: usize) -> Result<Self> {
-        // An odd number of cache lines between the rows: at a power of two, the same offset of all rows would fall
-        // into the same few places of the first-level cache.
+        // An odd number of cache lines between the rows: at a power of two, the same offset of all
+        // rows would fall into the same few places of the first-level cache.
         let stride = (max_bytes.div_ceil(ALIGNMENT) | 1) * ALIGNMENT;
         let bytes = zeroed(rows * stride + ALIGNMENT)?;
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);

@@ -1,5 +1,5 @@
-//! Looks through directories for the files that may be fragments of an object, and holds only those open: there may
-//! be very many others.
+//! Looks through directories for the files that may be fragments of an object, and holds only those
+//! open: there may be very many others.
 
 use super::fragment::{Candidate, read_header};
 use super::problems::{Collector, Problem, ProblemKind};
@@ -11,7 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A reader may meet a writer that renames what it has just listed; then it looks again, so often at most.
+/// A reader may meet a writer that renames what it has just listed. Then it looks again, at most
+/// this many times in all.
 const MAX_LOOKS: usize = 3;
 
 /// A file by its name alone.
@@ -21,7 +22,7 @@ struct Entry {
     file_name: FileName,
 }
 
-/// Opens the directories; one that cannot be opened is a problem, unless there is no other.
+/// Opens the directories. One that cannot be opened is a problem, unless there is no other.
 pub(super) fn open(paths: &[PathBuf], problems: &Collector) -> Result<Vec<Option<Directory>>> {
     let mut opened = Vec::new();
     let mut first_error = None;
@@ -43,7 +44,8 @@ pub(super) fn open(paths: &[PathBuf], problems: &Collector) -> Result<Vec<Option
     }
 }
 
-/// All chunk files, in the order of the directories. A directory that was given twice has its files once.
+/// All chunk files, in the order of the directories. A directory that was given twice has its files
+/// once.
 fn list(directories: &[Option<Directory>], problems: &Collector) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut seen = BTreeSet::new();
@@ -80,8 +82,8 @@ pub(super) struct Found {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The files that may belong to the object of that name: by their file name, and, unless those are all, by their
-/// header.
+/// The files that may belong to the object of that name: by their file name, and, unless those are
+/// all, by their header.
 ///
 /// # Errors
 /// When too many files are open: what is there cannot be told then.

@@ -1,4 +1,5 @@
-//! Where the data of an object comes from: a file that is read at several places at once, or a stream.
+//! Where the data of an object comes from: a file that is read at several places at once, or a
+//! stream.
 
 use super::rows::Rows;
 use crate::format::{Layout, Timestamp};
@@ -74,7 +75,8 @@ impl Source {
     pub fn stream(file: File, name: &str) -> Result<Self> {
         let path = PathBuf::from(name);
         let found = file.metadata().map_err(Error::io("look at", &path))?;
-        // Where a standard stream was closed, the runtime opens this device, and for both directions, as no shell does.
+        // Where a standard stream was closed, the runtime opens this device, and for both
+        // directions, as no shell does.
         let null = std::fs::metadata("/dev/null").map(|null| null.rdev());
         let both = rustix::fs::fcntl_getfl(&file).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::RDWR));
         if both && found.file_type().is_char_device() && null.is_ok_and(|null| null == found.rdev()) {
@@ -175,7 +177,7 @@ impl Source {
             control.check()?;
             match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&moment)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-                // What cannot be waited for can be read at once.
+                // Input that cannot be polled can be read at once.
                 Ok(_) | Err(_) => {}
             }
             match (&self.file).read(into) {

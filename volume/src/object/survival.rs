@@ -4,8 +4,9 @@ use crate::format::Layout;
 use crate::{Control, Result};
 use ec::{Code, Unrecoverable};
 
-/// So many patterns of further losses, times the square of the blocks, are tried for a code that survives more than it
-/// promises: thousands for usual shapes, and for the widest as few as take a moment.
+/// The limit of work, in patterns of further losses times the square of the blocks, for a code that
+/// survives more than it promises: thousands of patterns for usual shapes, and few for the widest,
+/// so that they take only a moment.
 const MAX_WORK: usize = 1 << 20;
 
 /// Whether the data of an object can be had from the blocks of these positions.
@@ -27,8 +28,8 @@ pub(super) fn readable(code: &dyn Code, layout: &Layout, have: &[usize]) -> std:
     plan.map(|_| ())
 }
 
-/// How many more blocks, whichever they are, can be lost after `lost`; `None` when that is too much already. For
-/// wide codes that are not MDS it may be more than is answered.
+/// How many more blocks, whichever they are, can be lost after `lost`; `None` when that is too much
+/// already. For wide codes that are not MDS the true number may be higher.
 pub fn survives(code: &dyn Code, lost: &[usize]) -> Option<usize> {
     let control = Control::default();
     Trials::new(code, &control).survives(lost).expect("nobody cancels it")
@@ -52,7 +53,8 @@ impl<'a> Trials<'a> {
         Ok(lost.len() <= self.code.tolerates() || self.code.repair(lost, &have).is_ok())
     }
 
-    /// A lower bound of how many more blocks can be lost after `lost`, and the number itself while there is work left.
+    /// A lower bound of how many more blocks can be lost after `lost`, and the number itself while
+    /// there is work left.
     pub fn survives(&mut self, lost: &[usize]) -> Result<Option<usize>> {
         if !self.recoverable(lost)? {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Reads every byte of an object and checks it: each granule against its checksum, and each stripe's parity against
-//! its data.
+//! Reads every byte of an object and checks it: each granule against its checksum, and each
+//! stripe's parity against its data.
 
 use super::find::Object;
 use super::parallel::{run, thread_count};
@@ -35,7 +35,8 @@ pub struct Report {
     pub fragments: Vec<FragmentState>,
     /// Stripes whose blocks match their checksums but not each other.
     pub inconsistent_stripes: u64,
-    /// How many more fragments, whichever they are, can be lost; `None` when the object cannot be decoded any more.
+    /// How many more fragments, whichever they are, can be lost; `None` when the object cannot be
+    /// decoded any more.
     pub survives: Option<usize>,
     /// Everything that is wrong.
     pub problems: Problems,
@@ -124,7 +125,7 @@ fn consistent(
 /// Verifies the object.
 ///
 /// # Errors
-/// When it was cancelled; whatever is wrong with the object is in the report.
+/// If it was cancelled. All damage to the object is in the report.
 pub fn verify(object: Object, threads: Option<usize>, control: &Control) -> Result<Report> {
     let scan = scan(&object, threads, true, control)?;
     let bad = scan.bad_positions();
@@ -145,7 +146,8 @@ pub fn verify(object: Object, threads: Option<usize>, control: &Control) -> Resu
     })
 }
 
-/// What the worst stripe survives, counting fragments that are not there at all in an object without stripes.
+/// What the worst stripe survives, counting fragments that are not there at all in an object
+/// without stripes.
 pub(super) fn worst(object: &Object, scan: &Scan, control: &Control) -> Result<Option<usize>> {
     let missing: Vec<usize> = (0..object.fragments.len()).filter(|&p| object.fragments[p].is_empty()).collect();
     let mut trials = Trials::new(&*object.code, control);

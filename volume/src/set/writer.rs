@@ -412,8 +412,8 @@ impl SetWriter {
                     encoded.write(position, first_coded, target, file, record)
                 });
             }
-            // A late target gets no more stripes of this set, and the blocks it misses are rebuilt.
-            // A record that arrives later has the right content.
+            // A late target gets no more stripes of this set, and the blocks that it misses are
+            // rebuilt. A record that arrives later has the right content.
             batch.wait_for_most(&self.targets, self.enough(), self.need)
         };
         let took = begun.elapsed();

@@ -19,7 +19,7 @@ pub enum ClaimRequest {
     Take {
         /// The claim.
         claim: Claim,
-        /// How long nobody else gets the target, unless this holder renews it.
+        /// How long no other holder gets the target, unless this one renews it.
         lease: Duration,
     },
     /// Gives the claim of this epoch back. The target remembers the epoch.
@@ -50,7 +50,7 @@ pub enum Lease {
 }
 
 impl Lease {
-    /// Whether another holder has to wait.
+    /// Whether another holder must wait.
     pub fn runs(self) -> bool {
         matches!(self, Self::Runs(_) | Self::Locked)
     }
@@ -99,7 +99,7 @@ impl Refusal {
     }
 }
 
-/// Who has the claim, for people.
+/// The holder of the claim, for messages.
 struct Who<'a>(&'a Claim);
 
 impl fmt::Display for Who<'_> {
@@ -155,8 +155,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether this change of a file needs the claim. Chunks are appended to by clients, whose
-    /// permission is another one, and what a rebuild has not finished belongs to nobody yet.
+    /// Whether this change of a file needs the claim. Clients append to chunks with a permission of
+    /// their own, and an unfinished rebuild has no owner yet.
     pub fn needs_claim(self, file: TargetFile) -> bool {
         match file {
             TargetFile::Label | TargetFile::NewLabel | TargetFile::Journal { .. } | TargetFile::Snapshot { .. } => true,
@@ -204,8 +204,8 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// The claim of a target that starts at `now` and finds this record. The lease that was
-    /// promised begins anew, because it is not known how much of it has run.
+    /// The claim of a target that starts at `now` and finds this record. The promised lease starts
+    /// again, because it is not known how much of it has run.
     pub fn find(record: Option<ClaimRecord>, now: Duration) -> Self {
         let lease = record.as_ref().filter(|record| !record.released).map_or(Duration::ZERO, |record| record.lease);
         Self { record, until: if lease.is_zero() { Duration::ZERO } else { now + lease } }
@@ -294,8 +294,8 @@ impl Seat {
         self.record = record.or_else(|| self.record.take());
     }
 
-    /// Whether an operation of this epoch may change the volume; None is that of a caller that
-    /// claimed nothing, which may change a volume that nobody claimed.
+    /// Whether an operation of this epoch may change the volume. None is an operation of a caller
+    /// without a claim, which may change an unclaimed volume.
     ///
     /// # Errors
     /// `Fenced` or `Unclaimed`.

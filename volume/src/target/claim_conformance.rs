@@ -65,7 +65,8 @@ pub(super) fn claims(target: &dyn Target) {
     let mirrors = Claim { mirrors: vec![TargetId(3)], ..first.clone() };
     take(target, &first).expect("renew");
     assert_eq!(take(target, &mirrors).expect("renew with other mirrors").claim, Some(mirrors.clone()));
-    // Nobody else gets it while the lease runs, and nobody at all with a number that is not higher.
+    // No other holder gets it while the lease runs, and none at all with a number that is not
+    // higher.
     let held = take(target, &of(2, 2, 2)).expect_err("another holder has the lease");
     assert!(matches!(Refusal::of(&held), Some(Refusal::Held { claim: Some(claim), .. }) if **claim == mirrors));
     assert_eq!(held.kind(), ErrorKind::ResourceBusy);

@@ -221,7 +221,7 @@ impl ClaimFile {
         }
     }
 
-    /// Whether this opening may change the volume. While it has the lock nobody else gets the
+    /// Whether this opening may change the volume. While it has the lock no other opening gets the
     /// claim, so that this costs one system call.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ impl Drop for Place {
     }
 }
 
-/// Who was there first is fenced by who came later, whatever it does.
+/// A later opening fences an earlier one, whatever the earlier one does.
 #[test]
 fn a_later_opening_fences_the_earlier_one() {
     let (seconds, clock) = clock();
@@ -180,7 +180,7 @@ fn duplicate(number: i32) -> std::process::Stdio {
     rustix::process::pidfd_getfd(all, number, rustix::process::PidfdGetfdFlags::empty()).unwrap().into()
 }
 
-/// The claim is not a file that somebody may replace or remove unnoticed.
+/// A claim file that was replaced or removed is noticed.
 #[test]
 fn a_claim_that_is_replaced_or_removed_ends() {
     let place = Place::new();
@@ -242,14 +242,14 @@ fn leases_survive_the_store_that_promised_them() {
     take(&store, &claim(1, 1, 1)).unwrap();
     seconds.fetch_add(9, Ordering::Relaxed);
     drop(store);
-    // How long it was away is not known, so that the lease begins anew.
+    // It is not known how long the target was away, so the lease starts again.
     let store = serve();
     assert_eq!(read(&store).lease, Lease::Runs(Duration::from_secs(10)));
     assert!(Refusal::is_held(&take(&store, &claim(2, 2, 2)).unwrap_err()));
     take(&store, &claim(1, 1, 1)).unwrap();
     take(&store, &claim(3, 3, 1)).unwrap();
     drop(store);
-    // A process that opens the directory itself has to wait for it, too.
+    // A process that opens the directory itself must wait for it, too.
     let direct = place.open();
     direct.set_clock(clock.clone());
     assert!(Refusal::is_held(&take(&direct, &claim(4, 4, 4)).unwrap_err()));

@@ -152,18 +152,18 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// If they cannot be listed.
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>>;
 
-    /// Who may change the volume on this target: reads, takes, renews or releases its claim. When
-    /// this returns, a new claim is durable, also on a target that is full.
+    /// Reads, takes, renews or releases the claim, which says who may change the volume on this
+    /// target. When this returns, a new claim is durable, also on a target that is full.
     ///
     /// After a claim was taken through this value, it makes every change of the volume as a whole
     /// under that epoch, until the claim is released: writes of journal, snapshots and labels, and
     /// renames, removals and punches of those and of chunks. Each of them fails with a
     /// [`super::Refusal`] if the target no longer holds that epoch. Through a value that took no
-    /// claim, they fail once anybody has claimed the target. Appends to chunks need no claim.
+    /// claim, they fail once the target has a claim. Appends to chunks need no claim.
     ///
     /// # Errors
-    /// A [`super::Refusal`] inside: `Fenced` if the target holds an epoch whose number is not lower,
-    /// or had this one and it was released; `Held` while the lease of another holder runs;
+    /// A [`super::Refusal`] inside: `Fenced` if the target holds an epoch whose number is not
+    /// lower, or had this one and it was released; `Held` while the lease of another holder runs;
     /// `Unclaimed` for the release of an epoch that the target never had. `InvalidInput` for a
     /// claim of another volume. Any other if the claim cannot be read or made durable.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState>;

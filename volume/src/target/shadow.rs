@@ -109,7 +109,7 @@ impl Target for Shadow {
         self.inner.space()
     }
 
-    /// Takes a claim in memory only, whoever holds the target.
+    /// Takes a claim in memory only, even if another holder has the target.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let own = self.over.claim(&ClaimRequest::Read)?;
         if *ask == ClaimRequest::Read && own.claim.is_none() { self.inner.claim(ask) } else { self.over.claim(ask) }

@@ -1,14 +1,14 @@
-//! Questions to several that are no targets of a volume yet: each on a thread of its own, and all
-//! together for no longer than it takes to know who is late.
+//! Questions to several targets that do not belong to a volume yet. Each runs on a thread of its
+//! own. The wait for all ends when it is known which ones are late.
 
 use plan::late::patience;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// How long answers are waited for.
+/// How long to wait for answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// With this many good answers the caller can go on: late ones are waited for no longer than
+    /// With this many good answers the caller can go on: it waits for late ones no longer than
     /// [`patience`] says.
     pub least: usize,
     /// With this many it would like to go on.

@@ -118,9 +118,9 @@ impl<T: Send + 'static> Batch<T> {
         done.into_iter().chain(late).collect()
     }
 
-    /// Waits for all operations, but for late ones no longer than it takes to know that they are
-    /// late: `least` successes suffice, `wanted` are better. A late target counts as failed until
-    /// it answers. Failures are recorded for their targets.
+    /// Waits for all operations, except those that turn out to be late: `least` successes suffice,
+    /// `wanted` are better. A late target counts as failed until it answers. Failures are recorded
+    /// for their targets.
     pub fn wait_for_most(self, targets: &Targets, least: usize, wanted: usize) -> Outcomes<T> {
         let deadline = targets.deadline;
         let done = self.collect_while(|took| plan::late::patience(took, least, wanted, deadline));

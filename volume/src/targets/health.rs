@@ -17,7 +17,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 pub enum Health {
     /// The target works.
     Healthy,
-    /// The target answers, but an operation on it failed and the failure was not forgiven.
+    /// The target answers, but an operation on it failed and the failure is not forgiven.
     Failing(String),
     /// The target is missing or does not answer.
     Gone(String),

@@ -33,7 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 
 type Warn = Box<dyn Fn(&str) + Send + Sync>;
 
-/// A target, its threads, and what is known of it.
+/// A target, its threads, and its state.
 #[derive(Debug)]
 struct Entry {
     target: Arc<dyn Target>,

@@ -1,4 +1,4 @@
-//! The space on the targets: asked for at all of them at once, remembered for a moment.
+//! The space on the targets: all are asked at once, and the answers are kept for a moment.
 
 use super::batch::{self, Batch};
 use super::{Entry, Targets, lock};
@@ -132,7 +132,7 @@ impl Targets {
         self.spaces_of(&[id], false).pop().map_or(Err(io::ErrorKind::NotFound.into()), |(_, found)| found)
     }
 
-    /// The space on all targets that answer. With `fresh`, recent reports do not count. The targets
+    /// The space on all targets that answer. With `fresh`, recent reports do not count. All targets
     /// are asked at the same time, so several that hang delay the caller no longer than one.
     pub fn spaces(&self, fresh: bool) -> Vec<(TargetId, Space)> {
         let all = self.spaces_of(&self.ids(), fresh).into_iter();

@@ -1,4 +1,4 @@
-//! Targets that are slow or hang: nobody waits for them longer than necessary.
+//! Targets that are slow or hang: no caller waits for them longer than necessary.
 
 use crate::Lab;
 use plan::{Span, TargetId};
@@ -27,7 +27,8 @@ fn a_disk_that_hangs_is_an_erasure() {
     assert_eq!(warnings.lock().unwrap().len(), 1, "{warnings:?}");
 }
 
-/// Long before the deadline, what a slow disk has is made from the others, and it is left alone until it answers. That is no failure of it.
+/// Long before the deadline, a hedged read rebuilds the blocks of a slow disk from the others, and
+/// the disk is left alone until it answers. That does not count as a failure of it.
 #[test]
 fn a_slow_disk_is_read_around() {
     let lab = Lab::new("rs:4+2");
@@ -52,7 +53,7 @@ fn a_slow_disk_is_read_around() {
     assert!(lab.targets.health().iter().all(|target| target.health == Health::Healthy));
 }
 
-/// With too few others a slow disk is waited for.
+/// With too few other disks, a read waits for a slow one.
 #[test]
 fn slow_disks_are_waited_for_when_there_are_no_others() {
     let lab = Lab::new("rs:4+2");
@@ -87,7 +88,8 @@ fn a_disk_that_hangs_keeps_small_stripes_from_nobody_else() {
     }
 }
 
-/// Long before the deadline, a stripe is written without the disks that are late. What arrives too late is what it should be.
+/// Long before the deadline, a stripe is written without the disks that are late. What arrives too
+/// late is what it should be.
 #[test]
 fn writes_and_syncs_do_without_disks_that_are_late() {
     for length in [1_000, 90_000] {
@@ -99,14 +101,14 @@ fn writes_and_syncs_do_without_disks_that_are_late() {
         let (stripe, missing) = lab.append(length, 2).unwrap();
         assert_eq!(missing, [1]);
         stripes.push(stripe);
-        // Nobody waits for it any more.
+        // Nothing waits for it any more.
         let (stripe, missing) = lab.append(length, 3).unwrap();
         assert_eq!(missing, []);
         stripes.push(stripe);
         hang(4);
         assert_eq!(lab.writer.sync().unwrap(), [4]);
         assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
-        // Fewer than asked for have the next one, so that it goes elsewhere.
+        // Too few targets have the next one, so it goes elsewhere.
         assert!(matches!(lab.append(length, 4).unwrap_err(), Error::TooDegraded { .. }));
         for id in [1, 4].map(TargetId) {
             assert!(lab.targets.error(id).is_some() && !lab.targets.is_healthy(id));

@@ -1,4 +1,4 @@
-//! Chunk sets on targets that fail: whatever is lost, what is read is what was written, or an error
+//! Chunk sets on targets that fail: whatever is lost, a read returns what was written, or an error
 //! says that too little is left.
 
 mod late;
@@ -154,12 +154,15 @@ proptest! {
 
     #[test]
     fn what_is_read_is_what_was_written(
-        code in 0..CODES.len(), lengths in prop::collection::vec(1usize..STRIPE - 100, 1..4), seed: u64, lost in 0usize..5,
-        how in prop::collection::vec(any::<u8>(), 5), cuts in prop::collection::vec((any::<u32>(), any::<u32>()), 4), cold: bool,
+        code in 0..CODES.len(), lengths in prop::collection::vec(1usize..STRIPE - 100, 1..4), seed: u64,
+        lost in 0usize..5,
+        how in prop::collection::vec(any::<u8>(), 5), cuts in prop::collection::vec((any::<u32>(), any::<u32>()), 4),
+        cold: bool,
     ) {
         let mut lab = Lab::new(CODES[code]);
         let short = lengths.iter().map(|length| if seed % 3 == 0 { length % 600 + 1 } else { *length });
-        let stripes: Vec<Written> = short.enumerate().map(|(n, length)| lab.append(length, n as u64).unwrap().0).collect();
+        let stripes: Vec<Written> =
+            short.enumerate().map(|(n, length)| lab.append(length, n as u64).unwrap().0).collect();
         prop_assert_eq!(lab.writer.sync().unwrap(), Vec::<usize>::new());
         let code = lab.layout().code.clone();
         let bad = some_positions(seed, lost.min(code.tolerates()), code.shape().blocks());
@@ -181,7 +184,10 @@ proptest! {
             }
         }
         let stripe = &stripes[0];
-        prop_assert_eq!(&read_manifest(&lab.targets, lab.layout(), stripe.record, stripe.block).unwrap(), &stripe.manifest);
+        prop_assert_eq!(
+            &read_manifest(&lab.targets, lab.layout(), stripe.record, stripe.block).unwrap(),
+            &stripe.manifest
+        );
         let report = verify_stripe(&lab.targets, lab.layout(), stripe.record, stripe.block);
         for (position, state) in report.blocks.iter().enumerate() {
             prop_assert_eq!(*state != BlockState::Sound, bad.contains(&position), "position {}: {}", position, state);
@@ -192,7 +198,8 @@ proptest! {
 
     #[test]
     fn too_many_losses_are_an_error_and_never_wrong_bytes(
-        code in 0..CODES.len(), length in 1usize..STRIPE - 100, seed: u64, how in prop::collection::vec(any::<u8>(), 20), more in 0usize..3,
+        code in 0..CODES.len(), length in 1usize..STRIPE - 100, seed: u64,
+        how in prop::collection::vec(any::<u8>(), 20), more in 0usize..3,
     ) {
         let mut lab = Lab::new(CODES[code]);
         let (stripe, _) = lab.append(length, 5).unwrap();
@@ -217,7 +224,8 @@ proptest! {
 
     #[test]
     fn what_was_rebuilt_is_what_was_lost(
-        code in 0..CODES.len(), lengths in prop::collection::vec(1usize..STRIPE - 100, 1..6), seed: u64, lost in 1usize..3,
+        code in 0..CODES.len(), lengths in prop::collection::vec(1usize..STRIPE - 100, 1..6), seed: u64,
+        lost in 1usize..3,
     ) {
         let lab = Lab::new(CODES[code]);
         let code = lab.layout().code.clone();
@@ -225,7 +233,8 @@ proptest! {
         let stripes: Vec<Written> =
             lengths.iter().enumerate().map(|(n, length)| lab.append(*length, n as u64).unwrap().0).collect();
         // One is dead, so that it must stay a hole.
-        let live: Vec<(u32, u32)> = stripes.iter().skip(usize::from(stripes.len() > 2)).map(|s| (s.record, s.block)).collect();
+        let live: Vec<(u32, u32)> =
+            stripes.iter().skip(usize::from(stripes.len() > 2)).map(|s| (s.record, s.block)).collect();
         let bad = some_positions(seed, lost.min(code.tolerates()), code.shape().blocks());
         let before: Vec<Vec<u8>> = bad.iter().map(|&position| lab.chunk(position)).collect();
         for &position in &bad {
@@ -250,13 +259,16 @@ proptest! {
             prop_assert_eq!(&bytes[..CHUNK_HEADER_BYTES], &before[..CHUNK_HEADER_BYTES]);
             for &(record, block) in &live {
                 let range = volume::record_range(record, block);
-                prop_assert!(bytes[range.start as usize..range.end as usize] == before[range.start as usize..range.end as usize]);
+                prop_assert!(
+                    bytes[range.start as usize..range.end as usize] == before[range.start as usize..range.end as usize]
+                );
             }
             if live.len() < stripes.len() {
                 prop_assert!(bytes[CHUNK_HEADER_BYTES..live[0].0 as usize].iter().all(|&byte| byte == 0));
             }
             let scanned = scan(&*target, lab.file(position)).unwrap();
-            let records: Vec<(u32, u32)> = scanned.records.iter().map(|header| (header.record, header.block_bytes)).collect();
+            let records: Vec<(u32, u32)> =
+                scanned.records.iter().map(|header| (header.record, header.block_bytes)).collect();
             prop_assert_eq!(&records, &live);
             prop_assert_eq!(scanned.header.unwrap().position, position as u16);
         }
@@ -273,10 +285,12 @@ proptest! {
             crashes.lock().unwrap().push(crash.clone());
             crash
         });
-        let stripes: Vec<Written> = synced.iter().enumerate().map(|(n, length)| lab.append(*length, n as u64).unwrap().0).collect();
+        let stripes: Vec<Written> =
+            synced.iter().enumerate().map(|(n, length)| lab.append(*length, n as u64).unwrap().0).collect();
         lab.writer.sync().unwrap();
         prop_assert!(!lab.writer.has_unsynced());
-        let later: Vec<Written> = unsynced.iter().enumerate().map(|(n, length)| lab.append(*length, 100 + n as u64).unwrap().0).collect();
+        let later: Vec<Written> =
+            unsynced.iter().enumerate().map(|(n, length)| lab.append(*length, 100 + n as u64).unwrap().0).collect();
         for (number, crash) in crashes.lock().unwrap().iter().enumerate() {
             crash.crash(seed.wrapping_add(number as u64)).unwrap();
         }
@@ -286,7 +300,7 @@ proptest! {
             let report = verify_stripe(&lab.targets, lab.layout(), stripe.record, stripe.block);
             prop_assert!(report.blocks.iter().all(|state| *state == BlockState::Sound));
         }
-        // What was not synced is there or not, and never something else.
+        // An unsynced stripe is there or not; it never has other content.
         for stripe in &later {
             if let Ok(bytes) = lab.read(stripe, 0, stripe.data.len()) {
                 prop_assert_eq!(&bytes, &stripe.data);

@@ -1,4 +1,4 @@
-//! Chunk sets are read, from whatever has their blocks.
+//! Chunk sets are read from the targets that have their blocks.
 
 use crate::Lab;
 use plan::TargetId;

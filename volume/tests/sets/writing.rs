@@ -155,7 +155,7 @@ fn every_stripe_says_what_it_cost() {
     lab.disks[4].set(Faults { delay: slow, ..Faults::default() });
     lab.append(1000, 2).unwrap();
     assert!(lab.targets.steps().totals().of(Step::Slave).time >= 4 * slow);
-    // What fails is no stripe.
+    // A failed write leaves no stripe.
     lab.disks.iter().for_each(|disk| disk.set(Faults { dead: true, ..Faults::default() }));
     lab.append(1000, 3).unwrap_err();
     assert_eq!(lab.targets.steps().totals().of(Step::Master).count, 2);

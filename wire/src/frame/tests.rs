@@ -71,7 +71,9 @@ fn what_has_no_meaning_is_refused() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_frame_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200), sound in any::<bool>()) {
+    fn any_bytes_are_a_frame_or_an_error(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200), sound in any::<bool>()
+    ) {
         let mut bytes = bytes;
         if sound && bytes.len() >= HEADER_BYTES {
             bytes[..4].copy_from_slice(MAGIC);

@@ -58,7 +58,9 @@ fn every_flipped_bit_is_found() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_hello_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200), sound in any::<bool>()) {
+    fn any_bytes_are_a_hello_or_an_error(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200), sound in any::<bool>()
+    ) {
         let mut bytes = bytes;
         if sound && bytes.len() >= HELLO_BYTES {
             bytes[..4].copy_from_slice(MAGIC);
@@ -82,7 +84,8 @@ proptest! {
         text in proptest::collection::vec(any::<u8>(), 0..100),
     ) {
         let limits = Limits { body_bytes, payload_bytes };
-        let hello = Hello { versions: (low, low.saturating_add(more)), features, role: Role(role), refused, limits, client, text };
+        let versions = (low, low.saturating_add(more));
+        let hello = Hello { versions, features, role: Role(role), refused, limits, client, text };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
     }
 }

@@ -12,7 +12,7 @@ struct Row {
     depends_on: BTreeSet<String>,
 }
 
-/// Compares the table with every crate's Cargo.toml. Returns what is not so, one a line.
+/// Compares the table with every crate's Cargo.toml. Returns the differences, one a line.
 ///
 /// # Errors
 /// When there is no table, or a Cargo.toml cannot be read.

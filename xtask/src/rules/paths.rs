@@ -57,7 +57,7 @@ fn expand(tokens: &[String], at: &mut usize, mut path: Vec<String>, found: &mut 
             "self" | "*" => {}
             name if is_name(name) => path.push(name.to_owned()),
             _ => {
-                // Nothing that belongs to a path: whoever called skips it.
+                // Not a part of a path: the caller skips it.
                 *at += 1;
                 break;
             }

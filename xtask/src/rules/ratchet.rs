@@ -51,7 +51,7 @@ impl Ratchet {
         self.counts.keys()
     }
 
-    /// What there is more of than is written down, or than `allowed` where nothing is.
+    /// The counts that are above the recorded ones, or above `allowed` if none is recorded.
     pub fn risen(&self, found: &BTreeMap<String, Found>, allowed: usize) -> Vec<String> {
         let mut risen = Vec::new();
         for (key, found) in found {

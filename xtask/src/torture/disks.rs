@@ -1,4 +1,5 @@
-//! Disks that can be full, hang, and go away: each an ext4 file system in an image of its own, where this machine has loop devices; plain directories else.
+//! Disks that can be full, hang, and go away: each an ext4 file system in an image of its own, if
+//! this machine has loop devices, else plain directories.
 
 use crate::peers::{output_of, run};
 use std::fs::{self, File};
@@ -77,7 +78,7 @@ impl Disk {
         fs::remove_file(self.point.join("filler")).map_err(|why| format!("removing the filler: {why}"))
     }
 
-    /// The target's directory is not there any more.
+    /// The target's directory is gone.
     pub fn remove(&self) -> Result<(), String> {
         fs::rename(self.target(), self.away()).map_err(|why| format!("{}: {why}", self.target().display()))
     }

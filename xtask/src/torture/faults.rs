@@ -1,4 +1,5 @@
-//! Faults, at random by a seed: never are more targets without what is written than the code can lose.
+//! Faults, at random by a seed: never are more targets without what is written than the code can
+//! lose.
 
 use super::world::{CAN_LOSE, LEASE, World};
 use super::{Record, Run};
@@ -135,7 +136,8 @@ impl Faults {
         Ok(())
     }
 
-    /// More targets are silent for a moment than the code can lose: everybody waits, and nothing fails.
+    /// More targets are silent for a moment than the code can lose: everybody waits, and nothing
+    /// fails.
     fn moment(&mut self, run: &mut Run) -> Result<(), String> {
         let trouble = match run.world.is_cluster() {
             true => Trouble::Stopped,
@@ -160,7 +162,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Has the kernel forget what it read, so that disks and stores are asked again.
+    /// Makes the kernel forget what it read, so that disks and stores are read again.
     fn forget(&mut self, run: &mut Run) -> Result<(), String> {
         run.count("caches dropped");
         std::fs::write("/proc/sys/vm/drop_caches", "1").map_err(|why| format!("dropping caches: {why}"))
@@ -251,7 +253,8 @@ fn end(world: &World, record: &mut Record, ongoing: &Ongoing) -> Result<(), Stri
     let disk = &world.disks[target];
     match ongoing.trouble {
         Trouble::Frozen => disk.thaw(),
-        // That there may be no room stays allowed until the volume heals: what was placed badly meanwhile takes a while to move.
+        // That there may be no room stays allowed until the volume heals: what was placed badly
+        // meanwhile takes a while to move.
         Trouble::Full => disk.empty(),
         Trouble::Gone => disk.bring_back(),
         Trouble::Killed => world.stores[target].start(),

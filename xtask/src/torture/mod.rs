@@ -1,5 +1,5 @@
-//! A fault campaign against release builds: real processes, several writers whose blocks say what they are, and faults by a seed. Every byte that was
-//! acknowledged is checked.
+//! A fault campaign against release builds: real processes, several writers whose blocks say what
+//! they are, and faults by a seed. Every byte that was acknowledged is checked.
 
 mod disks;
 mod faults;
@@ -20,12 +20,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use world::World;
 
-/// The longest that an operation waits, as docs/cluster.md has it: for a metadata server that does not come back.
+/// The longest that an operation waits, as docs/cluster.md has it: for a metadata server that does
+/// not come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// On directories there is nobody to wait for but disks.
+/// On directories there is nothing to wait for but disks.
 const LONGEST_WAIT_EMBEDDED: Duration = Duration::from_secs(120);
 
-/// What is to be done.
+/// What to do.
 struct Options {
     folder: PathBuf,
     time: Duration,
@@ -95,7 +96,8 @@ impl Record {
 struct Writers {
     child: Child,
     said: Receiver<String>,
-    /// Operations, refusals for lack of room, the longest wait that goes on, the slowest operation in milliseconds, and what they are.
+    /// Operations, refusals for lack of room, the longest wait that goes on, the slowest operation
+    /// in milliseconds, and what they are.
     last: String,
     failure: Option<String>,
 }

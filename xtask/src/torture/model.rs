@@ -1,4 +1,5 @@
-//! What a file may contain: cells that say what they are, and a record of what was written, acknowledged and synced. Pure.
+//! What a file may contain: cells that say what they are, and a record of what was written,
+//! acknowledged and synced. Pure.
 
 /// Bytes of a cell. Files are whole cells.
 pub const CELL: usize = 64;
@@ -57,7 +58,7 @@ pub fn versions(file: u64, read: &[u8]) -> Result<Versions, String> {
 /// A change since the last sync.
 #[derive(Clone)]
 enum Change {
-    /// These cells got a version, and the file is so long then.
+    /// These cells got a version, and the file then has this length.
     Write { first: usize, count: usize, version: u32, length: usize },
     /// The file was cut off or extended.
     Length(usize),
@@ -146,7 +147,7 @@ impl Model {
         let lengths = self.changes.iter().map(|change| match change {
             Change::Write { length, .. } | Change::Length(length) => *length,
         });
-        // A write that was done in part ends at any cell of it.
+        // A partial write ends at any of its cells.
         let partly = |length: usize| {
             self.changes.iter().any(|change| match change {
                 Change::Write { first, count, .. } => (*first..=first + count).contains(&length),

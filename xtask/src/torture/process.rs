@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A process that does not say by then that it is ready does not start.
+/// A process that is not ready within this time does not start.
 const READY: Duration = Duration::from_secs(120);
 
 pub struct Process {

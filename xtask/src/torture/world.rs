@@ -1,4 +1,5 @@
-//! What is tortured: a volume on disks of this machine, or a cluster with TLS on loopback, all real processes.
+//! What is tortured: a volume on disks of this machine, or a cluster with TLS on loopback, all real
+//! processes.
 
 use super::disks::Disk;
 use super::process::Process;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Targets that may be away at a time: the code is rs:4+2.
 pub const CAN_LOSE: usize = 2;
 const TARGETS: usize = 8;
-/// A client that is silent for so long has lost its session.
+/// A client that is silent for this long has lost its session.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// No command takes longer.
 const COMMAND: Duration = Duration::from_secs(300);
@@ -29,7 +30,7 @@ pub struct World {
     pub disks: Vec<Disk>,
     /// The volume's address.
     volume: OsString,
-    /// Who an operator is to the servers.
+    /// The identity of an operator.
     operator: Option<PathBuf>,
 }
 
@@ -37,7 +38,7 @@ fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
-/// A port that nobody listens on.
+/// A port that no process listens on.
 fn free_port(random: &mut fastrand::Rng) -> u16 {
     loop {
         let port = random.u16(12_000..32_000);
@@ -74,7 +75,7 @@ impl World {
         let mut init = words(&["cluster", "init"]);
         init.push(ids.clone().into());
         init.extend(words(&["--member", "client", "--member", "meta=127.0.0.1"]));
-        // Programs of before there were operators can be tortured, too.
+        // Programs from before there were operators can be tortured, too.
         let has_operators = world.command(words(&["cluster", "init", "--help"]))?.1.contains("--operator");
         let operator = if has_operators { "operator" } else { "meta" };
         if has_operators {
@@ -146,7 +147,8 @@ impl World {
         self.mounts.iter().chain(&self.meta).chain(&self.stores)
     }
 
-    /// Carries a command out. Returns its exit status (none when it died of a signal) and what it said.
+    /// Carries a command out. Returns its exit status (none when it died of a signal) and what it
+    /// said.
     pub fn command(&self, arguments: Vec<OsString>) -> Result<(Option<i32>, String), String> {
         let name = arguments[0].to_string_lossy().into_owned();
         let error = |why: std::io::Error| format!("weft {name}: {why}");

@@ -1,7 +1,8 @@
-//! The writers: a process of its own, so that processes which are started meanwhile do not inherit files of mounts. A file that is inherited is closed, and
-//! committed, by whatever is started, which may be the very server that the commit waits for.
+//! The writers: a process of its own, so that processes which are started meanwhile do not inherit
+//! files of mounts. An inherited file is closed, and committed, by the new process, which may be
+//! the very server that the commit waits for.
 //!
-//! It is told in lines what happens to the mounts, and tells in lines what it found.
+//! It reads lines that say what happens to the mounts, and prints lines that say what it found.
 
 use super::model::{CELL, Model, Versions, bytes, versions};
 use std::fs::{self, File, OpenOptions};
@@ -15,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Files of a writer.
 const FILES: usize = 10;
-/// A file has so many cells at most: 4 MiB.
+/// The most cells of a file: 4 MiB.
 const LONGEST: usize = 65_536;
-/// So long is waited until the cause of an error is told.
+/// The cause of an error must arrive within this time.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
 const RUN: u8 = 0;
@@ -28,7 +29,7 @@ const END: u8 = 3;
 /// What the writers were told.
 struct World {
     mounts: Vec<PathBuf>,
-    /// Odd while a mount is down, or may lose what was not synced.
+    /// Odd while a mount is down, or may lose unsynced data.
     epochs: Vec<AtomicU32>,
     /// Whether there may be no room.
     full: AtomicBool,
@@ -119,7 +120,8 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// `tick OPERATIONS NO_ROOM SECONDS WHAT`: how long the longest operation that goes on has taken; behind it the slowest of all.
+/// `tick OPERATIONS NO_ROOM SECONDS WHAT`: how long the longest operation that goes on has taken;
+/// behind it the slowest of all.
 fn report(world: &World) -> String {
     let doing = world.doing.iter().map(|doing| locked(doing).clone());
     let (what, since) = doing.min_by_key(|(_, since)| *since).expect("a writer");
@@ -264,8 +266,8 @@ impl<'a> Writer<'a> {
         Err(format!("{what} of f{slot}: {why}"))
     }
 
-    /// Replaces a file of which something could not be written, when there is room. What the kernel shows of it until then may be what was never stored: a
-    /// sync that failed leaves its pages as they are.
+    /// Replaces a file with a failed write once there is room. Until then, the kernel may show data
+    /// that was never stored: a failed sync leaves its pages as they are.
     fn write_anew(&mut self, slot: usize) -> Result<(), String> {
         let (begun, epoch) = (Instant::now(), self.epoch);
         while self.world.epoch(self.mount) == epoch && self.world.phase() != END {
@@ -280,7 +282,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The mount lost what was not synced. Every file must be as it was synced, or later.
+    /// The mount lost unsynced data. Every file must be as it was synced, or later.
     fn recover(&mut self) -> Result<(), String> {
         loop {
             if !self.ready() {
@@ -371,7 +373,8 @@ impl<'a> Writer<'a> {
         self.told_of_room(&file)
     }
 
-    /// A kernel that keeps pages back says at close that there was no room for them, and `File` does not tell: so what may have none is synced before.
+    /// A kernel that keeps pages back says at close that there was no room for them, and `File`
+    /// does not tell: so what may have none is synced before.
     fn told_of_room(&self, file: &File) -> Done {
         if self.world.full.load(SeqCst) {
             file.sync_data()?;

@@ -1,5 +1,6 @@
-//! The protocol that both Rust peers share: it parses one request line, fills the blocks and runs the
-//! clock. A peer supplies only a `Coder` per job; `bench/peers/README.md` describes the protocol.
+//! The protocol that both Rust peers share: it parses one request line, fills the blocks and runs
+//! the clock. A peer supplies only a `Coder` per job; `bench/peers/README.md` describes the
+//! protocol.
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::Instant;
@@ -153,7 +154,8 @@ impl Job {
                 }
             }
             let took = start.elapsed();
-            // One stripe's lost blocks are wiped and rebuilt again, so that a wrong decode is noticed.
+            // One stripe's lost blocks are wiped and rebuilt again, so that a wrong decode is
+            // noticed.
             self.lost.iter().for_each(|&i| stripes[0][i].0.fill(0));
             coder.decode(&mut stripes[0], true)?;
             if self.lost.iter().zip(copies).any(|(&i, copy)| *stripes[0][i].0 != *copy) {
@@ -177,8 +179,8 @@ impl Job {
 /// Between two blocks, so that not all of them fall into the same cache sets.
 const GAP: usize = 5 * 64;
 
-/// All stripes lie in one arena, block after block, because that is how an engine would hold them, five cache lines apart
-/// as in `peer.h`.
+/// All stripes lie in one arena, block after block, because that is how an engine would hold them,
+/// five cache lines apart as in `peer.h`.
 struct Arena {
     bytes: Vec<u8>,
     count: usize,

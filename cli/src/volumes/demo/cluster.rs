@@ -12,12 +12,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Two more than the code has blocks, so that what was on the killed ones can be made again on
+/// Two more than the code has blocks, so that the chunks of the killed ones can be rebuilt on
 /// others.
 const STORES: usize = 8;
 /// The stores that are killed: as many as the code survives.
 const KILLED: [usize; 2] = [1, 4];
-/// They are killed so long after the copying began.
+/// They are killed this long after the copying began.
 const MEANWHILE: Duration = Duration::from_millis(300);
 
 /// A server. It is killed when this goes.

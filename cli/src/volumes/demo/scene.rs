@@ -69,7 +69,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Mounts it anew, so that nothing comes from memory.
+    /// Mounts it again, so that nothing comes from memory.
     pub fn remount(&mut self) -> Outcome {
         if self.mounted {
             self.unmount()?;

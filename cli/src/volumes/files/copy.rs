@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         let done = with(&volume, &|copying| {
             from.iter().try_for_each(|given| copying.take_in(Path::new(given), &to, from.len() > 1))
         });
-        // Also what was copied before a failure stays.
+        // Files that were copied before a failure stay.
         let finished = progress::shown("committing", &control, || volume.finish());
         done?;
         finished?;
@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     if as_json { show::json(&json!({ "files": files, "bytes": bytes })) } else { Ok(()) }
 }
 
-/// Gives a complete copy its name. Where the file system cannot refuse to replace, a file that
+/// Gives a complete copy its name. If the file system cannot refuse to replace, a file that
 /// appeared during the copy is replaced.
 fn put_under_name(part: &Path, to: &Path, force: bool) -> std::io::Result<()> {
     if !force {
@@ -107,7 +107,7 @@ fn put_under_name(part: &Path, to: &Path, force: bool) -> std::io::Result<()> {
     std::fs::rename(part, to)
 }
 
-/// A name for what is not complete yet, which no other copy uses.
+/// A name for an incomplete file, which no other copy uses.
 fn temporary_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!(".weft-part-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))

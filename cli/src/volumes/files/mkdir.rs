@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
                 make(&volume, address, mode, &mut made)
             }
         });
-        // Also what was made before a failure is.
+        // Directories that were made before a failure stay.
         let finished = volume.finish();
         done?;
         finished?;
@@ -61,7 +61,7 @@ fn make(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Outcom
     Ok(())
 }
 
-/// Makes a directory, and those above it, where they are not there.
+/// Makes a directory, and those above it that are missing.
 fn make_all(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Outcome {
     let mut path = Vec::new();
     for name in address.names() {
@@ -70,15 +70,15 @@ fn make_all(volume: &Open, address: &Address, mode: u32, made: &mut usize) -> Ou
         match find(volume, &part) {
             Ok(there) if there.kind == Kind::Directory => {}
             Ok(_) => return Err(Failure::Other(format!("{} is not a directory", part.shown()))),
-            // Why it cannot be found is said again if it cannot be made.
+            // If it cannot be made, that error says again why it cannot be found.
             Err(_) => make(volume, &part, mode, made)?,
         }
     }
     Ok(())
 }
 
-/// The permissions that this process gives to nobody. Linux tells them, where asking the system
-/// would change them for a moment.
+/// The permissions that this process withholds from new files. They are read from `/proc`, because
+/// the system call would change them for a moment.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));

@@ -1,5 +1,5 @@
-//! `weft ls`, `cat`, `rm` and `stat`, and beside them what else is done with files of a volume that
-//! is not mounted.
+//! `weft ls`, `cat`, `rm` and `stat`, and the other commands for files of a volume that is not
+//! mounted.
 
 pub mod copy;
 pub mod mkdir;
@@ -218,7 +218,7 @@ pub fn remove(arguments: &RemoveArguments, as_json: bool) -> Outcome {
         let volume = open(&of_volume[0].volume, false)?;
         let done =
             of_volume.iter().try_for_each(|address| remove_one(&volume, address, arguments.recursive, &mut removed));
-        // Also what was removed before a failure is.
+        // Files that were removed before a failure stay removed.
         let finished = volume.finish();
         done?;
         finished?;

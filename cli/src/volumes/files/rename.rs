@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         renamed += 1;
         Ok(())
     });
-    // Also what was renamed before a failure is.
+    // Files that were renamed before a failure stay renamed.
     let finished = volume.finish();
     done?;
     finished?;

@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
 /// A directory that is being walked.
 struct Level {
     ino: u64,
-    /// Where its listing goes on; None when all of it was listed.
+    /// Where its listing goes on; None if all of it was listed.
     cookie: Option<u64>,
     /// Directories of the last part of the listing that are still to be walked.
     inside: Vec<u64>,
@@ -110,7 +110,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds what is at an address to what is shown: its entries, if they are wanted, and the sum.
+    /// Adds an address to the output: its entries, if they are wanted, and the sum.
     fn address(&mut self, address: &Address, summary: bool, shown: &mut Vec<(OsString, Usage)>) -> Outcome {
         let path = |name: &[u8]| {
             let mut whole = address.volume.as_os_str().as_bytes().to_vec();
@@ -139,7 +139,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What a file or directory takes, without what is in it.
+    /// What a file or directory takes, without its entries.
     fn entry(&mut self, attributes: &Attributes) -> Usage {
         if attributes.kind == Kind::Directory {
             return Usage { directories: 1, ..Usage::default() };

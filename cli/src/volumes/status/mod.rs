@@ -121,7 +121,7 @@ fn list(files: &[AtRisk], as_json: bool) -> Outcome {
     if files.is_empty() { Ok(()) } else { Err(Failure::Found) }
 }
 
-/// Files of any kind but the root, which nobody made.
+/// Files of any kind but the root, which no user made.
 fn files(status: &Status) -> u64 {
     status.usage.files.saturating_sub(1)
 }

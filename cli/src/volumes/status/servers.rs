@@ -58,7 +58,7 @@ pub fn document(standings: &Standings) -> Value {
     [own].into_iter().chain(others).collect()
 }
 
-/// What a standby tells of itself. Exit status 1 when nobody has the volume.
+/// What a standby tells of itself. Exit status 1 if no server has the volume.
 pub fn of_standby(standings: &Standings, as_json: bool) -> Outcome {
     let holder = standings.holder.as_ref();
     if as_json {

@@ -17,7 +17,7 @@ const MAX_COLUMNS: usize = 80;
 const MAX_LINES: usize = 20;
 /// Lines about single targets and domains; the rest is counted.
 const MAX_PROBLEMS: usize = 3;
-/// Where what is said begins, behind what it is about.
+/// The column where the text begins, behind the subject.
 const INDENT: usize = 12;
 
 /// All lines.
@@ -213,7 +213,7 @@ fn fit(line: &str) -> String {
     shortened(line, MAX_COLUMNS).trim_end().to_owned()
 }
 
-/// Text of which the middle is left out when it is too long: beginning and end say more.
+/// Text whose middle is left out if it is too long: beginning and end say more.
 fn shortened(text: &str, columns: usize) -> String {
     let count = text.chars().count();
     if count <= columns {
@@ -223,7 +223,7 @@ fn shortened(text: &str, columns: usize) -> String {
     text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
 }
 
-/// What is said about something, in lines behind it; at most two.
+/// The text about a subject, in lines behind it; at most two.
 fn wrapped(about: &str, what: &str) -> Vec<String> {
     let width = MAX_COLUMNS - INDENT;
     let mut parts: Vec<String> = vec![String::new()];

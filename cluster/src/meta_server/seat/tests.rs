@@ -69,7 +69,7 @@ fn what_was_given_back_is_left_to_who_was_invited_for_a_moment() {
     let mut seat = after_a_look(&released, 0, Time::ZERO);
     seat.invited();
     assert_eq!(seat.poll(MS), Some(Action::Claim));
-    // Who was invited has claimed, and given it back again.
+    // The invited server has claimed the volume, and given it back again.
     for between in [[held("b"), held("b"), held("b")], [Vote::Free, Vote::Free, held("b")]] {
         let mut seat = after_a_look(&released, 0, Time::ZERO);
         seat.looked(&between, 0, &rules(), MS);

@@ -109,7 +109,7 @@ impl Lab {
             volume.sync_all().unwrap();
             *disks = copy(&disks);
         }
-        // Its threads may still write, but only to disks that nothing reads any more.
+        // Its threads may still write, but only to disks that no process reads any more.
         std::thread::spawn(move || volume.abandon());
     }
 }

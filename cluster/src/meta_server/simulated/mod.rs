@@ -4,11 +4,11 @@
 //! directory and knows what it must contain.
 //!
 //! The simulation checks, whatever fails: no request fails, none is executed twice, and none after
-//! a later one. What was synced survives the death of the server. When nothing fails any more,
+//! a later one. Synced data survives the death of the server. Once nothing fails any more,
 //! everything continues. The client pauses between attempts to reach a server that is down.
 //!
-//! With even seeds the server's machine loses power, and what was not synced is gone. With odd
-//! seeds only its process dies, and nothing is lost.
+//! With even seeds the server's machine loses power, and unsynced data is gone. With odd seeds only
+//! its process dies, and nothing is lost.
 
 mod lab;
 mod model;

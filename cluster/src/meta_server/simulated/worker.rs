@@ -133,7 +133,7 @@ impl Worker {
             }
             return self.history.push(self.model.clone());
         }
-        // Everything that was not durable may be gone, and the last action, too.
+        // Everything that was not durable may be gone, including the last action.
         let made = done.ok().flatten();
         let seen = self.seen().await;
         let with = self.history.iter().filter_map(|model| model.after(action, made.or_else(|| seen.file_of(action))));

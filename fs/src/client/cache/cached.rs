@@ -301,7 +301,7 @@ impl CachedState {
         }
     }
 
-    /// Whether this many more files and their names fit.
+    /// Whether `files` more files and their names fit.
     fn has_room(&self, files: usize) -> bool {
         self.files.len() + self.directories.len() + self.names + 2 * files < MOST
     }
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(known.extents(7, &(0..10), start), None);
         assert_eq!(known.extents(7, &wide, start + EXTENTS_FOR), None);
         assert_eq!(known.extents, 2);
-        // It begins anew when the time is over.
+        // It starts again when the time is over.
         assert_eq!(known.widen(7, 0..10, start + EXTENTS_FOR), 0..10);
         assert_eq!(known.extents, 0);
     }

@@ -43,7 +43,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Refuses to create a file with a number that was not given out or belongs to another file.
+    /// Refuses to create a file with a number that was not handed out or belongs to another file.
     pub(super) fn may_make(&self, file: &Whole) -> Result<()> {
         let meta = self.meta()?;
         let is_free = match meta.attributes(file.ino) {

@@ -89,7 +89,7 @@ impl Handle {
     }
 
     /// Waits until all other clients from before a restart are back: until then the server does not
-    /// know what they have not committed. Waits no longer than for a client that is there.
+    /// know what they have not committed. It waits no longer than for a connected client.
     fn wait_for_others(&self) {
         let (leases, end) = (&self.sessions.fs.leases, self.sessions.waits_for_clients_until());
         let away = || leases.is_in_grace() && lock(&leases.before).iter().any(|session| *session != self.session);

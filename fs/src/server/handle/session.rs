@@ -1,4 +1,5 @@
-//! The operations of a session: its life, its chunk sets, open files, append reservations and locks.
+//! The operations of a session: its life, its chunk sets, open files, append reservations and
+//! locks.
 
 use super::{Handle, told};
 use crate::data::sets::Placed;

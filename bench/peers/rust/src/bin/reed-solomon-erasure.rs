@@ -1,5 +1,5 @@
-//! Peer around the crate `reed-solomon-erasure`: the Backblaze code. Its C kernel is compiled for AVX2
-//! (the crate passes -march=haswell), so there is one kernel, fixed when the peer is built.
+//! Peer around the crate `reed-solomon-erasure`: the Backblaze code. Its C kernel is compiled for
+//! AVX2 (the crate passes -march=haswell), so there is one kernel, fixed when the peer is built.
 
 use peers::{Block, Coder, Job, Outcome, Peer, serve};
 use reed_solomon_erasure::galois_8::ReedSolomon;

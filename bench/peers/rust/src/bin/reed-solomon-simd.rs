@@ -1,5 +1,6 @@
-//! Peer around the crate `reed-solomon-simd`: an O(n log n) code over GF(2^16), whose bytes are its own.
-//! The encoder and decoder are kept between stripes, as the crate advises; it copies the blocks in.
+//! Peer around the crate `reed-solomon-simd`: an O(n log n) code over GF(2^16), whose bytes are its
+//! own. The encoder and decoder are kept between stripes, as the crate advises; it copies the
+//! blocks in.
 
 use peers::{Block, Coder, Job, Outcome, Peer, serve};
 use reed_solomon_simd::engine::{DefaultEngine, Engine, NoSimd};
@@ -47,7 +48,8 @@ fn text(why: reed_solomon_simd::Error) -> String {
 }
 
 impl<E: Engine> Coder for Library<E> {
-    /// The parity is usable where the crate leaves it, so the clock does not include copying it out.
+    /// The parity is usable where the crate leaves it, so the clock does not include copying it
+    /// out.
     fn encode(&mut self, blocks: &mut [&mut [u8]], store: bool) -> Outcome {
         let (data, parity) = blocks.split_at_mut(self.k);
         for block in data {
