@@ -1,10 +1,6 @@
-<<<<<<< HEAD
-//! Counters under an exclusive lock: nobody is within it with another, and no count is lost. A
+//! Counters under an exclusive lock: no two programs hold it at once, and no count is lost. A
 //! section that failed was told so, and what it wrote may still get there later: until its client
 //! commits the file again, the counter may begin again from there.
-=======
-//! Counters under an exclusive lock: no two programs hold it at once, and no count is lost.
->>>>>>> w-prose
 
 use crate::history::{All, Section};
 
