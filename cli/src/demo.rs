@@ -129,7 +129,7 @@ impl Scene {
         ))?;
         let (repaired, made) = timed(|| self.repair(file))?;
         let (verified, survives) = timed(|| self.verify(file))?;
-        say(format!("{name}: {} made again: {}.", show::count(made, "fragment"), speed(bytes, repaired)))?;
+        say(format!("{name}: {} rebuilt: {}.", show::count(made, "fragment"), speed(bytes, repaired)))?;
         say(format!(
             "{name}: verified, {}: {}.",
             crate::file::verify::survival(Some(survives)),

@@ -173,7 +173,7 @@ pub(super) fn repairs(page: &mut Page, volume: &FileSystem) {
     let repairs = &volume.counts().repairs;
     page.counter("weft_repair_sets_total", "Chunk sets that were made whole.").count(&[], repairs.sets());
     page.counter("weft_repair_stripes_total", "Stripes of them.").count(&[], repairs.stripes());
-    page.counter("weft_repair_bytes_total", "Bytes of blocks that were made again.").count(&[], repairs.bytes());
+    page.counter("weft_repair_bytes_total", "Bytes of blocks that were rebuilt.").count(&[], repairs.bytes());
     let by_stores = "Those of them that stores made themselves.";
     page.counter("weft_repair_by_stores_bytes_total", by_stores).count(&[], repairs.by_stores());
     let failures = "Chunk sets that could not be made whole.";

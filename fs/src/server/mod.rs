@@ -386,7 +386,7 @@ impl Sessions {
         if self.fs.leases.is_in_grace() && settled {
             self.fs.leases.settle();
             if let Err(error) = self.note_sessions(true).and_then(|()| self.fs.clean_up()) {
-                self.fs.volume.warn(&format!("cannot take away what clients of before left: {error}"));
+                self.fs.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
             }
         }
         self.fs.let_go_after_grace();
