@@ -334,7 +334,7 @@ mod tests {
         for left in [&[][..], &[(1, 6)], &[(2, 6)], &[(2, 5)], &[(1, 6), (2, 5)]] {
             let all: Vec<Naming> = history.iter().cloned().chain([listed(50, left)]).collect();
             assert!(is_right(&all, &[20, 40], &[]), "{left:?}");
-            assert_eq!(is_right(&all, &[40], &[(12, 13)]), left != [] && left != [(1, 6)], "{left:?}");
+            assert_eq!(is_right(&all, &[40], &[(12, 13)]), !left.is_empty() && left != [(1, 6)], "{left:?}");
         }
     }
 
