@@ -51,19 +51,22 @@ struct Op<'a> {
     end: u64,
     /// From when on it is durable, if it took effect.
     durable: u64,
-    /// It changed nothing, or its client learned of a loss before it synced, or never synced.
+    /// It changed nothing, or its client learned of a loss before it synced everything, or never did.
     may_be_lost: bool,
 }
 
 impl<'a> Op<'a> {
     fn new(history: &All, naming: &'a Naming) -> Self {
         let end = naming.span.end.filter(|_| naming.found != Found::Unknown).unwrap_or(u64::MAX);
-        let syncs = history.syncs.iter().filter(|sync| sync.client == naming.client && sync.span.begin > end);
-        let durable = syncs.filter_map(|sync| sync.span.end).min().unwrap_or(u64::MAX);
+        let syncs = || history.syncs.iter().filter(|sync| sync.client == naming.client && sync.span.begin > end);
+        let durable = syncs().filter_map(|sync| sync.span.end).min().unwrap_or(u64::MAX);
+        // The sync of another file does not tell of a lost name.
+        let of_all = syncs().filter(|sync| sync.file.is_none()).filter_map(|sync| sync.span.end);
+        let told = of_all.min().unwrap_or(u64::MAX);
         let begin = naming.span.begin;
         let only_looks = matches!(naming.act, Act::Lookup(_) | Act::List);
         let changes = !only_looks && !matches!(naming.found, Found::Missing | Found::Exists);
-        let may_be_lost = !changes || durable == u64::MAX || !history.is_clean(naming.client, begin, durable);
+        let may_be_lost = !changes || told == u64::MAX || !history.is_clean(naming.client, begin, told);
         Self { naming, begin, end, durable, may_be_lost }
     }
 }
@@ -350,6 +353,9 @@ mod tests {
         // Not without a death, and not when it was synced.
         assert!(!is_right(&history(1, Found::File(1)), &[], &[]));
         assert!(!is_right(&history(1, Found::File(1)), &[40], &[(46, 48)]));
+        let of_a_file = Sync { client: 0, file: Some(3), span: Span { begin: 46, end: Some(48) } };
+        let all = All { namings: history(1, Found::File(1)).into(), deaths: vec![40], ..All::default() };
+        assert!(check(&All { syncs: vec![of_a_file], ..all }).is_empty());
         // What was seen, and lost after that.
         let seen = op(0, 30, 45, Act::Lookup(1), Found::File(1));
         let all = [op(1, 20, 21, Act::Make(1), Found::File(1)), seen, op(1, 50, 51, Act::Lookup(1), Found::Missing)];
