@@ -96,6 +96,11 @@ impl Call for Link {
         loop {
             let server = lock(&self.wire.cluster.server).clone().filter(|_| !self.wire.cut.load(Ordering::SeqCst));
             let Some(server) = server else {
+                // A client that dies while it is cut off does not wait for its own request.
+                let is_cut = self.wire.cut.load(Ordering::SeqCst);
+                if is_cut && lock(&self.wire.client).upgrade().is_none_or(|client| client.is_closed()) {
+                    return Err(meta::Error::Unavailable("the client is dead".into()));
+                }
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
