@@ -51,7 +51,7 @@ struct Op<'a> {
     end: u64,
     /// From when on it is durable, if it took effect.
     durable: u64,
-    /// It changed nothing, or its client learned of a loss before it synced everything, or never did.
+    /// It changed nothing, or its client learned of a loss before it synced all, or never did so.
     may_be_lost: bool,
 }
 
