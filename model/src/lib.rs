@@ -1,8 +1,8 @@
 //! The metadata protocol as a model, checked in all its states at small bounds. What it is and what
 //! it leaves out: `docs/design/011-model.md`.
 //!
-//! The checker is our own (`check.rs`). `stateright` 0.31 has the same idea and more, but also a web
-//! server that no feature switches off (`tiny_http`), and eleven other direct dependencies.
+//! The checker is our own (`check.rs`). `stateright` 0.31 has the same idea and more, but also a
+//! web server that no feature switches off (`tiny_http`), and eleven other direct dependencies.
 //!
 //! Invariant: in what is modelled, servers may do more than the built ones, never less, or a check
 //! proves nothing of these.

@@ -79,8 +79,8 @@ impl Protocol {
         if needed == 0 || needed > has.len() { 0 } else { has[has.len() - needed] }
     }
 
-    /// It is a holder as soon as all that it has adopted is durable. Readers see it from then on, so
-    /// all of it counts as answered.
+    /// It is a holder as soon as all that it has adopted is durable. Readers see it from then on,
+    /// so all of it counts as answered.
     pub(crate) fn establish(&self, state: &State, server: usize) -> State {
         let mut to = *state;
         to.openings[server].phase = Phase::Holder;

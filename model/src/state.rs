@@ -1,5 +1,5 @@
-//! States of the model. All that belongs to one voter is in one place, so that voters can be sorted:
-//! states that differ only in the order of voters are one.
+//! States of the model. All that belongs to one voter is in one place, so that voters can be
+//! sorted: states that differ only in the order of voters are one.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Steps: what servers do, and requests that reach a voter.
 //!
 //! A request is on the network from the moment in which its opening has made it, and for ever: it
-//! reaches a voter at any time, again and again, or never. So the network needs no state of its own.
+//! reaches a voter at any time, again and again, or never. So the network needs no state.
 //! An answer is with the server at once: one that comes late is the same as a server that does not
 //! look, as nothing that it knows keeps it from a step. Only for claims it makes a difference
 //! whether the answer is lost.
