@@ -41,6 +41,8 @@ cargo xtask TASK
   simulate --seeds A..B [--minutes N] [--jobs N] | --seed N [--trace]
           whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what
           clients see is checked. A seed is the same run each time; --trace prints all of it
+  model [--voters N] [--losses M] [--servers N] [--writes N] [--wipes N] [--drops N] [--leases] [--broken RULE] [--limit N]
+          the metadata protocol in all its states (docs/design/011-model.md)
 ";
 
 fn main() -> ExitCode {
@@ -62,6 +64,10 @@ fn main() -> ExitCode {
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
         ["simulate", ref rest @ ..] => simulate::run(&root(), rest),
+        ["model", ref rest @ ..] => {
+            let run = ["run", "--profile", "release-test", "-p", "model", "--"];
+            cargo(&[&run[..], rest].concat(), &[])
+        }
         ["torture-writers", ref rest @ ..] => torture::writers::run(rest),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -1,0 +1,88 @@
+//! How large the model is, and which rule of the protocol is broken in it.
+
+/// The bounds of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The voters, N: 5 at most.
+    pub voters: u8,
+    /// How many of them may be lost, m.
+    pub losses: u8,
+    /// Openings of the volume, each by a server of its own: 4 at most. A server that is started
+    /// again is another one here: its old process goes on at any time, or never.
+    pub openings: u8,
+    /// How many transactions each of them writes.
+    pub writes: u8,
+    /// How many voters lose all that they have, m at most.
+    pub wipes: u8,
+    /// How many times a holder drops a mirror and removes its journal.
+    pub drops: u8,
+    /// Whether claims have leases. Without them any opening is granted at any time, which is more
+    /// than with them, but nobody may answer reads.
+    pub leases: bool,
+}
+
+impl Bounds {
+    /// The claims that an opening needs.
+    pub fn quorum(&self) -> usize {
+        usize::from((self.voters - self.losses).max(self.losses + 1))
+    }
+
+    /// The mirrors that make a transaction durable.
+    pub fn durable(&self) -> usize {
+        usize::from(self.losses) + 1
+    }
+
+    /// What is wrong with the bounds themselves.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn sound(&self) -> Result<(), String> {
+        let whole = usize::from(self.openings) * usize::from(self.writes);
+        match () {
+            () if self.losses > 2 => Err("at most 2 voters are lost".into()),
+            () if self.voters > 5 || self.openings > 4 => Err("at most 5 voters and 4 openings".into()),
+            () if self.voters < 2 * self.losses + 1 => Err("with m voters gone, m+1 must be left".into()),
+            () if self.wipes > self.losses => Err("at most m voters may be lost".into()),
+            () if whole > 8 => Err("at most 8 transactions, in all openings together".into()),
+            () => Ok(()),
+        }
+    }
+}
+
+/// A rule that is broken, so that the check must find a way to a wrong state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// A voter takes what a mirror gets without looking at its epoch.
+    Fence,
+    /// N-m-1 voters are enough for an opening.
+    Quorum,
+    /// m mirrors are enough for a transaction.
+    Durable,
+    /// A new mirror counts although it has only what is written from now on.
+    Recruit,
+    /// Epochs with one number are the same.
+    Ids,
+    /// The longest journal is adopted, of whatever epoch it is.
+    Lineage,
+    /// A voter grants a claim although it has promised not to.
+    Lease,
+    /// The claim that a voter had is read before the new claim is made, not with it.
+    ClaimRead,
+    /// A voter that has lost everything is claimed at once and counts from then on.
+    Blank,
+}
+
+impl Broken {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 9] = [
+        ("fence", Self::Fence),
+        ("quorum", Self::Quorum),
+        ("durable", Self::Durable),
+        ("recruit", Self::Recruit),
+        ("ids", Self::Ids),
+        ("lineage", Self::Lineage),
+        ("lease", Self::Lease),
+        ("claim-read", Self::ClaimRead),
+        ("blank", Self::Blank),
+    ];
+}
