@@ -41,7 +41,8 @@ cargo xtask TASK
   simulate --seeds A..B [--minutes N] [--jobs N] | --seed N [--trace]
           whole file systems, stores and a metadata server in one simulated world, with faults by a seed; what
           clients see is checked. A seed is the same run each time; --trace prints all of it
-  model [--voters N] [--losses M] [--servers N] [--writes N] [--wipes N] [--drops N] [--leases] [--broken RULE] [--limit N]
+  model [--voters N] [--losses M] [--servers N] [--writes N] [--wipes N] [--drops N] [--leases]
+        [--broken RULE] [--limit N]
           the metadata protocol in all its states (docs/design/011-model.md)
 ";
 
