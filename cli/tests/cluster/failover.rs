@@ -200,6 +200,8 @@ fn every_other_one_is_there(point: &Path, last: u32) {
 fn while_clients_write(servers: &Servers, happens: impl FnOnce(&AtomicU32, &AtomicU32)) {
     let (a, b) = (servers.mount("one"), servers.mount("two"));
     fs::create_dir(a.at("new")).unwrap();
+    // The server may be killed before anything else is synced.
+    fs::File::open(&a.point).unwrap().sync_all().unwrap();
     let (stop, made, appended) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
     let written = std::thread::scope(|scope| {
         let makes = scope.spawn(|| make_and_remove(&b.at("new"), &made, &stop));
