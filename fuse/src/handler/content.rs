@@ -17,6 +17,12 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The error of a write or sync. An open file that is not there any more was lost with the metadata
+/// server that made it.
+pub(super) fn lost_if_gone(error: Errno) -> Errno {
+    if i32::from(error) == libc::ENOENT { Errno::from_i32(libc::EIO) } else { error }
+}
+
 impl<F: Files> Handler<F> {
     /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also
     /// reads through descriptors for writing, and it finds the end for those that append.
@@ -89,7 +95,7 @@ impl<F: Files> Handler<F> {
         if written.is_err() && cached {
             self.refuse(ino);
         }
-        written?;
+        written.map_err(lost_if_gone)?;
         Ok(data.len() as u32)
     }
 

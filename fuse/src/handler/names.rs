@@ -70,8 +70,10 @@ impl<F: Files> Handler<F> {
                 let remove = |files: &F| files.unlink_file(parent, name, found.ino);
                 let _ = self.caller.call("unlinking in", parent, remove);
             }
-            // The kernel looks again only once, and others may be faster each time.
-            if verdict != Ok(Verdict::Yes) || i32::from(error) != libc::ESTALE {
+            // The kernel looks again only once, and others may be faster each time. A new file may
+            // also be lost with the metadata server before it is open.
+            let is_gone = [libc::ESTALE, libc::ENOENT].contains(&i32::from(error));
+            if verdict != Ok(Verdict::Yes) || !is_gone {
                 return Err(error);
             }
         }
