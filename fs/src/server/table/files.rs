@@ -2,6 +2,17 @@
 
 use super::{Client, Table};
 
+/// Which sessions are to commit a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Whose {
+    /// All that may have uncommitted data.
+    All,
+    /// Only those that no longer have it open for writing.
+    Closed,
+    /// Only those that owe it to others.
+    Owed,
+}
+
 impl Table {
     /// Records that a session opened a file; `writes` is not 0 if it may write.
     pub fn open(&mut self, session: u64, ino: u64, writes: u64) {
@@ -26,6 +37,7 @@ impl Table {
         let Some(client) = self.clients.get_mut(&session) else { return false };
         if wrote > 0 {
             client.write(ino, wrote, room);
+            client.owe(ino, wrote, false);
         }
         let Some((all, _)) = client.open.get_mut(&ino) else { return false };
         *all -= 1;
@@ -46,6 +58,9 @@ impl Table {
     pub fn clean(&mut self, session: u64, files: &[(u64, u64)]) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         for (ino, number) in files {
+            if client.owed.get(ino).is_some_and(|owed| owed.number <= *number) {
+                client.owed.remove(ino);
+            }
             let writes = client.open.get(ino).is_some_and(|(_, writers)| *writers > 0);
             if !writes && client.dirty.get(ino).is_some_and(|last| last <= number) {
                 client.dirty.remove(ino);
@@ -54,13 +69,20 @@ impl Table {
         self.forget_reservations();
     }
 
-    /// The other sessions that may have uncommitted data of a file; with `closed`, only those that
-    /// no longer have it open for writing.
-    pub fn writers(&self, session: u64, ino: u64, closed: bool) -> Vec<u64> {
+    /// The other sessions of these that may have uncommitted data of a file. What is superseded
+    /// does not count.
+    pub fn writers(&self, session: u64, ino: u64, whose: Whose) -> Vec<u64> {
         let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
+        let is_one = |client: &Client| match whose {
+            Whose::All => true,
+            Whose::Closed => !writes(client),
+            Whose::Owed => client.owed.contains_key(&ino),
+        };
         let others = self.clients.iter().filter(|(other, _)| **other != session);
         others
-            .filter(|(_, client)| client.dirty.contains_key(&ino) && !(closed && writes(client)))
+            .filter(|(other, client)| {
+                client.dirty.contains_key(&ino) && is_one(client) && !self.is_superseded(**other, ino)
+            })
             .map(|(&other, _)| other)
             .collect()
     }
