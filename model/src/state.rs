@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) const VOTERS: usize = 5;
 pub(crate) const OPENINGS: usize = 4;
 
-/// An epoch. The number 0 is none; the id is that of the opening, from 1. Id 0 made the volume.
+/// An epoch. Number 0 means no epoch. The id is the opening's, from 1; id 0 created the volume.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Epoch {
     pub number: u8,

@@ -89,7 +89,7 @@ impl Ways {
     /// Sends a message and waits for the answer.
     ///
     /// # Errors
-    /// The reason, in one line, if there is none.
+    /// When the server does not answer, or the answer cannot be decoded: the reason, in one line.
     pub fn ask(&self, address: &str, what: What, deadline: Duration) -> Result<Told, String> {
         let token = self.key.as_ref().map_or_else(Vec::new, |key| key.own(now_ms()).as_bytes().to_vec());
         let message = Message { token, volume: self.volume, from: self.own.clone(), what };

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The file with the id, in the volume directory.
 const FILE: &str = "holder";
 
-/// The id of a volume directory, created if there is none. Call it only with the lock of the
+/// The id of a volume directory, created if it does not exist. Call it only with the lock of the
 /// directory, and with its full path.
 ///
 /// # Errors

@@ -49,6 +49,20 @@ impl<F: Files> Handler<F> {
         Errno::from_i32(answer)
     }
 
+    /// The error for a program that asks for a file that is not there. The kernel may believe in a
+    /// name that was lost with the metadata server: it looks again, once. A program that has the
+    /// file open learns that it is lost.
+    pub(super) fn not_there(&self, process: u32, ino: u64, error: Errno) -> Errno {
+        if i32::from(error) != libc::ENOENT || !self.shared {
+            return error;
+        }
+        match self.opens.is_open(ino) {
+            true if self.caller.files().losses(ino) > 0 => Errno::EIO,
+            true => error,
+            false => Errno::from_i32(self.again.answer(process, ino, b"", libc::ENOENT)),
+        }
+    }
+
     pub(super) fn close(&self, ino: u64, flags: i32) {
         self.opens.remove(ino, flags);
         // No program waits for this answer, so the error is logged.

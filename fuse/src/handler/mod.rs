@@ -179,8 +179,9 @@ impl<F: Files> Filesystem for Handler<F> {
         });
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.caller.call("reading attributes", ino.0, |files| files.attributes(ino.0));
+        let found = found.map_err(|error| self.not_there(request.pid(), ino.0, error));
         answer!(reply, found, found => reply.attr(&self.valid(), &self.tell(&found)));
     }
 
@@ -220,6 +221,7 @@ impl<F: Files> Filesystem for Handler<F> {
             Some(handle) => self.with_its_locks(handle, set),
             None => set(),
         };
+        let set = set.map_err(|error| self.not_there(request.pid(), ino.0, error));
         let said = |set| if times_alone { file_attributes(set) } else { self.tell(set) };
         answer!(reply, set, set => reply.attr(&self.valid(), &said(&set)));
     }
