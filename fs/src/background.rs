@@ -61,6 +61,8 @@ impl Background {
         }
         if !fs.is_shared() {
             let weak = Arc::downgrade(fs);
+            helpers.push(std::thread::spawn(move || crate::data::space::watch(&weak)));
+            let weak = Arc::downgrade(fs);
             helpers.push(std::thread::spawn(move || crate::maintenance::collect::collect(&weak)));
             if !fs.volume.read_only {
                 let weak = Arc::downgrade(fs);
@@ -173,8 +175,6 @@ impl FileSystem {
         if self.is_shared() {
             let done = self.tick_client();
             self.warn(done);
-        } else {
-            self.look_at_room();
         }
         if self.volume.read_only {
             return;
@@ -182,8 +182,7 @@ impl FileSystem {
         if hurry || self.memory.is_half_full() {
             let held = self.table.all();
             let files: Vec<Arc<File>> = held.iter().map(|file| Arc::clone(file)).collect();
-            let done = self.flush(&files);
-            self.memory.note(&done);
+            let done = self.memory.attempt(|| self.flush(&files));
             self.warn(done);
         }
         let since = Instant::now().checked_sub(COMMIT_AFTER);

@@ -1,4 +1,4 @@
-//! Targets that report their space late.
+//! Space on the targets, as far as it is known: targets that report late, and work that waits.
 
 mod lab;
 
@@ -8,10 +8,10 @@ use meta::kv::MemoryIndex;
 use plan::TargetId;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use volume::target::{ClaimRequest, ClaimState, Memory, Space, Target, TargetFile};
+use std::time::{Duration, Instant};
+use volume::target::{ClaimRequest, ClaimState, Faults, Faulty, Memory, Space, Target, TargetFile};
 
 /// A target in memory that reports its space only when it is allowed to.
 #[derive(Debug, Default)]
@@ -83,4 +83,60 @@ fn a_target_that_does_not_say_what_room_it_has_is_not_full() {
     disks.iter().for_each(|disk| disk.waits.store(false, Ordering::SeqCst));
     written.unwrap();
     assert!(content(&fs, file).unwrap() == data);
+}
+
+/// Warnings of the periodic work wait until this is opened.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn pass(&self) {
+        let mut open = self.0.lock().unwrap();
+        while !*open {
+            open = self.1.wait(open).unwrap();
+        }
+    }
+
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+}
+
+/// A target was full for a moment, and the periodic work waits for another one that hangs: clients
+/// are told of the space that there is now.
+#[test]
+fn space_is_measured_while_other_work_waits() {
+    let label = lab::Lab::new("rs:4+2", 6).label;
+    let disks: Vec<Arc<Faulty>> = (0..6).map(|_| Arc::new(Faulty::new(Arc::new(Memory::default())))).collect();
+    let all =
+        || disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>)).collect();
+    FileSystem::create_on(&label, all()).unwrap();
+    let gate = Arc::<Gate>::default();
+    let (waiting, passes) = (Arc::new(AtomicBool::new(false)), gate.clone());
+    let seen = waiting.clone();
+    let warn: fs::Warn = Box::new(move |line: &str| {
+        if !line.starts_with("target ") {
+            seen.store(true, Ordering::SeqCst);
+            passes.pass();
+        }
+    });
+    let options = OpenOptions { warn: Some(warn), ..OpenOptions::default() };
+    let fs = FileSystem::open_on(label, all(), Box::new(MemoryIndex::default()), options).unwrap();
+    let until = |what: &str, reached: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !reached() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let file = make(&fs, "file");
+    fs.write(file, 0, &pattern(1, 100_000)).unwrap();
+    let set = |faults: Faults| disks.iter().for_each(|disk| disk.set(faults.clone()));
+    set(Faults { unsynced: true, full: true, ..Faults::default() });
+    until("a failed commit is told", &|| waiting.load(Ordering::SeqCst));
+    until("the targets are full", &|| fs.usage().unwrap().free == 0);
+    set(Faults::default());
+    until("the targets have room again", &|| fs.usage().unwrap().free > 0);
+    gate.open();
 }

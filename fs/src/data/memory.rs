@@ -15,8 +15,18 @@ pub(crate) struct Memory {
     inline: AtomicI64,
     waiting: Mutex<u32>,
     less: Condvar,
-    /// Why nothing can be written at the moment, and whether the reason is lack of space.
-    stuck: Mutex<Option<(bool, String)>>,
+    /// How many attempts to write dirty data have begun.
+    attempts: AtomicU64,
+    /// The last attempt that failed, unless a later one succeeded.
+    stuck: Mutex<Option<Stuck>>,
+}
+
+/// An attempt to write dirty data that failed.
+#[derive(Clone, Debug)]
+struct Stuck {
+    attempt: u64,
+    no_space: bool,
+    why: String,
 }
 
 impl Memory {
@@ -27,6 +37,7 @@ impl Memory {
             inline: AtomicI64::new(0),
             waiting: Mutex::new(0),
             less: Condvar::new(),
+            attempts: AtomicU64::new(0),
             stuck: Mutex::default(),
         }
     }
@@ -67,26 +78,31 @@ impl Memory {
         if after >= before { self.add(after - before) } else { self.subtract(before - after) }
     }
 
-    /// Records whether dirty data could be written.
-    pub fn note(&self, done: &crate::Result<()>) {
-        let why = done.as_ref().err().map(|error| (error.is_no_space(), error.to_string()));
-        *lock(&self.stuck) = why;
+    /// Writes dirty data with `flush`, and records whether that could be done.
+    pub fn attempt(&self, flush: impl FnOnce() -> crate::Result<()>) -> crate::Result<()> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let done = flush();
+        let stuck = |error: &crate::Error| Stuck { attempt, no_space: error.is_no_space(), why: error.to_string() };
+        *lock(&self.stuck) = done.as_ref().err().map(stuck);
+        done
     }
 
     /// Waits while the limit is exceeded; calls `hurry` now and then to have data written.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// When nothing can be written: an attempt that began meanwhile failed. What failed before says
+    /// nothing: targets may have space again, and be there again.
     pub fn wait_for_room(&self, hurry: impl Fn()) -> crate::Result<()> {
         if self.used() <= self.limit {
             return Ok(());
         }
+        let since = self.attempts.load(Ordering::Relaxed);
         let mut waiting = lock(&self.waiting);
         *waiting += 1;
         while self.used() > self.limit {
             hurry();
-            let stuck = lock(&self.stuck).clone();
-            if let Some((no_space, why)) = stuck {
+            let stuck = lock(&self.stuck).clone().filter(|stuck| stuck.attempt >= since);
+            if let Some(Stuck { no_space, why, .. }) = stuck {
                 *waiting -= 1;
                 return Err(match no_space {
                     true => crate::Error::Volume(volume::Error::NoSpace("the volume".into())),
@@ -98,5 +114,23 @@ impl Memory {
         }
         *waiting -= 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_attempt_of_now_says_that_nothing_can_be_written() {
+        let memory = Memory::new(10);
+        let full = || Err(crate::Error::Volume(volume::Error::NoSpace("the volume".into())));
+        memory.attempt(full).unwrap_err();
+        memory.add(20);
+        let write = || memory.attempt(|| Ok(_ = memory.used.fetch_sub(20, Ordering::Relaxed)));
+        memory.wait_for_room(|| _ = write()).unwrap();
+        memory.add(20);
+        let refused = memory.wait_for_room(|| _ = memory.attempt(full)).unwrap_err();
+        assert!(refused.is_no_space());
     }
 }

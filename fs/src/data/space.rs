@@ -4,13 +4,16 @@
 use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 use volume::target::Space;
 
 /// The shortest time between two measurements of the space for writers that are refused.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The time between two measurements.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Space on the targets, in bytes of user data: the last measurement, and what was stored since.
 #[derive(Debug, Default)]
@@ -136,6 +139,17 @@ fn room_of(targets: &[TargetRoom], k: u64, blocks: u64) -> (u64, u64) {
     let blocks = blocks.min(targets.len() as u64);
     let fits = |of: fn(&(u64, u64, u64)) -> (u64, u64)| balanced(&rooms.iter().map(of).collect::<Vec<_>>(), blocks) * k;
     (fits(|room| (room.0, room.1)), fits(|room| (room.0, room.2)))
+}
+
+/// The thread that measures the space where the metadata is. It does nothing else: work that waits
+/// for a hanging target would keep the state of a moment when a target was full, and clients would
+/// be refused for that long.
+pub(crate) fn watch(fs: &Weak<FileSystem>) {
+    loop {
+        std::thread::sleep(TICK);
+        let Some(fs) = fs.upgrade().filter(|fs| !fs.is_closed()) else { return };
+        fs.beside("measuring the space", || fs.look_at_room());
+    }
 }
 
 impl FileSystem {
