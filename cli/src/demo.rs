@@ -2,8 +2,9 @@
 //! decode, compare, repair, verify. Everything it prints was done and measured in this run.
 
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show, sizes};
+use crate::{interrupt, progress, show};
 use clap::Args;
+use plan::sizes;
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};

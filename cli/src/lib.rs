@@ -18,7 +18,6 @@ mod man;
 mod output;
 mod progress;
 mod show;
-mod sizes;
 mod spelling;
 mod volumes;
 

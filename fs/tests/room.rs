@@ -8,8 +8,8 @@ use meta::kv::MemoryIndex;
 use plan::TargetId;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use volume::target::{ClaimRequest, ClaimState, Faults, Faulty, Memory, Space, Target, TargetFile};
 

@@ -13,6 +13,7 @@
 //! - [`processors`]: what the processors of a machine did.
 //! - [`backoff`]: when to try again what failed.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
+//! - [`sizes`]: how people write lengths in bytes.
 //! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub mod processors;
 pub mod repair;
 pub mod report;
 pub mod schedule;
+pub mod sizes;
 pub mod stripe;
 
 pub use domain::Domain;

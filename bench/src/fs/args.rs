@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long)]
     pub quick: bool,
     /// Bytes of the sequential workloads (a quarter of it in 4 KiB records) [default: 1 GiB]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "SIZE", value_parser = plan::sizes::bytes)]
     pub bytes: Option<u64>,
     /// Files in the large directory [default: 100000]
     #[arg(long, value_name = "N")]
@@ -42,7 +42,7 @@ const EXAMPLES: &str = "Examples:
   weft bench fs ext4=/srv/plain passthrough=/mnt/pt \\
       weft=/mnt/weft --pid weft=4711
   weft bench fs /mnt/weft --only seq-write,seq-read \\
-      --bytes 4294967296 --json-file weft.json
+      --bytes 4GiB --json-file weft.json
   weft bench fs /mnt/weft --quick
 
 Caches are dropped before cold reads: all of the kernel's as root, one file's pages otherwise. What a server keeps in \

@@ -3,10 +3,11 @@
 
 use super::Sources;
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, output, show, sizes};
+use crate::{interrupt, output, show};
 use archive::energy::CalibrationPlan;
 use archive::report::words::{plain, rate};
 use clap::Args;
+use plan::sizes;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 

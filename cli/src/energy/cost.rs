@@ -2,12 +2,13 @@
 //! coded and as copies.
 
 use crate::failure::{Failure, Outcome};
-use crate::{show, sizes};
+use crate::show;
 use archive::report::words::{count, plain, time};
 use clap::Args;
 use plan::energy::{
     Coding, Cost, JOULES_PER_KWH, Overlap, Profile, Storing, project, published_coded, published_copies, site_bytes,
 };
+use plan::sizes;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -1,9 +1,10 @@
 //! `weft file encode`: one file into k+m fragments.
 
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show, sizes};
+use crate::{interrupt, progress, show};
 use clap::Args;
 use ec::Code;
+use plan::sizes;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::File;

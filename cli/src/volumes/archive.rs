@@ -3,7 +3,7 @@
 use super::job_progress::Progress;
 use super::{Address, Open, open_within};
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, output, show, sizes};
+use crate::{interrupt, output, show};
 use archive::check::{Against, check};
 use archive::dry::{Header, Planned, dry_run};
 use archive::job::{Job, Options, Source, most_workers};
@@ -12,6 +12,7 @@ use archive::transport::Crew;
 use archive::walk::{Filter, List};
 use clap::Args;
 use plan::schedule::Policy;
+use plan::sizes;
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufReader, BufWriter, Write};

@@ -3,10 +3,11 @@
 
 use super::{new_target, places};
 use crate::failure::{Failure, Outcome};
-use crate::{show, sizes};
+use crate::show;
 use clap::Args;
 use cluster::StoreAddress;
 use fs::{Coding, Domain, Placement, PolicyName, Remains, Voters};
+use plan::sizes;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Options that servers and mounts share: where metrics are served, and bytes a second.
 
 use crate::failure::Failure;
-use crate::sizes;
 use cluster::metrics::{Subject, serve_metrics};
+use plan::sizes;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 

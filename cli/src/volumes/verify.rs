@@ -2,9 +2,10 @@
 
 use super::open_own;
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, progress, show, sizes};
+use crate::{interrupt, progress, show};
 use clap::Args;
 use fs::Repaired;
+use plan::sizes;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -25,6 +25,9 @@ const UNITS: [(&str, u64); 20] = [
 ];
 
 /// Reads a number of bytes above 0, such as `1048576`, `64k`, `1.5GiB`, `2 GB` or `1,000 B`.
+///
+/// # Errors
+/// A sentence for the person who wrote it.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -58,6 +61,9 @@ fn without_commas(number: &str) -> String {
 }
 
 /// The same for lengths that have a limit by their type.
+///
+/// # Errors
+/// As `bytes`, and when it is above the limit.
 pub fn length<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     // An option that takes 0 says itself what is wrong with it.
     let count = if text == "0" { 0 } else { bytes(text)? };
