@@ -9,8 +9,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often failures of one kind of operation are logged.
+/// How often failures of one kind of operation are logged, for each reason.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// The most reasons that are remembered for that. With more, all are logged again.
+const MAX_REASONS: usize = 256;
 /// How long a line of the log waits for the path of its file: what failed may be the metadata.
 const PATH_TAKES: Duration = Duration::from_secs(1);
 
@@ -116,17 +118,18 @@ impl Refused {
     }
 }
 
-/// Logs failures, each kind of operation once in a while.
+/// Logs failures, each kind of operation with each reason once in a while.
 struct Reports {
     log: Log,
-    /// When each was last logged, and how often it failed since then.
-    last: Mutex<HashMap<&'static str, (Instant, u64)>>,
+    /// When each operation was last logged with a reason, and how often that happened since then.
+    last: Mutex<HashMap<(&'static str, String), (Instant, u64)>>,
 }
 
 impl Reports {
     fn report(&self, what: &'static str, why: &str, name: impl FnOnce() -> String) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let unlogged = match last.get_mut(what) {
+        let key = (what, why.to_owned());
+        let unlogged = match last.get_mut(&key) {
             Some((when, unlogged)) if when.elapsed() < INTERVAL => {
                 *unlogged += 1;
                 return;
@@ -134,7 +137,10 @@ impl Reports {
             Some((_, unlogged)) => *unlogged,
             None => 0,
         };
-        last.insert(what, (Instant::now(), 0));
+        if last.len() >= MAX_REASONS {
+            last.clear();
+        }
+        last.insert(key, (Instant::now(), 0));
         drop(last);
         let more = if unlogged > 0 { format!(" (and {unlogged} times before)") } else { String::new() };
         self.log.line(&format!("{what} {} failed: {why}{more}", name()));
@@ -152,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_logged_once() {
+    fn each_kind_is_logged_once_for_each_reason() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = lines.clone();
         let log = Log::new(move |line| kept.lock().unwrap().push(line.to_owned()));
@@ -161,10 +167,13 @@ mod tests {
             reports.report("reading", "no target answers", || format!("file {ino}"));
             reports.report("writing", "no target answers", || format!("file {ino}"));
         }
-        reports.last.lock().unwrap().get_mut("reading").unwrap().0 -= INTERVAL;
-        reports.report("reading", "still", || "file 9".into());
+        reports.report("reading", "it is lost", || "file 8".into());
+        let key = ("reading", "no target answers".to_owned());
+        reports.last.lock().unwrap().get_mut(&key).unwrap().0 -= INTERVAL;
+        reports.report("reading", "no target answers", || "file 9".into());
         let lines = lines.lock().unwrap();
-        assert_eq!(lines.len(), 3);
-        assert_eq!(lines[2], "reading file 9 failed: still (and 3 times before)");
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[2], "reading file 8 failed: it is lost");
+        assert_eq!(lines[3], "reading file 9 failed: no target answers (and 3 times before)");
     }
 }

@@ -17,12 +17,6 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The error of a write or sync. An open file that is not there any more was lost with the metadata
-/// server that made it.
-pub(super) fn lost_if_gone(error: Errno) -> Errno {
-    if i32::from(error) == libc::ENOENT { Errno::from_i32(libc::EIO) } else { error }
-}
-
 impl<F: Files> Handler<F> {
     /// Opens a file. Which way does not matter: with a cache that writes back, the kernel also
     /// reads through descriptors for writing, and it finds the end for those that append.
@@ -61,6 +55,16 @@ impl<F: Files> Handler<F> {
             true => error,
             false => Errno::from_i32(self.again.answer(process, ino, b"", libc::ENOENT)),
         }
+    }
+
+    /// The error of a write or sync. An open file that is not there any more was lost with the
+    /// metadata server that made it.
+    pub(super) fn lost_if_gone(&self, what: &'static str, ino: u64, error: Errno) -> Errno {
+        if i32::from(error) != libc::ENOENT {
+            return error;
+        }
+        self.caller.report(what, ino, "the file was lost with the metadata server that made it");
+        Errno::from_i32(libc::EIO)
     }
 
     pub(super) fn close(&self, ino: u64, flags: i32) {
@@ -109,7 +113,7 @@ impl<F: Files> Handler<F> {
         if written.is_err() && cached {
             self.refuse(ino);
         }
-        written.map_err(lost_if_gone)?;
+        written.map_err(|error| self.lost_if_gone("writing", ino, error))?;
         Ok(data.len() as u32)
     }
 

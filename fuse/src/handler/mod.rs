@@ -423,7 +423,11 @@ impl<F: Files> Filesystem for Handler<F> {
         let locked = self.has_its_locks(handle);
         let done = self.caller.call("making durable", ino.0, |files| files.sync(ino.0));
         self.forget_allocated(ino.0);
-        let done = self.or_lost(ino.0, handle, locked.and(done.map_err(content::lost_if_gone)));
+        let done = self.or_lost(
+            ino.0,
+            handle,
+            locked.and(done.map_err(|error| self.lost_if_gone("making durable", ino.0, error))),
+        );
         answer!(reply, done, () => reply.ok());
     }
 

@@ -418,11 +418,11 @@ impl<'a> Writer<'a> {
         model.replace(Some(content));
         let path = self.at(self.mount, slot);
         let beside = path.with_extension("new");
-        let mut file = File::create(&beside)?;
-        file.write_all(&new)?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
-        self.sync_directory()?;
+        let mut file = File::create(&beside).map_err(at("creating"))?;
+        file.write_all(&new).map_err(at("writing"))?;
+        file.sync_all().map_err(at("syncing"))?;
+        fs::rename(&beside, &path).map_err(at("renaming"))?;
+        self.sync_directory().map_err(at("syncing the directory"))?;
         self.files[slot].replaced();
         Ok(())
     }
@@ -451,6 +451,11 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
+}
+
+/// Says at which step something failed.
+fn at(step: &'static str) -> impl FnOnce(io::Error) -> io::Error {
+    move |why| io::Error::new(why.kind(), format!("{step}: {why}"))
 }
 
 enum Fault {
