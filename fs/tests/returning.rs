@@ -157,6 +157,7 @@ fn the_metadata_returns_to_its_targets() {
 #[test]
 fn a_disk_that_hangs_holds_up_neither_collector_nor_repair() {
     let mut lab = Lab::new("rs:4+2", 7);
+    lab.deadline = Some(Duration::from_secs(2));
     let fs = lab.open();
     fs.write(make(&fs, "gone"), 0, &pattern(1, 3_000_000)).unwrap();
     fs.close_volume().unwrap();
@@ -165,7 +166,7 @@ fn a_disk_that_hangs_holds_up_neither_collector_nor_repair() {
     fs.write(make(&fs, "kept"), 0, &pattern(2, 3_000_000)).unwrap();
     fs.sync_all().unwrap();
     let bad = lab.chunks()[0].0;
-    lab.fault(bad, Faults { delay: Duration::from_secs(600), ..Faults::default() });
+    lab.fault(bad, hanging());
     fs.unlink(ROOT, b"gone").unwrap();
     let before = lab.chunks().len();
     until("the others go", || lab.chunks().len() <= before - 5);
