@@ -136,7 +136,7 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
 
 /// Serves a mount to its end.
 fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileSystem>, directory: &Path) -> Outcome {
-    tell(arguments.metrics, || Arc::new(MountMetrics::new(fs.clone())))?;
+    tell(arguments.metrics, || Arc::new(MountMetrics::new(fs.clone(), super::places().stores().clone())))?;
     // Handlers of signals come first, so that none ends the process between the mount and them.
     let (signal, signalled) = std::sync::mpsc::channel();
     ctrlc::set_handler(move || _ = signal.send(()))
