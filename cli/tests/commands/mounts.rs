@@ -411,3 +411,34 @@ fn lines_of_fstab_are_mounted() {
     assert_eq!(String::from_utf8(said).unwrap(), "1\ncontent\n32\n1\n");
     volume.on(&["status"]).good();
 }
+
+/// The log of such a mount is in the runtime directory, which is this user's alone.
+#[test]
+fn a_volume_that_cannot_be_written_has_its_log_where_nobody_else_may_write() {
+    if !possible("a_volume_that_cannot_be_written_has_its_log_where_nobody_else_may_write") {
+        return;
+    }
+    let volume = Volume::new("rs:2+1", 3);
+    let path = &volume.scratch.path;
+    run(weft().arg("cp").arg(volume.scratch.file("file", 100_000)).arg(volume.at("file"))).good();
+    ["point", "open", "own"].iter().for_each(|name| fs::create_dir(path.join(name)).unwrap());
+    let script = r#"
+        cd "$0"
+        mount --make-rprivate /
+        mount --bind "$2" "$2"
+        mount -o remount,bind,ro "$2"
+        chmod 777 open
+        ! WEFT_RUNTIME_DIR="$0/open" "$1" mount "$2" point -o ro 2> errors
+        cat errors
+        WEFT_RUNTIME_DIR="$0/own" "$1" mount "$2" point -o ro --quiet
+        ls open own
+        cmp point/file file
+        "$1" unmount point
+    "#;
+    let mut all = Command::new("unshare");
+    all.args(["-m", "sh", "-ec", script]).arg(path).arg(env!("CARGO_BIN_EXE_weft")).arg(&volume.path);
+    let said = String::from_utf8(run(&mut all).good()).unwrap();
+    assert!(said.contains("others may write to it"), "{said}");
+    // The log is removed when the mount is there.
+    assert!(said.ends_with("open:\n\nown:\n"), "{said}");
+}
