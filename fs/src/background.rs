@@ -132,13 +132,11 @@ fn look_after(fs: &Weak<FileSystem>, ticks: &Receiver<()>) {
     loop {
         let tick = ticks.recv_timeout(TICK);
         let Some(fs) = fs.upgrade().filter(|_| tick != Err(RecvTimeoutError::Disconnected)) else { return };
-        fs.beside("looking after the volume", || {
-            // A client rejoins targets with its heartbeat, the server of clients with its sessions.
-            if !fs.is_shared() {
-                fs.rejoin_targets();
-            }
-            fs.tick(tick.is_ok());
-        });
+        // A client rejoins targets with its heartbeat, the server of clients with its sessions.
+        if !fs.is_shared() {
+            fs.beside("looking for missing targets", || fs.rejoin_targets());
+        }
+        fs.tick(tick.is_ok());
     }
 }
 
@@ -148,6 +146,11 @@ impl FileSystem {
     pub fn beside<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
         // A panic leaves the same state as an error does: locks stay usable, and the next run does
         // the work.
+        #[cfg(test)]
+        let work = || {
+            self.counts.begins(what);
+            work()
+        };
         let done = catch_unwind(AssertUnwindSafe(work)).ok();
         if done.is_none() {
             self.counts.defects.fetch_add(1, Ordering::Relaxed);
@@ -169,35 +172,40 @@ impl FileSystem {
         packer.finish_if_long()
     }
 
+    /// One step of the periodic work. A step that fails or panics keeps no other from its turn.
+    fn step(&self, what: &str, work: impl FnOnce() -> Result<()>) {
+        self.beside(what, || {
+            if let Err(error) = work() {
+                self.volume.warn(&error.to_string());
+            }
+        });
+    }
+
     /// The periodic work. What fails here is tried again at the next tick; a caller that syncs gets
     /// the error.
     fn tick(&self, hurry: bool) {
         if self.is_shared() {
-            let done = self.tick_client();
-            self.warn(done);
+            self.step("looking after the session", || self.tick_client());
         }
         if self.volume.read_only {
             return;
         }
         if hurry || self.memory.is_half_full() {
-            let held = self.table.all();
-            let files: Vec<Arc<File>> = held.iter().map(|file| Arc::clone(file)).collect();
-            let done = self.memory.attempt(|| self.flush(&files));
-            self.warn(done);
+            self.step("writing data out", || {
+                let held = self.table.all();
+                let files: Vec<Arc<File>> = held.iter().map(|file| Arc::clone(file)).collect();
+                self.memory.attempt(|| self.flush(&files))
+            });
         }
         let since = Instant::now().checked_sub(COMMIT_AFTER);
-        self.forget_removed(since);
-        let done = self.commit_all(since);
-        self.warn(done);
-        let done = self.note_damage();
-        self.warn(done);
+        self.beside("forgetting removed files", || self.forget_removed(since));
+        self.step("committing", || self.commit_all(since));
+        self.step("queueing repairs", || self.note_damage());
         if self.is_shared() {
             return;
         }
-        let done = self.move_inline();
-        self.warn(done);
-        let done = self.compact_one().map(drop);
-        self.warn(done);
+        self.step("moving data out of the metadata", || self.move_inline());
+        self.step("compacting", || self.compact_one().map(drop));
     }
 
     /// Queues repairs for chunk positions that readers found damaged.
@@ -207,10 +215,86 @@ impl FileSystem {
         }
         Ok(())
     }
+}
 
-    fn warn(&self, done: Result<()>) {
-        if let Err(error) = done {
-            self.volume.warn(&error.to_string());
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Lab, Way, make};
+    use meta::port::{Remote, Session};
+
+    /// Each step of a tick panics in turn, at every attempt.
+    #[test]
+    fn a_step_that_panics_keeps_no_other_from_its_turn() {
+        let lab = Lab::new("rs:2+1", 3);
+        let own: &[&str] = &[
+            "looking at the room",
+            "writing data out",
+            "forgetting removed files",
+            "committing",
+            "queueing repairs",
+            "moving data out of the metadata",
+            "compacting",
+        ];
+        let clients: &[&str] = &[
+            "looking after the session",
+            "renewing chunk sets",
+            "releasing chunk sets",
+            "getting chunk sets",
+            "telling what is clean",
+            "syncing old changes",
+            "writing data out",
+            "forgetting removed files",
+            "committing",
+            "queueing repairs",
+        ];
+        for (fs, steps) in [(lab.open(), own), (Lab::new("rs:2+1", 3).client(), clients)] {
+            for broken in steps {
+                let before = fs.counts.defects();
+                fs.counts.breaks(Some(broken));
+                fs.tick(true);
+                let begun = fs.counts.begun();
+                let missing = |step: &&&str| !begun.contains(**step) && *broken != "looking after the session";
+                assert_eq!(steps.iter().filter(missing).collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>());
+                assert!(fs.counts.defects() > before, "{broken} does not count");
+            }
+            // The thread of the volume goes on, too: what no step needs is done.
+            fs.counts.breaks(Some(steps[0]));
+            let ino = make(&fs, "file");
+            fs.write(ino, 0, &[7; 100_000]).unwrap();
+            fs.background.hurry();
+            let begun = Instant::now();
+            while fs.dirty_bytes() > 0 {
+                assert!(begun.elapsed() < Duration::from_secs(60), "nothing is committed");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            fs.abandon();
+        }
+    }
+
+    /// The same for a server of clients: a session that falls silent ends.
+    #[test]
+    fn a_step_of_a_server_that_panics_keeps_no_session_alive() {
+        let lab = Lab::new("rs:2+1", 3);
+        let server = lab.serve(Duration::from_millis(400));
+        let steps = [
+            "noting that the server runs",
+            "ending the grace period",
+            "letting removed files go",
+            "looking for missing targets",
+        ];
+        for broken in steps {
+            let counts = &server.volume().counts;
+            let before = counts.defects();
+            counts.breaks(Some(broken));
+            Remote(Way(server.clone(), None)).begin(None, "silent".into(), Vec::new()).unwrap();
+            let begun = Instant::now();
+            while !server.clients().is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "without {broken}");
+                server.tick();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(counts.defects() > before, "{broken} does not count");
         }
     }
 }

@@ -159,7 +159,7 @@ impl FileSystem {
         let code = ec::parse(&label.code).map_err(|why| Error::Invalid(why.to_string()))?;
         let shape = code.shape();
         let volume = label.id()?;
-        let targets = Arc::new(Targets::new());
+        let targets = Arc::new(options.deadline.map_or_else(Targets::new, Targets::with_deadline));
         for (&id, disk) in &disks {
             targets.add(id, disk.clone());
         }
@@ -182,6 +182,7 @@ impl FileSystem {
                 limits: Limits {
                     overlay_bytes: limits.overlay_bytes.min(options.metadata_bytes / 4),
                     pending_bytes: limits.pending_bytes.min(options.metadata_bytes / 4),
+                    deadline: options.deadline.unwrap_or(limits.deadline),
                     ..limits
                 },
                 accept_loss: options.accept_loss,

@@ -50,10 +50,14 @@ impl Lab {
         FileSystem::open_on(self.label.clone(), self.places(), Box::new(MemoryIndex::default()), options).unwrap()
     }
 
+    /// A server of clients that keep their sessions for so long.
+    pub fn serve(&self, lease: Duration) -> Arc<Sessions> {
+        Sessions::new(self.open_as(OpenOptions { serve: true, ..OpenOptions::default() }), lease)
+    }
+
     /// The only client of a server in this process. Its session does not end.
     pub fn client(&self) -> Arc<FileSystem> {
-        let options = OpenOptions { serve: true, ..OpenOptions::default() };
-        let server = Sessions::new(self.open_as(options), Duration::from_secs(600));
+        let server = self.serve(Duration::from_secs(600));
         let entry = Entry { name: "client".into(), ..Entry::default() };
         let entered = Remote(Way(server.clone(), None)).enter(VERSION, &entry).unwrap();
         let way = || Arc::new(Remote(Way(server.clone(), Some(entered.welcome.session))));
@@ -68,7 +72,7 @@ impl Lab {
 }
 
 /// A connection to a server in this process, in a session if there is one.
-struct Way(Arc<Sessions>, Option<u64>);
+pub(crate) struct Way(pub Arc<Sessions>, pub Option<u64>);
 
 impl Call for Way {
     fn call(&self, operation: u16, arguments: &[u8]) -> meta::Result<Vec<u8>> {

@@ -34,6 +34,38 @@ fn who_opens_a_file_sees_what_another_client_wrote_before() {
     lab::assert_sound(&cluster.volume());
 }
 
+/// A client looks by itself for a target that it did not find when it began.
+#[test]
+fn a_target_that_a_client_did_not_find_is_used_when_it_is_there() {
+    let cluster = Cluster::new("rs:2+1", 3);
+    lock(&cluster.hidden).insert(1);
+    let client = cluster.client("a");
+    assert_eq!(client.absent_targets(), [plan::TargetId(1)]);
+    let ino = make(&client, "file");
+    client.open(ino, true).unwrap();
+    client.write(ino, 0, &pattern(1, 300_000)).unwrap();
+    client.sync(ino).unwrap();
+    lock(&cluster.hidden).clear();
+    let until = |what: &str, reached: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !reached() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until("it is found", &|| client.absent_targets().is_empty());
+    let written = || client.known_health().iter().find(|target| target.id.0 == 1).map_or(0, |t| t.written_bytes);
+    until("it is written to", &|| {
+        client.write(ino, 300_000, &pattern(2, 300_000)).unwrap();
+        client.sync(ino).unwrap();
+        written() > 0
+    });
+    client.close(ino);
+    client.close_volume().unwrap();
+    cluster.volume().repair(&Control::default()).unwrap();
+    lab::assert_sound(&cluster.volume());
+}
+
 #[test]
 fn appends_of_many_clients_lose_nothing() {
     let cluster = Cluster::new("rs:2+1", 4);

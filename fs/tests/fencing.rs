@@ -232,7 +232,6 @@ fn an_append_that_reserved_its_place_too_early_fails() {
     assert!(found.starts_with(&pattern(1, 30_000)) && written == [&[9; 500][..], &[6; 10]].concat());
 }
 
-/// Changes of names and attributes that waited for the server while the session ended.
 /// Waits until the first client has dropped what belonged to its old session.
 fn until_fenced(a: &Arc<FileSystem>) {
     let a = a.clone();
@@ -340,6 +339,7 @@ fn a_file_that_lost_content_does_not_replace_another_one_unnoticed() {
     b.close_volume().unwrap();
 }
 
+/// Changes of names and attributes that waited for the server while the session ended.
 #[test]
 fn no_change_of_names_that_began_in_the_old_session_is_made_in_the_new_one() {
     type Work = fn(&FileSystem, u64) -> fs::Result<()>;

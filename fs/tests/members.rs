@@ -7,7 +7,7 @@ use fastrand::Rng;
 use fs::{Answer, Caller, ROOT, Recall, Request, Secret, Sessions};
 use lab::cluster::{Cluster, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, FileLock, Held, Port, Remote, Session, Welcome};
+use meta::port::{Call, Entry, FileLock, Held, Opening, Port, Remote, Session, VERSION, Welcome};
 use meta::{Change, ContentEdit, Kind, New, Rename, RenameMode, Resize, SetTime, Time, Whole};
 use plan::{Extent, Place, Span, TargetId};
 use std::ops::Range;
@@ -320,7 +320,7 @@ impl Hostile {
     /// Sends a request.
     fn ask(&mut self, at: &Remote<Member>) -> meta::Result<()> {
         let now = Time { seconds: 1, nanoseconds: 0 };
-        match self.0.u32(..44) {
+        match self.0.u32(..54) {
             0 => at.attributes(self.ino()).map(drop),
             1 => at.lookup(self.ino(), &self.name()).map(drop),
             2 => at.parent(self.ino()).map(drop),
@@ -376,6 +376,23 @@ impl Hostile {
                 .recalled(self.ino(), self.number(), self.number())
                 .and_then(|()| at.reclaim_open(self.ino(), self.number())),
             41 => at.reclaim_append(self.ino(), self.number()),
+            42 => at.heartbeat().map(drop),
+            43 => at.sync(self.number()),
+            44 | 45 => at.change_contents_durably(&self.many(|own| (own.ino(), own.edit()))).map(drop),
+            46 => at.content(self.ino(), self.range()).map(drop),
+            47 => at.has_privileges(self.ino()).map(drop),
+            48 => at.removed(self.number(), &self.many(Self::ino), &self.many(Self::ino)).map(drop),
+            49 => {
+                let entry = Entry {
+                    session: self.maybe(|own| if own.0.bool() { own.0.u64(..8) } else { own.number() }),
+                    name: String::from_utf8_lossy(&self.name()).into_owned(),
+                    sets: self.many(|own| own.0.u64(..6)),
+                    opening: Opening { number: self.number(), id: [self.0.u8(..); 16] },
+                    alone: self.0.bool(),
+                };
+                at.enter(*self.0.choice(&[VERSION, 0, 1, 3, u16::MAX]).unwrap(), &entry).map(drop)
+            }
+            50 => at.reclaim_complete(),
             _ => {
                 let held = Held {
                     open: self.many(|own| (own.ino(), own.short(), own.short())),

@@ -4,11 +4,15 @@
 mod lab;
 
 use fs::{FileSystem, ROOT, RenameMode};
-use lab::cluster::{Cluster, lock};
+use lab::cluster::{Cluster, Wire, lock};
 use lab::{Lab, content, make, pattern, within};
+use meta::port::HEARTBEAT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// The operation by which a client reports what it did about removals.
+const REMOVED: u16 = 81;
 
 /// A file with some committed bytes.
 fn write(fs: &FileSystem, name: &str, bytes: &[u8]) -> u64 {
@@ -44,6 +48,16 @@ fn until_files(fs: &Arc<FileSystem>, count: u64) {
     });
 }
 
+/// Waits until a client has sent a request more often than `before`.
+fn until_asked(way: &Arc<Wire>, operation: u16, before: u32) {
+    let way = way.clone();
+    within(60, move || {
+        while way.asked(operation) <= before {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
 #[test]
 fn a_mount_of_its_own_volume_keeps_what_its_kernel_knows() {
     let mut lab = Lab::new("rs:2+1", 3);
@@ -75,7 +89,7 @@ fn a_mount_of_its_own_volume_keeps_what_its_kernel_knows() {
 #[test]
 fn a_client_opens_what_it_looked_up_though_another_removed_it() {
     let cluster = Cluster::new("rs:2+1", 3);
-    let (a, b) = (cluster.client("a"), cluster.client("b"));
+    let (a, (b, way)) = (cluster.client("a"), cluster.wired_client("b"));
     let bytes = pattern(2, 150_000);
     write(&a, "t", &bytes);
     write(&a, "u", &bytes);
@@ -95,8 +109,11 @@ fn a_client_opens_what_it_looked_up_though_another_removed_it() {
     write(&a, "v", &bytes);
     let asked = b.looking_up();
     let v = b.lookup(ROOT, b"v").unwrap().ino;
+    let told = way.asked(REMOVED);
     a.unlink(ROOT, b"v").unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    // It hears of the removal, and gives nothing up in later heartbeats.
+    until_asked(&way, REMOVED, told);
+    until_asked(&way, HEARTBEAT, way.asked(HEARTBEAT) + 1);
     b.looked_up(v);
     drop(asked);
     assert_eq!(read(&b, v), bytes);

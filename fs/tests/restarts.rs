@@ -9,7 +9,7 @@ use meta::port::{Call, Port, Remote};
 use meta::{Change, ContentEdit, Rename, RenameMode, Resize, Time};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Clients that commit the same file when the server restarts reclaim their sessions without
@@ -20,12 +20,21 @@ fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() 
     let clients = [cluster.client("a"), cluster.client("b")];
     let ino = make(&clients[0], "file");
     let stop = AtomicBool::new(false);
+    // Commits of each client.
+    let done = [const { AtomicU64::new(0) }; 2];
+    let both_go_on = || {
+        let before = done.each_ref().map(|done| done.load(Ordering::SeqCst));
+        // The first one may have been answered before.
+        while done.iter().zip(before).any(|(done, before)| done.load(Ordering::SeqCst) < before + 2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
     let longest = std::thread::scope(|scope| {
         let writers: Vec<_> = (0u64..)
             .zip(&clients)
             .map(|(n, client)| {
                 scope.spawn({
-                    let stop = &stop;
+                    let (stop, done) = (&stop, &done[n as usize]);
                     move || {
                         client.open(ino, true).unwrap();
                         let (mut longest, mut round) = (Duration::ZERO, 0);
@@ -33,11 +42,12 @@ fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() 
                             let begun = Instant::now();
                             // A server that dies here answers requests in progress with disk
                             // errors.
-                            let done = |client: &FileSystem| {
+                            let commit = |client: &FileSystem| {
                                 client.write(ino, (2 * round + n) * 50_000, &[n as u8 + 1; 50_000])?;
                                 client.sync(ino)
                             };
-                            while done(client).is_err() {}
+                            while commit(client).is_err() {}
+                            done.fetch_add(1, Ordering::SeqCst);
                             (longest, round) = (longest.max(begun.elapsed()), (round + 1) % 20);
                         }
                         client.close(ino);
@@ -47,13 +57,15 @@ fn clients_that_take_their_sessions_up_in_a_commit_do_not_wait_for_each_other() 
             })
             .collect();
         for _ in 0..3 {
-            // Longer than a restarted server delays joining clients because an earlier client may
-            // have the exclusive lease.
-            std::thread::sleep(Duration::from_millis(2500));
+            both_go_on();
             cluster.kill();
             cluster.start();
         }
-        std::thread::sleep(Duration::from_millis(2500));
+        both_go_on();
+        // Until both have written all of their places.
+        while done.iter().any(|done| done.load(Ordering::SeqCst) < 20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         stop.store(true, Ordering::Relaxed);
         writers.into_iter().map(|writer| writer.join().unwrap()).max().unwrap()
     });

@@ -64,6 +64,27 @@ fn a_mirror_that_comes_back_has_everything_again() {
     targets.iter().for_each(|target| assert_alone(target, 101));
 }
 
+/// What went wrong is trouble as long as it matters, and remains known as the last error.
+#[test]
+fn trouble_that_was_mended_is_not_listed() {
+    let targets = targets(3);
+    let kv = Journaled::create(options(&targets, 2, memory(), soon())).unwrap();
+    add(&kv);
+    assert_eq!((kv.status().trouble, kv.status().last_error), (None, None));
+    targets[..2].iter().for_each(|target| target.dead.store(true, Ordering::Relaxed));
+    let mut batch = Batch::default();
+    batch.merge("sum", 1i64.to_le_bytes());
+    let seq = kv.commit(batch).unwrap().seq;
+    kv.sync(seq).unwrap_err();
+    until("it is trouble", || kv.status().trouble.is_some() && kv.status().degraded);
+    targets[..2].iter().for_each(|target| target.dead.store(false, Ordering::Relaxed));
+    until("all have it again", || kv.status().whole == 3 && kv.sync(seq).is_ok());
+    let status = kv.status();
+    assert_eq!((status.trouble, status.degraded), (None, false));
+    assert!(status.last_error.is_some());
+    assert_eq!(sum(&kv), 2);
+}
+
 #[test]
 fn one_after_the_other_may_fail() {
     let targets = targets(4);

@@ -136,7 +136,7 @@ fn in_foreground(arguments: &MountArguments) -> Outcome {
 
 /// Serves a mount to its end.
 fn serve(arguments: &MountArguments, options: &fuse::Options, fs: &Arc<fs::FileSystem>, directory: &Path) -> Outcome {
-    tell(arguments.metrics, || Arc::new(MountMetrics::new(fs.clone())))?;
+    tell(arguments.metrics, || Arc::new(MountMetrics::new(fs.clone(), super::places().stores().clone())))?;
     // Handlers of signals come first, so that none ends the process between the mount and them.
     let (signal, signalled) = std::sync::mpsc::channel();
     ctrlc::set_handler(move || _ = signal.send(()))
@@ -197,19 +197,23 @@ struct Log {
 }
 
 impl Log {
-    /// In the volume directory; of a volume that cannot be written, in a file that is removed as
-    /// soon as the mount is there.
+    /// In the volume directory; of a volume that cannot be written, in a file in the runtime
+    /// directory that is removed as soon as the mount is there.
     fn open(volume: &Path) -> Result<Self, Failure> {
-        let open = |path: PathBuf| {
+        let open = |path: PathBuf| -> std::io::Result<Self> {
             let file = runtime::append_to(&path)?;
             Ok(Self { begin: file.metadata()?.len(), path, file })
         };
-        open(volume.join(runtime::LOG)).or_else(|why: std::io::Error| {
-            let elsewhere = std::env::temp_dir().join(format!("weft-mount-{}.log", std::process::id()));
-            let read_only = why.kind() == std::io::ErrorKind::ReadOnlyFilesystem;
-            let opened = if read_only { open(elsewhere) } else { Err(why) };
-            opened.map_err(|why| Failure::Other(format!("cannot write to mount.log in {}: {why}", Shown(volume))))
-        })
+        let failed = |path: &Path, why: std::io::Error| {
+            Failure::Other(format!("cannot write to {} in {}: {why}", runtime::LOG, Shown(path)))
+        };
+        match open(volume.join(runtime::LOG)) {
+            Err(why) if why.kind() == std::io::ErrorKind::ReadOnlyFilesystem => {
+                let elsewhere = runtime::log_elsewhere()?;
+                open(elsewhere.clone()).map_err(|why| failed(&elsewhere, why))
+            }
+            opened => opened.map_err(|why| failed(volume, why)),
+        }
     }
 
     /// The last line that was written since.

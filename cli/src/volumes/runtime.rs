@@ -93,6 +93,12 @@ fn base() -> Result<PathBuf, Failure> {
     Err(refused.unwrap_or_else(|| Failure::Other("there is no place for a log".into())))
 }
 
+/// A log for the mount that this process starts, of a volume whose directory cannot be written.
+/// Nobody else may put anything there.
+pub fn log_elsewhere() -> Result<PathBuf, Failure> {
+    Ok(base()?.join(format!("mount-{}.log", std::process::id())))
+}
+
 /// What the directory of a mount point is called.
 fn name(mountpoint: &Path) -> String {
     let mountpoint = mountpoint.canonicalize().unwrap_or_else(|_| mountpoint.to_path_buf());

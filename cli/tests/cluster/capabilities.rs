@@ -419,7 +419,11 @@ fn commands_that_look_after_a_volume_are_for_operators() {
         &["target", "drain", &url, &store],
         &["target", "replace", &url, &store, "store://127.0.0.1:9/disk"],
         &["target", "domain", &url, &store, "rack7"],
+        &["target", "undrain", &url, &store],
         &["target", "placement", &url, "round-robin"],
+        &["target", "placement", &url, "round-robin", "--domain-level", "1"],
+        &["meta", "handover", &url, "meta2"],
+        &["meta", "forget", &url, "meta"],
         &["repair", &url],
         &["fsck", &url],
     ] {

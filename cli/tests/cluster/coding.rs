@@ -3,16 +3,15 @@
 
 use crate::lab::{Cluster, Mount, possible};
 use crate::scratch::{Scratch, noise, run, weft};
-use crate::stores::{SLOWEST, all_there, write_synced};
+use crate::stores::{Load, SLOWEST, all_there, write_synced};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 use volume::format::{CHUNK_HEADER_BYTES, StripeHeader};
 
 /// The chunk files on a disk: set, position, and the file.
@@ -121,19 +120,19 @@ fn the_same_is_on_the_disks_whoever_codes_and_the_client_sends_less() {
 
 /// Writes with server coding while something happens to the Master of the moment; returns what was
 /// written.
-fn written_while(cluster: &Cluster, happens: impl FnOnce(usize)) -> Vec<(String, usize)> {
+fn written_while(cluster: &Cluster, happens: impl FnOnce(usize, &Load)) -> Vec<(String, usize)> {
     let mount = cluster.mount_with("writer", &["-o", "coding=server"]);
     let (mut files, _) = write_synced(&mount.point, "old", &AtomicBool::new(true));
     files.push(("big".into(), 20_000_000));
     fs::write(mount.at("big"), noise(20_000_000)).unwrap();
-    let stop = AtomicBool::new(false);
+    let load = Load::default();
     let (new, wrote) = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write_synced(&mount.point, "new", &stop));
+        let writer = scope.spawn(|| load.write(&mount.point, "new"));
         let happened = catch_unwind(AssertUnwindSafe(|| {
-            sleep(Duration::from_millis(700));
-            happens(current_master(cluster));
+            load.writes_go_on();
+            happens(current_master(cluster), &load);
         }));
-        stop.store(true, Ordering::SeqCst);
+        load.end();
         let written = writer.join();
         happened.unwrap();
         written.unwrap()
@@ -153,16 +152,16 @@ fn the_master_is_killed_during_writes_and_nothing_fails() {
     }
     let cluster = Cluster::new("rs:4+2", 7);
     let mut killed = Vec::new();
-    let files = written_while(&cluster, |master| {
+    let files = written_while(&cluster, |master, load| {
         cluster.stores[master].kill();
         killed.push(master);
-        sleep(Duration::from_millis(1500));
+        load.writes_go_on();
         // Another one has its turn now.
         let next = current_master(&cluster);
         assert_ne!(next, master);
         cluster.stores[next].kill();
         killed.push(next);
-        sleep(Duration::from_millis(1500));
+        load.writes_go_on();
     });
     // With two stores away it is decided for each stripe.
     let fresh = cluster.mount_with("fresh", &["--coding", "auto"]);
@@ -184,11 +183,13 @@ fn the_master_is_stopped_and_what_it_does_later_harms_nothing() {
         return;
     }
     let cluster = Cluster::new("rs:4+2", 7);
-    let files = written_while(&cluster, |master| {
+    let files = written_while(&cluster, |master, load| {
         cluster.stores[master].stop();
-        sleep(Duration::from_secs(12));
+        load.writes_go_on();
+        // Others code by now.
+        load.writes_go_on();
         cluster.stores[master].go_on();
-        sleep(Duration::from_secs(1));
+        load.writes_go_on();
     });
     cluster.heal();
     cluster.is_healthy();

@@ -6,7 +6,11 @@ use crate::starter;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use wire::frame::{Header, Kind, Limits};
+use wire::hello::{HELLO_BYTES, Hello};
+use wire::{Role, VERSIONS};
 
 /// Resident memory of a process in bytes.
 fn memory(process: u32) -> u64 {
@@ -112,6 +116,83 @@ fn ten_thousand_idle_connections_harm_nobody() {
     for process in cluster.stores.iter().chain([&cluster.meta]) {
         assert!(process.log().lines().count() < 20, "{}", process.log());
     }
+}
+
+/// Connections that announce a request of 60 MiB each and send ten bytes of it now and then. Those
+/// that the server hangs up on come back. Runs until `stop`; `whole` counts rounds.
+fn trickle(ports: &[u16], stop: &AtomicBool, whole: &AtomicUsize) {
+    const CONNECTIONS: usize = 84;
+    let hello = Hello {
+        versions: (*VERSIONS.start(), *VERSIONS.end()),
+        features: 0,
+        role: Role::CLIENT,
+        refused: false,
+        limits: Limits::default(),
+        client: 1,
+        text: Vec::new(),
+    };
+    let mut request = Header::new(Kind::Request, 1);
+    (request.payload_bytes, request.deadline_ms) = (60 << 20, 60_000);
+    let begin = |port: u16| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        stream.write_all(&hello.encode()).ok()?;
+        stream.read_exact(&mut [0; HELLO_BYTES]).ok()?;
+        stream.write_all(&[&request.encode(), &[0; 5000][..]].concat()).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(stream)
+    };
+    let mut all: Vec<(u16, Option<TcpStream>)> =
+        ports.iter().flat_map(|&port| (0..CONNECTIONS).map(move |_| (port, None))).collect();
+    while !stop.load(Ordering::SeqCst) {
+        for (port, stream) in &mut all {
+            let sent = stream.as_mut().map(|stream| stream.write_all(&[0; 10]));
+            if !sent.is_some_and(|sent| sent.is_ok()) {
+                *stream = begin(*port);
+            }
+        }
+        whole.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Announced bytes are not memory, and clients that send nothing of them keep nobody from syncing.
+#[test]
+fn who_announces_much_and_sends_little_fails_nobodys_fsync() {
+    if !possible("who_announces_much_and_sends_little_fails_nobodys_fsync") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    let mount = cluster.mount("a");
+    let ports: Vec<u16> = cluster.ports.iter().copied().chain([cluster.port]).collect();
+    let servers: Vec<u32> = cluster.stores.iter().chain([&cluster.meta]).map(|server| server.id().unwrap()).collect();
+    let before: Vec<u64> = servers.iter().map(|&server| memory(server)).collect();
+    let (stop, whole) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let write = |name: &str| {
+        let mut file = fs::File::create(mount.at(name))?;
+        file.write_all(&noise(1_000_000))?;
+        file.sync_all()
+    };
+    let (done, more) = std::thread::scope(|scope| {
+        scope.spawn(|| trickle(&ports, &stop, &whole));
+        let begun = Instant::now();
+        while whole.load(Ordering::SeqCst) < 2 && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let done: Vec<_> = (0..20).map(|number| write(&format!("f{number}"))).collect();
+        let more = servers.iter().zip(&before).map(|(&server, &before)| memory(server).saturating_sub(before)).max();
+        stop.store(true, Ordering::SeqCst);
+        (done, more.unwrap())
+    });
+    assert!(whole.load(Ordering::SeqCst) >= 2, "nobody announces anything");
+    assert!(done.iter().all(|done| done.is_ok()), "{done:?}");
+    // All that is announced to a server is 5 GiB.
+    assert!(more < 256 << 20, "{more} bytes more");
+    for number in 0..20 {
+        assert!(fs::read(mount.at(format!("f{number}"))).unwrap() == noise(1_000_000));
+    }
+    mount.unmount();
+    cluster.is_healthy();
 }
 
 #[test]

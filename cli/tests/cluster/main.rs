@@ -20,6 +20,8 @@ mod network;
 mod partition;
 mod placement;
 mod privileges;
+#[path = "../commands/promptly.rs"]
+mod promptly;
 #[path = "../commands/scratch.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod scratch;

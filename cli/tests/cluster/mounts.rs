@@ -3,6 +3,7 @@
 
 use crate::capabilities::Secured;
 use crate::lab::{Cluster, possible};
+use crate::promptly;
 use crate::scratch::{Ended, run, weft};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,6 +12,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A mount in the background, as users have them; killed when it is dropped.
@@ -243,4 +245,62 @@ fn pages_of_an_old_session_are_not_written_in_a_new_one() {
     b.unmount();
     // The unmount reports that something was lost.
     drop(a);
+}
+
+/// What programs ask right after a change.
+#[test]
+fn times_room_and_syncs_are_as_on_a_local_file_system() {
+    if !possible("times_room_and_syncs_are_as_on_a_local_file_system") {
+        return;
+    }
+    let cluster = Cluster::new("rs:2+1", 3);
+    for options in [&[][..], &["-o", "writeback"]] {
+        let mount = cluster.mount_with("m", options);
+        promptly::times_room_and_syncs(&mount.point);
+        mount.unmount();
+    }
+    // With another client, which takes away the exclusive lease.
+    let (mount, _other) = (cluster.mount("m"), cluster.mount("n"));
+    promptly::times_room_and_syncs(&mount.point);
+}
+
+/// A file is cut off and written again, over and over. A reader at another mount may find any part
+/// of the old content or of the new one, and no bytes that nobody wrote.
+#[test]
+fn a_reader_beside_a_truncate_and_write_sees_old_or_new_bytes() {
+    if !possible("a_reader_beside_a_truncate_and_write_sees_old_or_new_bytes") {
+        return;
+    }
+    let cluster = Cluster::new("rs:4+2", 6);
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    for length in [1000, 60_000, 3_000_000] {
+        fs::write(a.at("f"), vec![1; length]).unwrap();
+        let (reads, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (wrong, last) = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut wrong = None;
+                while wrong.is_none() && !stop.load(Ordering::SeqCst) {
+                    let read = fs::read(b.at("f")).unwrap();
+                    wrong = read.iter().position(|&byte| byte == 0);
+                    reads.fetch_add(1, Ordering::SeqCst);
+                }
+                wrong
+            });
+            // Until the reader has been there often enough, and at least so many times.
+            let mut round = 1u8;
+            let begun = Instant::now();
+            while !reader.is_finished() && (round < 40 || reads.load(Ordering::SeqCst) < 20) {
+                assert!(begun.elapsed() < Duration::from_secs(100), "nobody reads");
+                round = round % 250 + 1;
+                fs::write(a.at("f"), vec![round; length]).unwrap();
+            }
+            stop.store(true, Ordering::SeqCst);
+            (reader.join().unwrap(), round)
+        });
+        assert_eq!(wrong, None, "a zero that nobody wrote, of {length} bytes");
+        assert!(fs::read(b.at("f")).unwrap() == vec![last; length]);
+    }
+    a.unmount();
+    b.unmount();
+    cluster.is_healthy();
 }

@@ -3,13 +3,14 @@
 use crate::lab::{Cluster, Mount};
 use crate::network::Network;
 use crate::scratch::{noise, run, weft};
-use crate::stores::{SLOWEST, all_there, drop_caches, under_load, write_synced};
+use crate::stores::{Load, SLOWEST, all_there, drop_caches, under_load, write_synced};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -44,12 +45,14 @@ fn two_stores_are_cut_off_during_writes_and_reads_and_nothing_fails() {
     }
     let cluster = Cluster::networked("rs:4+2", 7, &[]);
     let away = [cluster.machine(1), cluster.machine(4)];
-    let files = under_load(&cluster, || {
-        sleep(Duration::from_millis(500));
+    let files = under_load(&cluster, |load| {
+        load.goes_on();
         away.iter().for_each(|&machine| cluster.network().cut(machine));
-        sleep(Duration::from_secs(12));
+        load.goes_on();
+        // Now everybody knows.
+        load.goes_on();
         away.iter().for_each(|&machine| cluster.network().mend(machine));
-        sleep(Duration::from_secs(1));
+        load.goes_on();
     });
     cluster.heal();
     cluster.is_healthy();
@@ -98,22 +101,30 @@ fn a_client_and_the_metadata_server_are_parted_and_the_client_waits() {
     }
     let cluster = Cluster::networked("rs:4+2", 6, &[]);
     let (a, b) = (cluster.mount("a"), cluster.mount("b"));
-    let stop = AtomicBool::new(false);
+    let (own, theirs) = (Load::default(), Load::default());
     let (files, others) = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write_synced(&a.point, "a", &stop));
-        let other = scope.spawn(|| write_synced(&b.point, "b", &stop));
-        sleep(Duration::from_millis(500));
-        cluster.network().part(0, a.machine());
-        sleep(Duration::from_secs(6));
-        cluster.network().rejoin(0, a.machine());
-        sleep(Duration::from_millis(500));
-        // And all of it from everybody: stores, too.
-        cluster.network().cut(0);
-        sleep(Duration::from_secs(4));
-        cluster.network().mend(0);
-        sleep(Duration::from_secs(1));
-        stop.store(true, Ordering::SeqCst);
-        (writer.join().unwrap(), other.join().unwrap())
+        let writer = scope.spawn(|| own.write(&a.point, "a"));
+        let other = scope.spawn(|| theirs.write(&b.point, "b"));
+        let happened = catch_unwind(AssertUnwindSafe(|| {
+            own.writes_go_on();
+            cluster.network().part(0, a.machine());
+            // The other one goes on.
+            theirs.writes_go_on();
+            theirs.writes_go_on();
+            cluster.network().rejoin(0, a.machine());
+            own.writes_go_on();
+            // And all of it from everybody: stores, too.
+            cluster.network().cut(0);
+            sleep(Duration::from_secs(2));
+            cluster.network().mend(0);
+            own.writes_go_on();
+            theirs.writes_go_on();
+        }));
+        own.end();
+        theirs.end();
+        let done = (writer.join(), other.join());
+        happened.unwrap();
+        (done.0.unwrap(), done.1.unwrap())
     });
     eprintln!("{} and {} files; one took {:.2?} and {:.2?}", files.0.len(), others.0.len(), files.1, others.1);
     assert!(files.1 < SLOWEST && others.1 < SLOWEST, "{:?} {:?}", files.1, others.1);
@@ -138,7 +149,8 @@ fn the_metadata_server_is_cut_off_for_longer_than_it_waits_for_stores() {
     // It has something to write there.
     fs::write(mount.at("closed"), noise(100)).unwrap();
     cluster.network().cut(0);
-    sleep(Duration::from_secs(25));
+    // Requests to stores fail after 14 seconds, and operations of targets after 15.
+    sleep(Duration::from_secs(17));
     cluster.network().mend(0);
     let took = until_done(Duration::from_secs(60), || write_file(&mount.at("new"), 3_000_000));
     eprintln!("it went on after {took:.2?}");
@@ -204,12 +216,12 @@ fn nobody_waits_for_stores_behind_slow_links() {
     }
     let cluster = Cluster::networked("rs:4+2", 7, &[]);
     let slow = [cluster.machine(2), cluster.machine(3)];
-    let files = under_load(&cluster, || {
-        sleep(Duration::from_millis(500));
+    let files = under_load(&cluster, |load| {
+        load.goes_on();
         slow.iter().for_each(|&machine| cluster.network().limit(machine, Some(4000)));
-        sleep(Duration::from_secs(8));
+        load.goes_on();
         slow.iter().for_each(|&machine| cluster.network().limit(machine, None));
-        sleep(Duration::from_secs(1));
+        load.goes_on();
     });
     cluster.heal();
     // With the same links, clients that know of nothing yet: a block of a stripe takes two seconds.

@@ -28,7 +28,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 /// How long it takes.
 pub fn time() -> Duration {
-    Duration::from_secs(number("WEFT_SOAK_SECONDS", 30))
+    Duration::from_secs(number("WEFT_SOAK_SECONDS", 10))
 }
 
 /// What happened, to explain a failure.

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -44,9 +44,64 @@ fn what_one_mount_wrote_another_reads_also_after_a_restart() {
     cluster.is_healthy();
 }
 
+/// What a writer and a reader have done, so that a test waits until they have gone on.
+#[derive(Default)]
+pub struct Load {
+    stop: AtomicBool,
+    /// Files written and synced.
+    written: AtomicUsize,
+    /// How often the reader has read all files.
+    read: AtomicUsize,
+}
+
+impl Load {
+    /// Waits until files of all sizes were written that were begun after the call.
+    #[track_caller]
+    pub fn writes_go_on(&self) {
+        more(&self.written, 4);
+    }
+
+    /// Waits for the same, and until all files were read from the beginning.
+    #[track_caller]
+    pub fn goes_on(&self) {
+        let read = self.read.load(Ordering::SeqCst);
+        self.writes_go_on();
+        more(&self.read, (read + 2).saturating_sub(self.read.load(Ordering::SeqCst)));
+    }
+
+    /// Ends it.
+    pub fn end(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes until the end, as `write_synced` does.
+    pub fn write(&self, point: &Path, prefix: &str) -> (Vec<(String, usize)>, Duration) {
+        write_counted(point, prefix, &self.stop, &self.written)
+    }
+}
+
+/// Waits until a number has grown by `steps`.
+#[track_caller]
+fn more(count: &AtomicUsize, steps: usize) {
+    let (begun, until) = (Instant::now(), count.load(Ordering::SeqCst) + steps);
+    while count.load(Ordering::SeqCst) < until {
+        assert!(begun.elapsed() < Duration::from_secs(120), "it does not go on");
+        sleep(Duration::from_millis(10));
+    }
+}
+
 /// Writes files of a few sizes and syncs each, until `stop`; returns their names and lengths, and
 /// the longest time that one took.
 pub fn write_synced(point: &Path, prefix: &str, stop: &AtomicBool) -> (Vec<(String, usize)>, Duration) {
+    write_counted(point, prefix, stop, &AtomicUsize::new(0))
+}
+
+fn write_counted(
+    point: &Path,
+    prefix: &str,
+    stop: &AtomicBool,
+    count: &AtomicUsize,
+) -> (Vec<(String, usize)>, Duration) {
     let (mut written, mut longest) = (Vec::new(), Duration::ZERO);
     for number in 0.. {
         let begun = Instant::now();
@@ -56,6 +111,7 @@ pub fn write_synced(point: &Path, prefix: &str, stop: &AtomicBool) -> (Vec<(Stri
         file.sync_all().unwrap();
         longest = longest.max(begun.elapsed());
         written.push((name, length));
+        count.fetch_add(1, Ordering::SeqCst);
         if stop.load(Ordering::SeqCst) {
             break;
         }
@@ -64,14 +120,15 @@ pub fn write_synced(point: &Path, prefix: &str, stop: &AtomicBool) -> (Vec<(Stri
 }
 
 /// Reads files until `stop`; returns the longest time that one took.
-fn read_again(point: &Path, files: &[(String, usize)], stop: &AtomicBool) -> Duration {
+fn read_again(point: &Path, files: &[(String, usize)], load: &Load) -> Duration {
     let mut longest = Duration::ZERO;
-    while !stop.load(Ordering::SeqCst) {
+    while !load.stop.load(Ordering::SeqCst) {
         for (name, length) in files {
             let begun = Instant::now();
             assert!(fs::read(point.join(name)).unwrap() == noise(*length), "{name}");
             longest = longest.max(begun.elapsed());
         }
+        load.read.fetch_add(1, Ordering::SeqCst);
     }
     longest
 }
@@ -85,17 +142,17 @@ pub fn all_there(point: &Path, files: &[(String, usize)]) {
 }
 
 /// Writes and reads while something happens to stores.
-pub fn under_load(cluster: &Cluster, happens: impl FnOnce()) -> Vec<(String, usize)> {
+pub fn under_load(cluster: &Cluster, happens: impl FnOnce(&Load)) -> Vec<(String, usize)> {
     let (a, b) = (cluster.mount("writer"), cluster.mount("reader"));
     let (mut files, _) = write_synced(&a.point, "old", &AtomicBool::new(true));
     files.push(("big".into(), 20_000_000));
     fs::write(a.at("big"), noise(20_000_000)).unwrap();
-    let stop = AtomicBool::new(false);
+    let load = Load::default();
     let (new, wrote, read) = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write_synced(&a.point, "new", &stop));
-        let reader = scope.spawn(|| read_again(&b.point, &files, &stop));
-        let happened = catch_unwind(AssertUnwindSafe(happens));
-        stop.store(true, Ordering::SeqCst);
+        let writer = scope.spawn(|| load.write(&a.point, "new"));
+        let reader = scope.spawn(|| read_again(&b.point, &files, &load));
+        let happened = catch_unwind(AssertUnwindSafe(|| happens(&load)));
+        load.end();
         let (written, read) = (writer.join(), reader.join());
         happened.unwrap();
         let (new, wrote) = written.unwrap();
@@ -118,12 +175,12 @@ fn two_stores_are_killed_during_writes_and_nothing_fails() {
         return;
     }
     let cluster = Cluster::new("rs:4+2", 6);
-    let files = under_load(&cluster, || {
-        sleep(Duration::from_millis(500));
+    let files = under_load(&cluster, |load| {
+        load.goes_on();
         cluster.stores[1].kill();
         sleep(Duration::from_millis(500));
         cluster.stores[4].kill();
-        sleep(Duration::from_millis(1500));
+        load.goes_on();
     });
     let status = cluster.on(&["status", "--json"]);
     assert_eq!((status.status, &status.json()["healthy"]), (1, &false.into()));
@@ -146,14 +203,16 @@ fn two_stores_are_stopped_and_nobody_waits_for_long() {
         return;
     }
     let cluster = Cluster::new("rs:4+2", 7);
-    let files = under_load(&cluster, || {
-        sleep(Duration::from_millis(500));
+    let files = under_load(&cluster, |load| {
+        load.goes_on();
         cluster.stores[2].stop();
         cluster.stores[5].stop();
-        sleep(Duration::from_secs(12));
+        load.goes_on();
+        // Now everybody knows.
+        load.goes_on();
         cluster.stores[2].go_on();
         cluster.stores[5].go_on();
-        sleep(Duration::from_secs(1));
+        load.goes_on();
     });
     cluster.heal();
     cluster.is_healthy();

@@ -115,6 +115,23 @@ fn a_job_that_is_killed_again_and_again_comes_to_its_end() {
     assert!(!to.join(".weft-restore").exists());
 }
 
+/// Each read of a restore finds targets missing, whichever two they are.
+#[test]
+fn a_restore_does_without_any_two_targets() {
+    let volume = Volume::new("rs:4+2", 6);
+    let from = volume.scratch.path.join("from");
+    grow(&from, 300);
+    run(weft().args(["archive", "--part-bytes", "1MiB"]).arg(content_of(&from)).arg(volume.at("kept"))).good();
+    let away = |disk: usize| volume.scratch.path.join(format!("away{disk}"));
+    for pair in [[0, 1], [2, 5], [3, 4]] {
+        pair.iter().for_each(|&disk| fs::rename(&volume.scratch.disks[disk], away(disk)).unwrap());
+        let to = volume.scratch.path.join(format!("to{}", pair[0]));
+        run(weft().arg("restore").arg(volume.at("kept")).arg(&to)).good();
+        assert_eq!(seen(&to), seen(&from), "without {pair:?}");
+        pair.iter().for_each(|&disk| fs::rename(away(disk), &volume.scratch.disks[disk]).unwrap());
+    }
+}
+
 #[test]
 fn chunks_alone_give_the_files_of_an_archive() {
     let volume = Volume::new("rs:4+2", 6);

@@ -10,6 +10,7 @@ mod killed;
 mod limits;
 mod mounts;
 mod overwriting;
+mod promptly;
 mod recovery;
 mod refusals;
 mod round_trips;

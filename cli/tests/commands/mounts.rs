@@ -1,11 +1,11 @@
 //! Mounted volumes: what was synced survives any end of the mount, and commands reach the volume
 //! under it. Skipped, with a word, where nothing can be mounted.
 
+use crate::promptly;
 use crate::scratch::{Ended, noise, run, weft};
 use crate::volumes::Volume;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -293,46 +293,7 @@ fn times_room_and_syncs_are_as_on_a_local_file_system() {
         return;
     }
     let mounted = Mounted::new("rs:2+1", 3);
-    let at = |name: &str| mounted.point.join(name);
-    // The kernel stamps what is written, Weft what is made: times of later changes are never
-    // earlier.
-    let mut written = File::create(at("written")).unwrap();
-    let mut last = written.metadata().unwrap().modified().unwrap();
-    for round in 0..200 {
-        let made = File::create(at("made")).unwrap().metadata().unwrap().modified().unwrap();
-        assert!(made >= last, "round {round}: made {:?} before", last.duration_since(made));
-        fs::remove_file(at("made")).unwrap();
-        written.write_all(b"x").unwrap();
-        last = written.metadata().unwrap().modified().unwrap();
-        assert!(last >= made, "round {round}: written {:?} before", made.duration_since(last));
-    }
-    // Right after a sync, `stat` shows how much room an open file takes.
-    let mut file = File::create(at("room")).unwrap();
-    for megabytes in 1..4 {
-        file.write_all(&noise(1 << 20)).unwrap();
-        file.metadata().unwrap();
-        file.sync_all().unwrap();
-        assert_eq!(file.metadata().unwrap().blocks(), megabytes * 2048);
-    }
-    drop((written, file));
-    // Files are removed while their pages are being written back: that causes no error.
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..400 {
-                fs::write(at("new"), noise(20_000)).unwrap();
-                match round % 2 {
-                    0 => fs::rename(at("new"), at("t")).unwrap(),
-                    _ => fs::remove_file(at("new")).unwrap(),
-                }
-            }
-            stop.store(true, Ordering::SeqCst);
-        });
-        let directory = File::open(&mounted.point).unwrap();
-        while !stop.load(Ordering::SeqCst) {
-            rustix::fs::syncfs(&directory).unwrap();
-        }
-    });
+    promptly::times_room_and_syncs(&mounted.point);
     assert_eq!(mounted.unmount(&[]).status, 0);
 }
 
@@ -410,4 +371,35 @@ fn lines_of_fstab_are_mounted() {
     let said = run(Command::new("unshare").args(["-m", "sh", "-ec", script]).arg(path)).good();
     assert_eq!(String::from_utf8(said).unwrap(), "1\ncontent\n32\n1\n");
     volume.on(&["status"]).good();
+}
+
+/// The log of such a mount is in the runtime directory, which is this user's alone.
+#[test]
+fn a_volume_that_cannot_be_written_has_its_log_where_nobody_else_may_write() {
+    if !possible("a_volume_that_cannot_be_written_has_its_log_where_nobody_else_may_write") {
+        return;
+    }
+    let volume = Volume::new("rs:2+1", 3);
+    let path = &volume.scratch.path;
+    run(weft().arg("cp").arg(volume.scratch.file("file", 100_000)).arg(volume.at("file"))).good();
+    ["point", "open", "own"].iter().for_each(|name| fs::create_dir(path.join(name)).unwrap());
+    let script = r#"
+        cd "$0"
+        mount --make-rprivate /
+        mount --bind "$2" "$2"
+        mount -o remount,bind,ro "$2"
+        chmod 777 open
+        ! WEFT_RUNTIME_DIR="$0/open" "$1" mount "$2" point -o ro 2> errors
+        cat errors
+        WEFT_RUNTIME_DIR="$0/own" "$1" mount "$2" point -o ro --quiet
+        ls open own
+        cmp point/file file
+        "$1" unmount point
+    "#;
+    let mut all = Command::new("unshare");
+    all.args(["-m", "sh", "-ec", script]).arg(path).arg(env!("CARGO_BIN_EXE_weft")).arg(&volume.path);
+    let said = String::from_utf8(run(&mut all).good()).unwrap();
+    assert!(said.contains("others may write to it"), "{said}");
+    // The log is removed when the mount is there.
+    assert!(said.ends_with("open:\n\nown:\n"), "{said}");
 }

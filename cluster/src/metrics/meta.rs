@@ -43,7 +43,7 @@ fn write(page: &mut Page, meta: &MetaServer, load: wire::ServerLoad, known: &Sto
     volume::write_cost(page, &open.write_cost());
     volume::targets(page, open);
     volume::repairs(page, open);
-    volume::defects(page, open);
+    volume::defects(page, open, known);
     volume::census(page, open);
     stores(page, &known.reports.all().into_iter().collect::<Vec<_>>());
 }

@@ -51,7 +51,7 @@ mod tests {
         };
         let mut page = Page::default();
         meta.write(&mut page);
-        MountMetrics::new(volume.clone()).write(&mut page);
+        MountMetrics::new(volume.clone(), meta.stores.clone()).write(&mut page);
         StoreMetrics(Arc::new(Store::open(&[store]).unwrap())).write(&mut page);
         volume.close_volume().unwrap();
         std::fs::remove_dir_all(place).unwrap();

@@ -5,6 +5,7 @@ use super::http::Subject;
 use super::process;
 use super::text::Page;
 use crate::address::StoreAddress;
+use crate::store::Stores;
 use ::volume::counts::Operation;
 use ::volume::steps::{Step, StepTotals};
 use ::volume::{Health, TargetHealth};
@@ -12,34 +13,38 @@ use fs::{FileSystem, Status};
 use std::sync::Arc;
 
 /// The metrics of a mount.
-pub struct MountMetrics(Arc<FileSystem>);
+pub struct MountMetrics {
+    volume: Arc<FileSystem>,
+    stores: Arc<Stores>,
+}
 
 impl MountMetrics {
-    /// Also starts the regular census of the volume if its metadata is in this process.
-    pub fn new(volume: Arc<FileSystem>) -> Self {
+    /// `stores`: those that this process uses. Also starts the regular census of the volume if its
+    /// metadata is in this process.
+    pub fn new(volume: Arc<FileSystem>, stores: Arc<Stores>) -> Self {
         if !volume.is_client() {
             volume.watch_status();
         }
-        Self(volume)
+        Self { volume, stores }
     }
 }
 
 impl Subject for MountMetrics {
     fn write(&self, page: &mut Page) {
         process::write(page);
-        files(page, &self.0);
-        write_cost(page, &self.0.write_cost());
-        coding(page, &self.0);
-        reads(page, &self.0);
-        targets(page, &self.0);
-        repairs(page, &self.0);
-        defects(page, &self.0);
-        census(page, &self.0);
+        files(page, &self.volume);
+        write_cost(page, &self.volume.write_cost());
+        coding(page, &self.volume);
+        reads(page, &self.volume);
+        targets(page, &self.volume);
+        repairs(page, &self.volume);
+        defects(page, &self.volume, &self.stores);
+        census(page, &self.volume);
     }
 
     /// Ready means: the volume is open, and its server, if it has one, answered recently.
     fn ready(&self) -> Result<(), String> {
-        usable(&self.0)
+        usable(&self.volume)
     }
 }
 
@@ -164,9 +169,10 @@ pub(super) fn targets(page: &mut Page, volume: &FileSystem) {
     known().for_each(|(id, space)| _ = free.count(&[("target", id)], space.free));
 }
 
-pub(super) fn defects(page: &mut Page, volume: &FileSystem) {
+pub(super) fn defects(page: &mut Page, volume: &FileSystem, stores: &Stores) {
     let what = "Panics in what goes on in the background, which went on. Each is a defect: please report it.";
-    page.counter("weft_background_panics_total", what).count(&[], volume.counts().defects());
+    let count = volume.counts().defects() + stores.reports.defects();
+    page.counter("weft_background_panics_total", what).count(&[], count);
 }
 
 pub(super) fn repairs(page: &mut Page, volume: &FileSystem) {

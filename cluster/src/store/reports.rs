@@ -7,6 +7,7 @@ use super::remote::Stores;
 use plan::report::{Load, Report};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use wire::Client;
@@ -26,7 +27,11 @@ pub struct Seen {
 
 /// The latest reports of all stores.
 #[derive(Debug, Default)]
-pub struct Reports(Mutex<BTreeMap<String, Seen>>);
+pub struct Reports {
+    seen: Mutex<BTreeMap<String, Seen>>,
+    /// The number of panics in asking for them.
+    defects: AtomicU64,
+}
 
 impl Reports {
     /// The reports by address of the server. A store that never answered is not among them.
@@ -35,7 +40,13 @@ impl Reports {
     }
 
     fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of panics in asking the stores and in telling them the live sessions. Both went
+    /// on with their next round.
+    pub fn defects(&self) -> u64 {
+        self.defects.load(Ordering::Relaxed)
     }
 
     fn told(&self, server: &str, told: Result<Report, String>) {
@@ -68,6 +79,7 @@ pub fn watch(stores: &Arc<Stores>, pause: Duration) {
 async fn every(pause: Duration, stores: Weak<Stores>, round: fn(&Stores, Duration)) {
     while let Some(stores) = stores.upgrade() {
         if catch_unwind(AssertUnwindSafe(|| round(&stores, pause))).is_err() {
+            stores.reports.defects.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("a defect in asking the stores, see the message about a panic; please report it");
         }
         drop(stores);
@@ -112,6 +124,8 @@ mod tests {
         });
         watch(&stores, Duration::from_millis(1));
         (0..3).for_each(|_| rounds.recv_timeout(Duration::from_secs(60)).unwrap());
+        // The third may not be counted yet.
+        assert!(stores.reports.defects() >= 2);
     }
 
     #[test]

@@ -258,19 +258,26 @@ impl FileSystem {
     /// The periodic work of a client, each second, unless waits for stores delay it.
     pub(crate) fn tick_client(&self) -> Result<()> {
         let Some(client) = self.client() else { return Ok(()) };
-        if client.sets.take_lost() {
-            self.table.all().iter().for_each(|file| _ = self.forget_lost(&mut file.state()));
-        }
+        // A step that fails ends the tick, as the server is away; one that panics does not.
+        let step = |what, work: &dyn Fn() -> Result<()>| self.beside(what, work).unwrap_or(Ok(()));
+        step("forgetting what is lost", &|| {
+            if client.sets.take_lost() {
+                self.table.all().iter().for_each(|file| _ = self.forget_lost(&mut file.state()));
+            }
+            Ok(())
+        })?;
         if !self.is_read_only() {
-            client.sets.renew(&self.store)?;
+            step("renewing chunk sets", &|| client.sets.renew(&self.store))?;
         }
-        let sealed: Vec<u64> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
-        client.sets.release(&sealed)?;
+        step("releasing chunk sets", &|| {
+            let sealed: Vec<u64> = client.sets.taken().into_iter().filter(|&set| self.is_done_with(set)).collect();
+            client.sets.release(&sealed)
+        })?;
         if !self.is_read_only() {
-            client.sets.refill(&self.store)?;
+            step("getting chunk sets", &|| client.sets.refill(&self.store))?;
         }
-        self.tell_clean(client)?;
-        Ok(client.cache.sync_old(UNSYNCED_FOR)?)
+        step("telling what is clean", &|| self.tell_clean(client))?;
+        step("syncing old changes", &|| Ok(client.cache.sync_old(UNSYNCED_FOR)?))
     }
 
     /// Whether no thread writes to a set any more, and no uncommitted data refers to it.

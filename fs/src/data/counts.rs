@@ -22,12 +22,37 @@ pub struct Counts {
     pub repairs: Repairs,
     /// The number of panics in background work.
     pub(crate) defects: AtomicU64,
+    /// For tests: the background work that panics, and what was begun since this was set.
+    #[cfg(test)]
+    broken: Mutex<(Option<String>, std::collections::BTreeSet<String>)>,
 }
 
 impl Counts {
     /// The number of panics in background work. That work continued with its next run.
     pub fn defects(&self) -> u64 {
         self.defects.load(Ordering::Relaxed)
+    }
+
+    /// Background work begins; panics if it is to.
+    #[cfg(test)]
+    pub(crate) fn begins(&self, what: &str) {
+        let mut broken = lock(&self.broken);
+        broken.1.insert(what.into());
+        let breaks = broken.0.as_deref() == Some(what);
+        drop(broken);
+        assert!(!breaks, "a defect in {what}, for a test");
+    }
+
+    /// From now on this background work panics, and no other.
+    #[cfg(test)]
+    pub(crate) fn breaks(&self, what: Option<&str>) {
+        *lock(&self.broken) = (what.map(String::from), std::collections::BTreeSet::new());
+    }
+
+    /// The background work that was begun since then.
+    #[cfg(test)]
+    pub(crate) fn begun(&self) -> std::collections::BTreeSet<String> {
+        lock(&self.broken).1.clone()
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Checked {
     pub files: usize,
     /// Their extents.
     pub extents: usize,
+    /// Bytes of files that are in the metadata, not in stripes.
+    pub inline_bytes: u64,
     /// Stripes.
     pub stripes: usize,
     /// Contradictions, one line each.
@@ -87,6 +89,9 @@ impl FileSystem {
                     }
                     end = extent.end();
                     allocated += extent.length;
+                    if let Place::Bytes(bytes) = &extent.place {
+                        found.inline_bytes += bytes.len() as u64;
+                    }
                     if let Place::Stripe(span) = extent.place {
                         let stripe = live.entry(span.stripe()).or_insert((span.block, 0));
                         stripe.1 += extent.length as i64;

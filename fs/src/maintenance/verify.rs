@@ -315,6 +315,18 @@ mod tests {
         fixed(&key, "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
     }
 
+    /// A volume with countless problems has a report of a limited length, which counts them all.
+    #[test]
+    fn so_many_problems_are_listed_and_all_are_counted() {
+        let mut found = Verified::default();
+        for set in 0..LISTED as u64 + 500 {
+            found.add(Problem { set, record: 0, position: None, what: "it is gone".into() });
+            found.add_away(TargetId((set % 3) as u16), set, "it is away");
+        }
+        assert_eq!((found.problems.len(), found.unlisted, found.away.len()), (LISTED, 500, 3));
+        assert!(!found.is_sound());
+    }
+
     /// Each target that is away is reported once, however many blocks it has, and none of them is
     /// repaired.
     #[test]

@@ -371,14 +371,25 @@ impl Sessions {
 
     /// Call this about every second.
     pub fn tick(&self) {
-        self.fs.beside("looking after clients", || self.look_after());
-    }
-
-    fn look_after(&self) {
         if self.has_stopped() {
             return;
         }
-        self.note_running();
+        // A step that panics keeps no other from its turn.
+        let running = || _ = self.fs.beside("noting that the server runs", || self.note_running());
+        running();
+        self.fs.beside("ending the grace period", || self.settle());
+        self.fs.beside("letting removed files go", || self.fs.let_go_after_grace());
+        self.fs.beside("looking for missing targets", || self.fs.rejoin_targets());
+        running();
+        let now = Instant::now();
+        let overdue = self.fs.beside("looking for silent clients", || self.fs.leases.table().overdue(now));
+        for session in overdue.unwrap_or_default() {
+            self.fs.beside("ending a session", || self.end_overdue(session, now));
+        }
+    }
+
+    /// Ends the grace period if it is over, and cleans up after the sessions that did not return.
+    fn settle(&self) {
         let now = Instant::now();
         let settled = now > lock(&self.ticks).settled || lock(&self.fs.leases.before).is_empty();
         // A session that is telling what it has is not cut short. It ends if it falls silent.
@@ -389,12 +400,6 @@ impl Sessions {
                 self.fs.volume.warn(&format!("cannot clean up after the clients from before: {error}"));
             }
         }
-        self.fs.let_go_after_grace();
-        self.fs.rejoin_targets();
-        self.note_running();
-        let now = Instant::now();
-        let overdue = self.fs.leases.table().overdue(now);
-        overdue.into_iter().for_each(|session| self.end_overdue(session, now));
     }
 
     /// Ends a session whose lease has expired, if that is still so.

@@ -49,6 +49,8 @@ pub struct OpenOptions {
     /// How long a target keeps others away when this process does not renew its claim. None for
     /// directories, which notice when the process ends.
     pub lease: Option<Duration>,
+    /// An operation of a target that takes longer has failed; None for 15 s. Tests shorten it.
+    pub deadline: Option<Duration>,
     /// For reading only: with however few targets. Newer changes may be missing.
     pub possibly_old: bool,
     /// Open the volume however few targets there are, and with what is left of its metadata. For an
@@ -77,6 +79,7 @@ impl Default for OpenOptions {
             insists: false,
             holder: Holder::default(),
             lease: None,
+            deadline: None,
             possibly_old: false,
             accept_loss: false,
             lock: None,

@@ -5,7 +5,7 @@ use super::Lab;
 use fs::label::Label;
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
 use meta::port::{Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub const LEASE: Duration = Duration::from_secs(5);
 pub struct Cluster {
     pub lab: Mutex<Lab>,
     pub server: Mutex<Option<Arc<Sessions>>>,
+    /// Targets that no client finds.
+    pub hidden: Mutex<BTreeSet<u16>>,
 }
 
 /// A client's connection to the server.
@@ -141,7 +143,11 @@ impl Call for Link {
 impl Cluster {
     /// A server on new disks.
     pub fn new(code: &str, targets: usize) -> Arc<Self> {
-        let cluster = Arc::new(Self { lab: Mutex::new(Lab::new(code, targets)), server: Mutex::default() });
+        let cluster = Arc::new(Self {
+            lab: Mutex::new(Lab::new(code, targets)),
+            server: Mutex::default(),
+            hidden: Mutex::default(),
+        });
         cluster.start();
         cluster
     }
@@ -205,7 +211,11 @@ impl Cluster {
         let entered = session.enter(VERSION, &Entry { name: name.into(), ..Entry::default() }).unwrap();
         wire.session.store(entered.welcome.session, Ordering::SeqCst);
         let disks = lock(&self.lab).disks.clone();
+        let cluster = self.clone();
         let find = Box::new(move |member: &fs::label::Member| {
+            if lock(&cluster.hidden).contains(&member.id.0) {
+                return Err(fs::Error::Unavailable("it is hidden".into()));
+            }
             Ok(disks[usize::from(member.id.0)].clone() as Arc<dyn volume::target::Target>)
         });
         assert!(Label::from_json(&entered.welcome.label).is_ok());

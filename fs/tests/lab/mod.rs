@@ -9,6 +9,7 @@ use meta::kv::MemoryIndex;
 use plan::TargetId;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use volume::Control;
 use volume::target::{Crash, Faults, Faulty, Memory, Target, TargetFile};
 
@@ -22,6 +23,8 @@ pub struct Lab {
     /// The disks as the open file system sees them. Each opening has its own view, so that what is
     /// left of an old one can be cut off.
     pub seen: Vec<Arc<Faulty>>,
+    /// When an operation of a disk has failed; None: as for users.
+    pub deadline: Option<Duration>,
 }
 
 impl Lab {
@@ -34,7 +37,7 @@ impl Lab {
         let disks: Vec<Arc<Crash>> = (0..targets).map(|_| Arc::new(Crash::new(Arc::new(Memory::default())))).collect();
         let all = disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>));
         FileSystem::create_on(&label, all.collect()).unwrap();
-        Self { label, disks, seen: Vec::new() }
+        Self { label, disks, seen: Vec::new(), deadline: None }
     }
 
     /// Opens the volume, with these targets missing.
@@ -53,7 +56,7 @@ impl Lab {
         let all = all.map(|(number, disk)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>)).collect();
         let warn = std::env::var_os("WEFT_SOAK_LOUD")
             .map(|_| -> Box<dyn Fn(&str) + Send + Sync> { Box::new(|what| eprintln!("  warning: {what}")) });
-        let options = OpenOptions { warn, serve, ..OpenOptions::default() };
+        let options = OpenOptions { warn, serve, deadline: self.deadline, ..OpenOptions::default() };
         FileSystem::open_on(self.label.clone(), all, Box::new(MemoryIndex::default()), options)
     }
 
@@ -94,6 +97,11 @@ impl Lab {
 
 pub fn dead() -> Faults {
     Faults { dead: true, ..Faults::default() }
+}
+
+/// A disk that does not answer until it gets other faults.
+pub fn hanging() -> Faults {
+    Faults { delay: Duration::from_secs(600), ..Faults::default() }
 }
 
 pub fn full() -> Faults {

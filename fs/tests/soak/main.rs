@@ -1,6 +1,6 @@
 //! Random operations against a model, on targets that fail, with crashes in between.
 //!
-//! `WEFT_SOAK_SECONDS` sets the duration (default 20), `WEFT_SOAK_SEED` the first seed; a failure
+//! `WEFT_SOAK_SECONDS` sets the duration (default 10), `WEFT_SOAK_SEED` the first seed; a failure
 //! prints its seed.
 
 mod compare;
@@ -184,7 +184,7 @@ fn soak() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let begun = Instant::now();
     let first = number("WEFT_SOAK_SEED").unwrap_or(1);
-    let time = Duration::from_secs(number("WEFT_SOAK_SECONDS").unwrap_or(20));
+    let time = Duration::from_secs(number("WEFT_SOAK_SECONDS").unwrap_or(10));
     for seed in first.. {
         run(seed);
         if begun.elapsed() > time {

@@ -4,8 +4,8 @@ use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The faults of a target.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,8 @@ pub struct Faults {
     pub full: bool,
     /// Every sync fails with EIO.
     pub unsynced: bool,
-    /// The extra time of every operation.
+    /// The extra time of every operation. An operation in progress follows each change of it: a
+    /// target without delay answers at once what it was asked before.
     pub delay: Duration,
     /// Reads return every byte in these ranges with one bit flipped.
     pub flipped: Vec<(TargetFile, Range<u64>)>,
@@ -27,12 +28,13 @@ pub struct Faults {
 pub struct Faulty {
     inner: Arc<dyn Target>,
     faults: Mutex<Faults>,
+    changed: Condvar,
 }
 
 impl Faulty {
     /// A target without faults.
     pub fn new(inner: Arc<dyn Target>) -> Self {
-        Self { inner, faults: Mutex::default() }
+        Self { inner, faults: Mutex::default(), changed: Condvar::new() }
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -42,6 +44,7 @@ impl Faulty {
     /// Replaces the faults.
     pub fn set(&self, faults: Faults) {
         *self.faults() = faults;
+        self.changed.notify_all();
     }
 
     /// The target behind the faults.
@@ -51,12 +54,17 @@ impl Faulty {
 
     /// Waits for the delay, and fails if the target is dead.
     fn pass(&self) -> io::Result<Faults> {
-        let delay = self.faults().delay;
-        if !delay.is_zero() {
-            std::thread::sleep(delay);
+        let mut faults = self.faults();
+        let begun = Instant::now();
+        loop {
+            let left = faults.delay.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            faults = self.changed.wait_timeout(faults, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         // The target may have died meanwhile.
-        let faults = self.faults().clone();
+        let faults = faults.clone();
         if faults.dead { Err(Errno::IO.into()) } else { Ok(faults) }
     }
 
