@@ -25,6 +25,8 @@ pub const SOCKET: &str = "mount.sock";
 /// If a mount does not say within this time whether it is there, it is looked up in the kernel's
 /// list.
 const SILENT: Duration = Duration::from_secs(2);
+/// How long a mount takes at most to say that it has a request for a message at its end.
+const HEARD: Duration = Duration::from_secs(10);
 /// No request is longer.
 const MAX_REQUEST: u64 = 4 << 20;
 
@@ -150,7 +152,10 @@ fn answer(stream: UnixStream, desk: &Desk) -> std::io::Result<()> {
     let (directory, arguments) = match serde_json::from_str(&line)? {
         Request::Command { directory, arguments } => (directory, arguments),
         Request::End => {
-            desk.clients().waiting.push(stream);
+            let mut clients = desk.clients();
+            // The request is here, so the mount may end. Spaces before an answer mean nothing.
+            (&stream).write_all(b" ")?;
+            clients.waiting.push(stream);
             return Ok(());
         }
         Request::Mounted => {
@@ -331,9 +336,14 @@ pub fn forward(volume: &Path) -> Option<ExitCode> {
 /// The end of a mount, for which one can wait.
 pub struct End(UnixStream);
 
-/// Asks for a message at the end of the mount of a volume. None if no mount answers.
+/// Asks for a message at the end of the mount of a volume. The mount has the request when this
+/// returns, unless it is of an earlier version, which does not say so. None if no mount answers.
 pub fn end_of(volume: &Path) -> Option<End> {
-    ask(volume, &Request::End).map(End)
+    let mut stream = ask(volume, &Request::End)?;
+    stream.set_read_timeout(Some(HEARD)).ok()?;
+    let _ = stream.read(&mut [0]);
+    stream.set_read_timeout(None).ok()?;
+    Some(End(stream))
 }
 
 impl End {
