@@ -9,9 +9,11 @@ use meta::journal::{Access, Journaled, Limits, Options, Place};
 use meta::kv::{Batch, Kv, KvError};
 use plan::TargetId;
 use std::collections::BTreeSet;
+use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use volume::target::{Clock, Faults, Faulty, Holder, Memory, Target};
+use volume::target::{ClaimRequest, ClaimState, Clock, Faults, Faulty, Holder, Memory, Space, Target, TargetFile};
 
 /// Disks in memory. Each opening has its own view of them, which can be cut off.
 struct Disks(Vec<Memory>);
@@ -261,6 +263,81 @@ fn a_loss_is_accepted_only_by_who_says_so() {
     let kv = Journaled::open(named("c", &disks.see(), 2)).unwrap();
     assert!(!kv.status().lossy);
     assert_eq!(numbers(&kv), (0..21).collect());
+}
+
+/// A disk whose claim was read some time ago.
+#[derive(Debug)]
+struct ReadEarlier(Arc<Faulty>, ClaimState);
+
+impl Target for ReadEarlier {
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        let answer = self.0.claim(ask)?;
+        Ok(if matches!(ask, ClaimRequest::Read) { self.1.clone() } else { answer })
+    }
+
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.0.write(file, offset, parts)
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(file, offset, into)
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+        self.0.reserve(file, bytes)
+    }
+
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.0.punch(file, range)
+    }
+
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
+        self.0.remove(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
+        self.0.list()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.0.space()
+    }
+}
+
+/// An opening reads claims and sleeps. Meanwhile the holder makes another disk a mirror, answers a
+/// transaction that is durable there, and dies. `cargo xtask model --broken claim-read` found it.
+#[test]
+fn a_disk_that_became_a_mirror_after_its_claim_was_read_counts() {
+    let disks = Disks::new(3);
+    drop(Journaled::create(named("creator", &disks.see(), 1)).unwrap());
+    let seen = disks.see();
+    seen.cut(2, true);
+    let holder = Journaled::open(named("a", &seen, 1)).unwrap();
+    add_durably(&holder, 1).unwrap();
+    let late = disks.see();
+    let earlier = |disk: &Arc<Faulty>| Arc::new(ReadEarlier(disk.clone(), disk.claim(&ClaimRequest::Read).unwrap()));
+    let sleeping: Vec<Arc<ReadEarlier>> = late.0.iter().map(earlier).collect();
+    seen.cut(2, false);
+    while holder.status().mirrors.len() < 3 || holder.status().whole < 3 {
+        std::thread::yield_now();
+    }
+    seen.cut(1, true);
+    add_durably(&holder, 2).unwrap();
+    seen.cut_all();
+    drop(holder);
+    late.cut(0, true);
+    let place = |(id, disk): (usize, &Arc<ReadEarlier>)| (TargetId(id as u16), disk.clone() as Arc<dyn Target>);
+    let targets = sleeping.iter().enumerate().map(place).collect();
+    let opened = Journaled::open(Options { targets, ..named("b", &late, 1) }).unwrap();
+    assert_eq!(numbers(&opened), [1, 2].into());
 }
 
 /// An opening in a random history.

@@ -184,6 +184,13 @@ impl<'a> Recovery<'a> {
 
     /// Finds the highest epoch, its lineage, and the targets that may have something of it. A
     /// target with a lower claim missed an opening, and what it has may be of another history.
+    ///
+    /// The claim was read before it was replaced, and its holder may have claimed the target in
+    /// between, made it a mirror there and answered what is durable on it. So a target with a file
+    /// of the highest epoch missed nothing, whatever its claim was: such a file is written under a
+    /// claim of that epoch or a higher one, claims never fall, and files are read after the claim
+    /// of this opening was granted, when no other one writes there any more. Who counts as a mirror
+    /// of an epoch has such a file: the barrier, or the segment that lists it.
     fn choose(&mut self, granted: &Granted, all: &[(usize, Found)]) -> Result<(), KvError> {
         let heads = all.iter().filter_map(|(place, found)| match &found.owner {
             Owner::Ours(head) if granted.counts(*place) => Some((*place, head)),
@@ -200,7 +207,8 @@ impl<'a> Recovery<'a> {
         self.lossy |= forked;
         let missed = |place: usize| {
             let before = granted.before[place].flatten().map_or(0, |before| before.number);
-            newest.id != 0 && before < newest.number
+            let proves = |(at, head): &(usize, &Head)| *at == place && head.epoch.name() == newest;
+            newest.id != 0 && before < newest.number && !heads.iter().any(proves)
         };
         let places = 0..self.options.targets.len();
         self.believed = places.filter(|&place| granted.counts(place) && !missed(place)).collect();
