@@ -167,6 +167,36 @@ fn who_only_opens_a_file_takes_nothing_from_its_writer() {
     lab::assert_sound(&cluster.volume());
 }
 
+/// A mount answers a close by a writer only then. So who closed a file, and was told nothing, loses
+/// nothing to one that goes on with it.
+#[test]
+fn a_close_beside_another_client_commits_or_fails() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let b = cluster.client("b");
+    let (a, wire) = cluster.wired_client("a");
+    assert!(a.alone().is_none());
+    let (ino, nameless) = (make(&a, "file"), make(&a, "nameless"));
+    for ino in [ino, nameless] {
+        a.open(ino, true).unwrap();
+        a.write(ino, 0, &pattern(1, 300_000)).unwrap();
+    }
+    a.unlink(fs::ROOT, b"nameless").unwrap();
+    wire.full.store(true, Ordering::SeqCst);
+    a.commit_at_close(nameless).unwrap();
+    assert_eq!(a.commit_at_close(ino).unwrap_err().errno(), 28);
+    wire.full.store(false, Ordering::SeqCst);
+    a.commit_at_close(ino).unwrap();
+    // It can commit nothing more.
+    wire.full.store(true, Ordering::SeqCst);
+    [ino, nameless].iter().for_each(|ino| a.close(*ino));
+    b.open(ino, true).unwrap();
+    assert!(content(&b, ino).unwrap() == pattern(1, 300_000));
+    wire.full.store(false, Ordering::SeqCst);
+    a.sync_all().unwrap();
+    assert_eq!(a.losses(ino), 0);
+    end(&cluster, [&a, &b], ino);
+}
+
 /// The answer to a question, from before the file was opened, written and closed once more. All the
 /// data of the question is committed, and the rest was written while the other one went on.
 #[test]

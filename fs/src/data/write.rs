@@ -370,6 +370,18 @@ impl FileSystem {
         self.counts.syncs.counted(|()| 0, sync)
     }
 
+    /// Commits what was written to a file that a program closes, while there are other clients. One
+    /// that goes on with the file may make what was closed and not committed void, and after the
+    /// answer nobody is left to tell. Without others, a sync or the time commits it.
+    ///
+    /// # Errors
+    /// When it cannot be committed, as [`sync`](Self::sync).
+    pub fn commit_at_close(&self, ino: u64) -> Result<()> {
+        // Nobody finds a file that has lost its last name.
+        let is_named = self.table.find(ino).is_some_and(|file| !file.state().orphan);
+        if is_named { self.publish_to_others(ino) } else { Ok(()) }
+    }
+
     /// The result for a program that closes a file: whether data that it wrote is known to be lost.
     ///
     /// # Errors
