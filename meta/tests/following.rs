@@ -136,6 +136,15 @@ impl Disks {
         self.0.iter().map(|disk| Arc::new(Faulty::new(Arc::new(disk.open_again())))).collect()
     }
 
+    /// Other disks with the same files, and without claims.
+    fn copy(&self) -> Self {
+        let copy = Self::new(self.0.len());
+        for (from, to) in self.0.iter().zip(&copy.0) {
+            content(from).iter().for_each(|(file, bytes)| to.write(*file, 0, &[IoSlice::new(bytes)]).unwrap());
+        }
+        copy
+    }
+
     /// The disks as a follower sees them, in this order.
     fn read(&self, order: impl IntoIterator<Item = usize>) -> Vec<Place> {
         let place = |number: usize| {
@@ -153,6 +162,16 @@ impl Disks {
         let claims = self.0.iter().filter_map(|disk| disk.open_again().claim(&ClaimRequest::Read).ok()?.claim);
         claims.map(|claim| (claim.epoch.number, claim.epoch.id)).max()
     }
+}
+
+/// The files of a disk.
+fn content(disk: &Memory) -> Vec<(TargetFile, Vec<u8>)> {
+    let file = |(file, bytes): (TargetFile, u64)| {
+        let mut content = vec![0; bytes as usize];
+        disk.read(file, 0, &mut content).unwrap();
+        (file, content)
+    };
+    disk.list().unwrap().into_iter().map(file).collect()
 }
 
 fn options(name: &str, seen: &[Arc<Faulty>], index: Box<dyn Index>) -> Options {
@@ -319,6 +338,36 @@ fn what_is_not_durable_never_reaches_the_index() {
     assert_eq!(index.cleared(), 1);
 }
 
+/// An opening that died before its barrier was on m+1 targets may be ignored by the next one: what
+/// it adopted, and its snapshot, need not be durable.
+#[test]
+fn a_snapshot_of_an_opening_that_few_targets_know_is_not_loaded() {
+    let disks = Disks::new(4);
+    let (_seen, kv) = create(&disks);
+    add_all(&kv, 0..20);
+    kv.close().unwrap();
+    let (before, later) = (disks.copy(), disks.copy());
+    let kv = Journaled::open(options("second", &later.see(), memory())).unwrap();
+    let last = add_all(&kv, 20..30);
+    kv.checkpoint().unwrap();
+    let snapshot = TargetFile::Snapshot { last };
+    let has = |disk: &&Memory| disk.list().unwrap().iter().any(|(file, _)| *file == snapshot);
+    let from: Vec<&Memory> = later.0.iter().filter(has).collect();
+    for (number, disk) in from.into_iter().take(2).enumerate() {
+        let (_, bytes) = content(disk).into_iter().find(|(file, _)| *file == snapshot).unwrap();
+        before.0[number].write(snapshot, 0, &[IoSlice::new(&bytes)]).unwrap();
+        let index = Kept::default();
+        let mut standby = follower(&index);
+        for _ in 0..50 {
+            // It may find that there is nothing after the snapshot.
+            standby.step(&before.all(), &Hint { epoch: None, last }).unwrap();
+        }
+        let applied = index.state().unwrap().applied;
+        assert_eq!(index.numbers(), (0..applied).collect());
+        assert_eq!(applied == last, number == 1, "{applied} with {} targets", number + 1);
+    }
+}
+
 #[test]
 fn an_index_of_another_history_is_thrown_away() {
     let (disks, others) = (Disks::new(4), Disks::new(4));
@@ -390,12 +439,7 @@ fn files() -> Vec<Vec<(TargetFile, Vec<u8>)>> {
     }
     add_all(&kv, 60..70);
     kv.close().unwrap();
-    let file = |disk: &Memory, (file, bytes): (TargetFile, u64)| {
-        let mut content = vec![0; bytes as usize];
-        disk.read(file, 0, &mut content).unwrap();
-        (file, content)
-    };
-    disks.0.iter().map(|disk| disk.list().unwrap().into_iter().map(|one| file(disk, one)).collect()).collect()
+    disks.0.iter().map(content).collect()
 }
 
 proptest! {
