@@ -136,11 +136,13 @@ impl Disks {
         self.0.iter().map(|disk| Arc::new(Faulty::new(Arc::new(disk.open_again())))).collect()
     }
 
-    /// Other disks with the same files, and without claims.
+    /// Other disks with the same files and claims.
     fn copy(&self) -> Self {
         let copy = Self::new(self.0.len());
         for (from, to) in self.0.iter().zip(&copy.0) {
             content(from).iter().for_each(|(file, bytes)| to.write(*file, 0, &[IoSlice::new(bytes)]).unwrap());
+            let claim = from.open_again().claim(&ClaimRequest::Read).unwrap().claim.unwrap();
+            to.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
         }
         copy
     }
@@ -177,7 +179,8 @@ fn content(disk: &Memory) -> Vec<(TargetFile, Vec<u8>)> {
 fn options(name: &str, seen: &[Arc<Faulty>], index: Box<dyn Index>) -> Options {
     let id = name.bytes().fold(1, |id, byte| id * 251 + u128::from(byte));
     let holder = Holder { id, name: name.into(), address: String::new() };
-    let limits = Limits { retry: Duration::from_millis(20), ..small() };
+    // Snapshots are made when a test asks for them.
+    let limits = Limits { retry: Duration::from_millis(20), snapshot_bytes: 1 << 20, ..small() };
     let place = |(id, disk): (usize, &Arc<Faulty>)| (TargetId(id as u16), disk.clone() as Arc<dyn Target>);
     Options { holder, ..of_places(seen.iter().enumerate().map(place).collect(), 2, index, limits) }
 }

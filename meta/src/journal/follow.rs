@@ -119,7 +119,7 @@ impl Follower {
     /// to begin with.
     pub fn position(&self) -> Option<Seq> {
         self.cursor.as_ref()?;
-        Some(self.waiting.back().map_or(self.state.applied, |waiting| waiting.seq))
+        Some(self.last())
     }
 
     /// Reads a limited amount. Returns whether there is probably much more to read.
@@ -173,8 +173,6 @@ impl Follower {
         self.stuck = reached;
         self.vain = if stuck { self.vain.saturating_add(1) } else { 0 };
         self.cursor = None;
-        self.waiting.clear();
-        self.waiting_bytes = 0;
         let found = take_all(places, &self.options.volume, self.options.deadline);
         let found = found
             .into_iter()
@@ -189,17 +187,36 @@ impl Follower {
             // The next opening decides what that means.
             return Err(KvError::Corrupt("the targets lack what the index has".into()));
         }
-        let segment = sightings.segment(self.state.applied + 1);
+        self.forget(|waiting| {
+            let Epoch { number, id, .. } = waiting.epoch;
+            usable && sightings.has(&IndexState { epoch: number, id, applied: waiting.seq, ..IndexState::default() })
+        });
         if !usable {
             self.restore(&sightings, None, places)?;
-        } else if stuck || segment.is_none() {
-            self.restore(&sightings, reached.max(Some(self.state.applied)), places)?;
+        } else if stuck || sightings.segment(self.last() + 1).is_none() {
+            self.restore(&sightings, Some(self.last()), places)?;
         }
-        self.durable = self.state.applied;
-        let segment = sightings.segment(self.state.applied + 1);
+        let segment = sightings.segment(self.last() + 1);
         let cursor = |segment: Segment| Cursor { segment, offset: segment.head as u64 };
         self.cursor = segment.map(cursor);
         Ok(())
+    }
+
+    /// The last transaction that it has.
+    fn last(&self) -> Seq {
+        self.waiting.back().map_or(self.state.applied, |waiting| waiting.seq)
+    }
+
+    /// Drops what waits from the first one on that does not stay.
+    fn forget(&mut self, stays: impl Fn(&Waiting) -> bool) {
+        let kept = self.waiting.iter().take_while(|waiting| stays(waiting)).count();
+        if kept < self.waiting.len() {
+            // What was said of them does not hold for others with their numbers.
+            self.durable = self.state.applied;
+        }
+        for waiting in self.waiting.drain(kept..) {
+            self.waiting_bytes -= waiting.edits.len() + FRAME_BYTES;
+        }
     }
 
     /// Loads the newest snapshot behind a transaction, if there is one.
@@ -210,8 +227,9 @@ impl Follower {
             Some(_) => Ok(()),
         };
         for group in &mut groups {
-            self.state = IndexState::default();
-            self.ready = Layer::default();
+            self.forget(|_| false);
+            (self.state, self.durable) = (IndexState::default(), 0);
+            (self.ready, self.ready_since) = (Layer::default(), None);
             let FollowOptions { volume, batch_bytes, .. } = self.options;
             result = load(&volume, &*self.shelf, batch_bytes, group);
             if result.is_ok() {
