@@ -309,6 +309,61 @@ fn a_follower_goes_on_with_the_next_opening_and_is_a_start_for_one() {
     assert_eq!(numbers(&kv), (0..120).chain(500..510).collect());
 }
 
+/// Random changes, openings that end with and without a word, snapshots, and standbys that are
+/// started again: an opening with the index of a standby has what one without has.
+#[test]
+fn an_opening_with_a_followed_index_has_the_same_as_one_without() {
+    for seed in 0..8 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let disks = Disks::new(4);
+        let (_seen, mut kv) = create(&disks);
+        let index = Kept::default();
+        let mut standby = follower(&index);
+        for round in 0..60 {
+            let mut batch = Batch::default();
+            for _ in 0..rng.usize(1..6) {
+                let key = vec![b'k', rng.u8(..60)];
+                match rng.u8(..3) {
+                    0 => _ = batch.delete(key),
+                    1 => _ = batch.merge(b"sum".to_vec(), 1i64.to_le_bytes()),
+                    _ => _ = batch.put(key, vec![rng.u8(..); rng.usize(..200)]),
+                }
+            }
+            let last = kv.commit(batch).unwrap().seq;
+            if rng.u8(..4) > 0 {
+                kv.sync(last).unwrap();
+            }
+            match rng.u8(..20) {
+                0 => kv.checkpoint().unwrap(),
+                1 => kv = Journaled::open(options(&format!("s{round}"), &disks.see(), memory())).unwrap(),
+                2 => {
+                    kv.close().unwrap();
+                    kv = Journaled::open(options(&format!("s{round}"), &disks.see(), memory())).unwrap();
+                }
+                3 => standby = follower(&index),
+                4..10 => {
+                    let _ = standby.step(&disks.all(), &Hint { epoch: disks.epoch(), last });
+                }
+                10 => {
+                    kv.sync(last).unwrap();
+                    follow(&mut standby, &disks, &disks.all(), last);
+                }
+                _ => {}
+            }
+        }
+        kv.close().unwrap();
+        drop((kv, standby));
+        let everything = |index: Box<dyn Index>| {
+            let kv = Journaled::open(options("end", &disks.see(), index)).unwrap();
+            let all = kv.scan(&[]..&[u8::MAX; 8], usize::MAX).unwrap();
+            kv.close().unwrap();
+            all
+        };
+        let (with, without) = (everything(Box::new(index.clone())), everything(memory()));
+        assert!(with == without, "seed {seed}");
+    }
+}
+
 #[test]
 fn what_is_not_durable_never_reaches_the_index() {
     let disks = Disks::new(5);
@@ -452,7 +507,7 @@ proptest! {
     /// it has everything that is known to be durable.
     #[test]
     fn damaged_bytes_mislead_no_follower(
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..40),
+        damage in prop::collection::vec(any::<(prop::sample::Index, prop::sample::Index, u8)>(), 1..40),
         sound: bool,
         cut in any::<prop::sample::Index>(),
     ) {

@@ -82,7 +82,8 @@ pub struct Follower {
     state: IndexState,
     /// Everything up to this transaction is durable.
     durable: Seq,
-    /// When it looked at all targets or read something last, and how many targets had nothing since.
+    /// When it looked at all targets or read something last,
+    /// and how many targets had nothing since.
     active: Option<Instant>,
     idle: usize,
     /// Where it was when it looked last, and how many times it has looked there in vain.
@@ -268,7 +269,7 @@ impl Follower {
                 self.waiting.push_back(Waiting { epoch, seq: next, edits: payload.to_vec() });
                 next += 1;
             }
-            // Before its barrier is durable, an opening may count as durable what it has only found.
+            // Before its barrier is durable, an opening may count as durable what it only found.
             if established || frame.commit_index >= epoch.first {
                 self.durable = self.durable.max(frame.commit_index.min(frame.number.saturating_sub(1)));
             }
