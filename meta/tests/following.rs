@@ -166,8 +166,11 @@ impl Disks {
     }
 }
 
+/// The files of a disk, with their bytes.
+type Files = Vec<(TargetFile, Vec<u8>)>;
+
 /// The files of a disk.
-fn content(disk: &Memory) -> Vec<(TargetFile, Vec<u8>)> {
+fn content(disk: &Memory) -> Files {
     let file = |(file, bytes): (TargetFile, u64)| {
         let mut content = vec![0; bytes as usize];
         disk.read(file, 0, &mut content).unwrap();
@@ -487,7 +490,7 @@ fn a_closed_index_ends_the_follower() {
 }
 
 /// The files of a volume with 60 transactions, snapshots and three openings, as they are on disks.
-fn files() -> Vec<Vec<(TargetFile, Vec<u8>)>> {
+fn files() -> Vec<Files> {
     let disks = Disks::new(3);
     let (_seen, mut kv) = create(&disks);
     for round in 0..3 {
@@ -511,7 +514,7 @@ proptest! {
         sound: bool,
         cut in any::<prop::sample::Index>(),
     ) {
-        static FILES: std::sync::OnceLock<Vec<Vec<(TargetFile, Vec<u8>)>>> = std::sync::OnceLock::new();
+        static FILES: std::sync::OnceLock<Vec<Files>> = std::sync::OnceLock::new();
         let mut files = FILES.get_or_init(files).clone();
         let mut all: Vec<&mut Vec<u8>> =
             files.iter_mut().skip(if sound { 2 } else { 0 }).flatten().map(|(_, bytes)| bytes).collect();

@@ -306,7 +306,8 @@ impl Follower {
 
     /// Takes what is durable out of what waits.
     fn accept(&mut self) {
-        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.seq <= self.durable) {
+        let durable = self.waiting.iter().take_while(|waiting| waiting.seq <= self.durable).count();
+        for waiting in self.waiting.drain(..durable) {
             self.waiting_bytes -= waiting.edits.len() + FRAME_BYTES;
             let mut edits = &waiting.edits[..];
             while let Some((key, value)) = take_edit(&mut edits) {
