@@ -71,6 +71,7 @@ pub use volume::holder::holder_id;
 pub use volume::label;
 pub use volume::opened::{METADATA_BYTES, OpenOptions, Warn, lock as lock_directory};
 pub use volume::places::{Directories, Places};
+pub use volume::standby::standby_index;
 pub use volume::stripe_size::full_stripe_bytes;
 pub use volume::voters::Voters;
 

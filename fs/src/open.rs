@@ -234,7 +234,8 @@ impl FileSystem {
         let id = server::new_id().map_err(|why| Error::Invalid(why.to_string()))?;
         let closed = meta.setting(server::CLOSED)?.unwrap_or(0);
         openings.begin(Opening { number: opening + 1, id }, found, closed);
-        fs.leases.begin(opening, openings.clone(), before.clone(), owned);
+        let superseded = meta.setting(server::SUPERSEDED)?.unwrap_or_default();
+        fs.leases.begin(opening, openings.clone(), before.clone(), owned, superseded);
         fs.look_at_room();
         if !fs.volume.read_only {
             fs.record_loss(&meta)?;

@@ -97,6 +97,10 @@ impl Sharing for Engine {
 
     fn uncut(&self, _: u64, _: u64) {}
 
+    fn dropped(&self, _: &[u64]) -> meta::Result<()> {
+        Ok(())
+    }
+
     fn forget_extents(&self, _: u64) {}
 
     fn note_loss(&self) {}

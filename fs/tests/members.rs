@@ -370,7 +370,11 @@ impl Hostile {
             35 => at.clean(&self.many(|own| (own.ino(), own.number()))),
             36 => at.reserve_append(self.ino(), self.number()).map(drop),
             37 => at.lock(self.ino(), self.lock(), self.0.u32(..50) == 0).map(drop),
-            38 => at.unlock(self.ino(), self.0.u64(..3), self.number(), self.number()),
+            38 => match self.0.u8(..3) {
+                0 => at.dropped(&self.many(Self::ino)),
+                1 => at.unlock_owing(self.ino(), self.0.u64(..3), self.number(), self.number(), self.number()),
+                _ => at.unlock(self.ino(), self.0.u64(..3), self.number(), self.number()),
+            },
             39 => at.conflicting_lock(self.ino(), self.lock()).map(drop),
             40 => at
                 .recalled(self.ino(), self.number(), self.number())
@@ -397,6 +401,7 @@ impl Hostile {
                 let held = Held {
                     open: self.many(|own| (own.ino(), own.short(), own.short())),
                     dirty: self.many(|own| (own.ino(), own.number())),
+                    owed: self.many(|own| (own.ino(), own.number())),
                     kept: self.many(Self::ino),
                     reserved: self.many(|own| (own.ino(), own.number())),
                     locks: self.many(|own| (own.ino(), own.lock())),

@@ -46,6 +46,7 @@ files! {
     fn open(&self, ino: u64, write: bool) -> Result<()>;
     fn close(&self, ino: u64) -> ();
     fn told_at_close(&self, ino: u64) -> Result<()>;
+    fn commit_at_close(&self, ino: u64) -> Result<()>;
     fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize>;
     fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()>;
     fn sync(&self, ino: u64) -> Result<()>;

@@ -125,6 +125,9 @@ impl Files for Memory {
     fn told_at_close(&self, _: u64) -> Result<()> {
         Ok(())
     }
+    fn commit_at_close(&self, _: u64) -> Result<()> {
+        Ok(())
+    }
 
     fn unlock(&self, _: u64, _: u64, _: u64, _: u64) -> Result<()> {
         Ok(())

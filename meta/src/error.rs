@@ -44,6 +44,9 @@ pub enum Error {
     Held(String),
     /// Too few targets can be reached; the text says which ones are missing.
     TooFew(String),
+    /// Another client uses these files without what this one has not committed of them: that must
+    /// not get into the volume any more. Only a client gets this, and drops what it has of them.
+    Superseded(Vec<u64>),
 }
 
 impl From<KvError> for Error {
@@ -77,6 +80,7 @@ impl fmt::Display for Error {
             Self::Invalid(what) => what,
             Self::Unavailable(why) | Self::Corrupt(why) => why,
             Self::Fenced(why) | Self::Held(why) | Self::TooFew(why) => why,
+            Self::Superseded(_) => "another client went on without what was written here and not committed",
         })
     }
 }

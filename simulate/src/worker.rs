@@ -58,6 +58,13 @@ impl Worker {
         }
     }
 
+    /// Closes a file that was open for writing, as a mount does.
+    fn close(&self, ino: u64) {
+        self.told("closing", self.fs().commit_at_close(ino));
+        self.told("closing", self.fs().told_at_close(ino));
+        self.fs().close(ino);
+    }
+
     /// Something with the names of a directory.
     fn name(&mut self) {
         let directory = self.dice.below(DIRECTORIES as u64) as usize;
@@ -143,8 +150,7 @@ impl Worker {
         if syncs {
             self.sync(Some(file));
         }
-        self.told("closing", self.fs().told_at_close(ino));
-        self.fs().close(ino);
+        self.close(ino);
     }
 
     /// Syncs a file, or all. Returns whether that succeeded.
@@ -242,8 +248,7 @@ impl Worker {
             }
         });
         self.fs().take_lost_locks();
-        self.told("closing", self.fs().told_at_close(ino));
-        self.fs().close(ino);
+        self.close(ino);
     }
 
     /// What a counter was, whether it was written, and whether it was synced.
@@ -278,8 +283,7 @@ impl Worker {
         if self.dice.below(3) > 0 {
             self.sync(Some(LOG));
         }
-        self.told("closing", self.fs().told_at_close(ino));
-        self.fs().close(ino);
+        self.close(ino);
     }
 }
 

@@ -325,3 +325,26 @@ fn a_server_that_is_ended_leaves_the_volume_to_another() {
     let said = run(weft().arg("repair").arg(&directory)).failed(1);
     assert!(said.contains(&format!("stands by; {next} has the volume")), "{said}");
 }
+
+/// Files that were copied, and how far behind the standbys are.
+#[test]
+fn standbys_follow_the_one_that_has_the_volume() {
+    let servers = Servers::new();
+    servers.all_stand_by();
+    let file = servers.cluster.scratch.file("f", 10_000);
+    for round in 0..3 {
+        for number in 0..5 {
+            run(weft().arg("cp").arg(&file).arg(format!("{}:/{round}.{number}", servers.url()))).good();
+        }
+        servers.waits_for("standbys that are not behind", |servers| {
+            let follows = |server: &Value| server["holder"] == true || server["transactions_behind"] == 0;
+            (servers.len() == 3 && servers.iter().all(follows)).then_some(())
+        });
+        let holder = servers.holder_after("");
+        let next = if holder == "b" { "c" } else { "b" };
+        servers.command(&["meta", "handover"], &[next]).good();
+    }
+    for name in (0..3).flat_map(|round| (0..5).map(move |number| format!("{round}.{number}"))) {
+        assert!(run(weft().arg("cat").arg(format!("{}:/{name}", servers.url()))).good() == fs::read(&file).unwrap());
+    }
+}

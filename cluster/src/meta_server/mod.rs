@@ -18,6 +18,7 @@ mod simulated;
 mod standby;
 #[cfg(test)]
 mod switching;
+mod trail;
 mod watch;
 
 pub use company::{Progress, Standing};

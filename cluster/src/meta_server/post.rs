@@ -6,6 +6,7 @@ use super::entrance::{Desk, Entrance, Invited, TAKES, Term};
 use super::peers::{Door, Ways, What};
 use super::seat::{Action, Claimed, Peer, Rules, Seat, State};
 use super::service::{Commands, MetaServer};
+use super::trail::Trail;
 use super::watch::{Found, Watch};
 use crate::capability::ClusterKey;
 use crate::places::ClusterPlaces;
@@ -108,6 +109,7 @@ pub struct Standings {
 pub struct Post {
     directory: PathBuf,
     entrance: Arc<Entrance>,
+    trail: Trail,
     ways: Ways,
     events: Mutex<Sender<Event>>,
     received: Mutex<Option<Receiver<Event>>>,
@@ -131,10 +133,11 @@ impl Post {
             let _ = invites.lock().unwrap_or_else(PoisonError::into_inner).send(Event::Invited(answer));
         };
         let door = Door::new(volume, key.clone());
-        let entrance = Entrance::new(company, door, watch.label().to_json(), commands, invited);
+        let entrance = Arc::new(Entrance::new(company, door, watch.label().to_json(), commands, invited));
         Ok(Arc::new(Self {
+            trail: Trail::new(&directory, entrance.clone()),
             directory,
-            entrance: Arc::new(entrance),
+            entrance,
             ways: Ways::new(own, volume, key),
             events: Mutex::new(sender),
             received: Mutex::new(Some(receiver)),
@@ -251,6 +254,7 @@ impl Post {
             stopped: None,
         };
         let outcome = driver.run(&received);
+        self.trail.stop();
         drop(beats);
         outcome
     }
@@ -391,7 +395,10 @@ impl<H: Host> Driver<H> {
             }
             Action::Claim => {
                 let insists = !self.ready;
-                self.spawn(move |_, host| Event::Opened(host.open(insists)));
+                self.spawn(move |post, host| {
+                    post.trail.stop();
+                    Event::Opened(host.open(insists))
+                });
             }
             Action::Discard => {
                 let term = self.post.entrance.end(None);
@@ -487,6 +494,7 @@ impl<H: Host> Driver<H> {
         self.rules = Rules::new(watch.enough());
         watch.follow(&self.post.directory, found.generation);
         self.post.entrance.set_label(watch.label().to_json());
+        let course = found.held.then(|| watch.course(found)).flatten();
         *lock(&self.post.watch) = Some(watch);
         if self.seat.state() != State::Standby {
             return;
@@ -497,6 +505,9 @@ impl<H: Host> Driver<H> {
         if let Some(holder) = found.last.as_ref().filter(|_| found.held && !self.ready) {
             self.ready = true;
             self.host.ready(Some(holder));
+        }
+        if let Some(course) = course {
+            self.post.trail.follow(course);
         }
         let gone = found.last.as_ref().map(|peer| peer.name.as_str());
         let rank = self.post.entrance.company().rank(gone);

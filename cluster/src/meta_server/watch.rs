@@ -2,6 +2,7 @@
 //! locks nothing. A target that hangs delays no other one. It is asked again once it has answered.
 
 use super::seat::{Peer, Vote};
+use super::trail::Course;
 use crate::address::StoreAddress;
 use crate::places::ClusterPlaces;
 use fs::label::{Label, Member};
@@ -27,6 +28,8 @@ pub(super) struct Found {
     pub held: bool,
     /// The highest generation of a label that a claim names.
     pub generation: u64,
+    /// The number and the id of the highest epoch that a claim names.
+    pub epoch: Option<(u64, u128)>,
 }
 
 /// What targets say of their claims, in one sentence. `own` is the id of this server.
@@ -57,6 +60,7 @@ pub(super) fn judge(told: &[Option<ClaimState>], own: u128) -> Found {
             (highest, found.last) = (Some(epoch), Some(holder));
         }
     }
+    found.epoch = highest;
     found
 }
 
@@ -92,9 +96,18 @@ impl Watch {
 
     /// How many targets must say that they are free.
     pub fn enough(&self) -> usize {
-        let members = self.label.members().count();
-        let spare = ec::parse(&self.label.code).map_or(0, |code| code.shape().m);
-        members.saturating_sub(spare).max(1)
+        self.label.members().count().saturating_sub(self.losses()).max(1)
+    }
+
+    /// How many targets may be lost.
+    fn losses(&self) -> usize {
+        ec::parse(&self.label.code).map_or(0, |code| code.shape().m)
+    }
+
+    /// How to follow the holder, with what was found.
+    pub fn course(&self, found: &Found) -> Option<Course> {
+        let places = self.targets.iter().map(|(&id, target)| (id, target.clone())).collect();
+        Some(Course { volume: self.label.id().ok()?, losses: self.losses(), places, epoch: found.epoch })
     }
 
     /// Reads the claims of all targets that are not still busy with the last round.

@@ -5,7 +5,6 @@
 
 use crate::FileSystem;
 use crate::client::Client;
-use crate::data::file::State;
 use crate::data::sharing::NO_SESSION;
 use std::sync::atomic::Ordering;
 
@@ -25,23 +24,6 @@ impl FileSystem {
         self.volume.warn(&format!(
             "this client was silent for longer than its lease, so that its session ended: {files} files lost what was written and not synced, and {locks} locks are lost"
         ));
-    }
-
-    /// Drops the uncommitted content of a file. Returns whether there was any: the next sync or
-    /// close reports it.
-    fn lose_uncommitted(&self, state: &mut State) -> bool {
-        let lost = !state.buffer.is_clean();
-        self.change_buffer(state, |buffer| {
-            buffer.forget(0..u64::MAX);
-            // Other clients may have changed the file.
-            (buffer.modified, buffer.size) = (None, None);
-        });
-        state.changes += 1;
-        if lost {
-            state.failed = None;
-            self.note_lost(state);
-        }
-        lost
     }
 
     /// How often this client was fenced. Data of a file from before the last fence must not be

@@ -6,6 +6,7 @@
 //! what the one before wrote.
 
 use crate::client::Client;
+use crate::data::write::lost;
 use crate::mutex::lock;
 use crate::session::locks::{Lock, Locks};
 use crate::{Error, FileSystem, Result};
@@ -142,19 +143,27 @@ impl FileSystem {
     /// Unlocks a range of what an owner has locked. Commits what was written to the file before.
     ///
     /// # Errors
-    /// As `lock`. If the server answers, the range is unlocked even after an error.
+    /// As `lock`, and when something that was written before is lost. If the server answers, the
+    /// range is unlocked even after an error. Then the data is committed later, unless another
+    /// client asks for the file before.
     pub fn unlock(&self, ino: u64, owner: u64, first: u64, last: u64) -> Result<()> {
         let client = self.locker()?;
         let range = first..=last;
         if !client.locks.has(ino, owner, &range) {
             return Ok(());
         }
+        let losses = self.losses(ino);
         let published = self.publish(ino);
         client.locks.gave_up(ino, owner, &range);
+        // The server takes the data of those that go on without it from then on.
+        let owed = published.is_err().then(|| client.owe(ino));
         // Otherwise a reclaim in progress could lock the range again afterwards.
         client.cache.wait_for_reclaim();
-        client.session.unlock(ino, owner, first, last)?;
-        published
+        match owed {
+            Some(number) => client.session.unlock_owing(ino, owner, first, last, number)?,
+            None => client.session.unlock(ino, owner, first, last)?,
+        }
+        if self.losses(ino) > losses { published.and(Err(lost())) } else { published }
     }
 
     /// Commits what was written to a file, so that other clients see it.

@@ -75,6 +75,8 @@ pub(crate) struct Client {
     /// Files that were opened for writing and not reported clean to the server since, with the
     /// number of the last open or close.
     dirty: Mutex<BTreeMap<u64, u64>>,
+    /// Those of them that could not be committed when they were unlocked, with the number of that.
+    owed: Mutex<BTreeMap<u64, u64>>,
     /// Files that are being committed because of a recall, with the last question for each.
     recalled: Mutex<HashMap<u64, u64>>,
     /// The append reservations of files in `dirty`, until everything in them is committed.
@@ -153,6 +155,7 @@ pub(crate) fn begin(server: Server, name: &str, coding: Option<Coding>) -> Resul
         find,
         open: Mutex::default(),
         dirty: Mutex::default(),
+        owed: Mutex::default(),
         recalled: Mutex::default(),
         ends: Mutex::default(),
         writes: AtomicU64::new(0),
@@ -292,11 +295,15 @@ impl FileSystem {
         // The numbers are older than the check: a file that is written meanwhile does not count as
         // clean.
         let all: Vec<(u64, u64)> = lock(&client.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
-        let clean: Vec<(u64, u64)> = all.into_iter().filter(|(ino, _)| !writes(ino) && self.is_clean(*ino)).collect();
+        let owed = lock(&client.owed).clone();
+        let is_due = |ino: &u64| owed.contains_key(ino) || !writes(ino);
+        let clean: Vec<(u64, u64)> = all.into_iter().filter(|(ino, _)| is_due(ino) && self.is_clean(*ino)).collect();
         if !clean.is_empty() {
             client.session.clean(&clean)?;
+            client.owes_none(&clean);
+            let closed: Vec<(u64, u64)> = clean.into_iter().filter(|(ino, _)| !writes(ino)).collect();
             let mut dirty = lock(&client.dirty);
-            for (ino, number) in clean {
+            for (ino, number) in closed {
                 if dirty.get(&ino) == Some(&number) {
                     dirty.remove(&ino);
                     lock(&client.ends).remove(&ino);
@@ -350,7 +357,7 @@ impl FileSystem {
     fn answer_recalls(&self, client: &Client, ino: u64) {
         loop {
             let Some(question) = lock(&client.recalled).get(&ino).copied() else { return };
-            let mut number = lock(&client.dirty).get(&ino).copied().unwrap_or(0);
+            let mut number = client.last_write_of(ino);
             if let Some(file) = self.table.find(ino) {
                 let done = self.hand_over(&file);
                 self.settle_reservations(client, Some(ino));
@@ -361,8 +368,9 @@ impl FileSystem {
                     self.volume.warn(&format!("cannot commit what another client wants to read: {error}"));
                 }
             }
-            if let Err(error) = client.session.recalled(ino, number, question) {
-                self.volume.warn(&error.to_string());
+            match client.session.recalled(ino, number, question) {
+                Ok(()) => client.owes_none(&[(ino, number)]),
+                Err(error) => self.volume.warn(&error.to_string()),
             }
             let mut recalled = lock(&client.recalled);
             if recalled.get(&ino) == Some(&question) {
@@ -409,6 +417,29 @@ impl Client {
         let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         dirty.insert(ino, number);
         number
+    }
+
+    /// The number of the last open or close of a file by a writer, or of a later one.
+    fn last_write_of(&self, ino: u64) -> u64 {
+        let dirty = lock(&self.dirty);
+        dirty.get(&ino).copied().unwrap_or_else(|| self.writes.load(Ordering::Relaxed))
+    }
+
+    /// A file could not be committed when it was unlocked. Returns the number of that.
+    fn owe(&self, ino: u64) -> u64 {
+        let number = self.number_of_write(ino);
+        lock(&self.owed).insert(ino, number);
+        number
+    }
+
+    /// The server knows that these files have nothing uncommitted from before these numbers.
+    fn owes_none(&self, clean: &[(u64, u64)]) {
+        let mut owed = lock(&self.owed);
+        for (ino, number) in clean {
+            if owed.get(ino).is_some_and(|of| of <= number) {
+                owed.remove(ino);
+            }
+        }
     }
 
     /// Sends nothing more to the server, as if the process had died.

@@ -124,6 +124,7 @@ impl Client {
             });
         }
         held.dirty = lock(&self.dirty).iter().map(|(&ino, &number)| (ino, number)).collect();
+        held.owed = lock(&self.owed).iter().map(|(&ino, &number)| (ino, number)).collect();
         held.kept = self.removals.kept();
         held.locks = self.locks.tell();
         held

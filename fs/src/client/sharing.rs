@@ -104,6 +104,11 @@ impl Sharing for Client {
         }
     }
 
+    fn dropped(&self, inos: &[u64]) -> meta::Result<()> {
+        inos.iter().for_each(|ino| self.cache.forget_extents(*ino));
+        self.session.dropped(inos)
+    }
+
     fn forget_extents(&self, ino: u64) {
         self.cache.forget_extents(ino);
     }

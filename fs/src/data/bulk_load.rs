@@ -15,7 +15,6 @@ use meta::{Attributes, ContentEdit, Resize, Whole};
 use plan::{Extent, Place, Span};
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 use volume::StripeBuffer;
 
 /// The bytes that a piece takes in a manifest, not counting the path of its file.
@@ -347,7 +346,7 @@ impl FileSystem {
     fn put_part(&self, ino: u64, edit: &ContentEdit) -> Result<meta::Seq> {
         let file = self.table.enter(ino);
         let _one_at_a_time = file.content();
-        let (_, dead, seq) = self.meta.change_content(Arc::as_ref(&file).ino, edit)?;
+        let (_, dead, seq) = self.change_content(&file, edit, false)?;
         self.collector.add(dead, seq);
         Ok(seq)
     }

@@ -126,6 +126,8 @@ struct Committed {
     durable: bool,
     /// Extents in stripes that did not fit into the transaction.
     left: usize,
+    /// Content of some files was refused and dropped. That of the others can be committed.
+    dropped: bool,
 }
 
 impl Drop for Packer<'_> {
@@ -224,6 +226,9 @@ impl FileSystem {
         // Data that is taken from buffers now must not be named in a later session.
         self.in_this_session(|| {
             let mut done = self.commit_held(files, wait, store);
+            if done.dropped {
+                done = self.commit_held(files, wait, store);
+            }
             if done.failed.is_some() && files.iter().filter(|file| self.forget_lost(&mut file.state())).count() > 0 {
                 // Some sets were given up just now. Data outside of them can still be committed.
                 done = self.commit_held(files, wait, store);
@@ -252,7 +257,7 @@ impl FileSystem {
         }
         let (left, failed) = self.put_in_stripes(&rest, store, &mut parts);
         if parts.is_empty() {
-            return Committed { seq: 0, failed, durable: false, left: 0 };
+            return Committed { seq: 0, failed, durable: false, left: 0, dropped: false };
         }
         let edits: Vec<(u64, ContentEdit)> = parts.iter().map(|part| (part.file.ino, part.edit.clone())).collect();
         // One request to the server commits and syncs. If it fails, inline data is still in the
@@ -266,9 +271,12 @@ impl FileSystem {
         match done {
             Ok((dead, seq)) => {
                 self.collector.add(dead, seq);
-                Committed { seq, failed, durable, left }
+                Committed { seq, failed, durable, left, dropped: false }
             }
-            Err(error) => Committed { seq: 0, failed: failed.or(Some(error.into())), durable: false, left },
+            Err(error) => {
+                let dropped = self.drop_superseded(files, &error);
+                Committed { seq: 0, failed: failed.or(Some(error.into())), durable: false, left, dropped }
+            }
         }
     }
 

@@ -20,5 +20,6 @@ pub mod sets;
 pub mod sharing;
 pub mod space;
 pub mod store;
+pub mod superseded;
 pub mod topology;
 pub mod write;

@@ -63,6 +63,12 @@ pub(crate) trait Sharing: Send + Sync {
     /// The truncation failed: restores what `cut` dropped.
     fn uncut(&self, ino: u64, end: u64);
 
+    /// Tells that the superseded content of these files was dropped.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    fn dropped(&self, inos: &[u64]) -> meta::Result<()>;
+
     /// Drops cached extents of a file because they are outdated.
     fn forget_extents(&self, ino: u64);
 

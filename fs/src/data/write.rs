@@ -205,7 +205,7 @@ impl FileSystem {
         let cuts = matches!(resize, Resize::To(_));
         let ranges = if cuts { Vec::new() } else { vec![(range.clone(), Vec::from_iter(new))] };
         let edit = ContentEdit { ranges, resize, modified: Some(self.stamp()) };
-        let done = self.meta.change_content(ino, &edit);
+        let done = self.change_content(&file, &edit, cuts);
         let mut state = file.state();
         state.changed();
         if done.is_err() {
@@ -281,7 +281,7 @@ impl FileSystem {
             });
             let resize = if rest.is_empty() { resize } else { Resize::Keep };
             let edit = ContentEdit { ranges: zeroes.collect(), resize, modified: Some(self.stamp()) };
-            let (_, dead, seq) = self.meta.change_content(ino, &edit)?;
+            let (_, dead, seq) = self.change_content(&file, &edit, false)?;
             self.collector.add(dead, seq);
         }
         let mut state = file.state();
@@ -338,7 +338,7 @@ impl FileSystem {
             resize: Resize::AtLeast(end),
             modified: Some(self.stamp()),
         };
-        let done = self.meta.change_content(to.0, &edit);
+        let done = self.change_content(&target, &edit, false);
         let mut state = target.state();
         state.changed();
         if done.is_ok() {
@@ -368,6 +368,18 @@ impl FileSystem {
         };
         let sync = || sync().and_then(|()| self.told_of_loss_with_server(ino, false));
         self.counts.syncs.counted(|()| 0, sync)
+    }
+
+    /// Commits what was written to a file that a program closes, while there are other clients. One
+    /// that goes on with the file may make what was closed and not committed void, and after the
+    /// answer nobody is left to tell. Without others, a sync or the time commits it.
+    ///
+    /// # Errors
+    /// When it cannot be committed, as [`sync`](Self::sync).
+    pub fn commit_at_close(&self, ino: u64) -> Result<()> {
+        // Nobody finds a file that has lost its last name.
+        let is_named = self.table.find(ino).is_some_and(|file| !file.state().orphan);
+        if is_named { self.publish_to_others(ino) } else { Ok(()) }
     }
 
     /// The result for a program that closes a file: whether data that it wrote is known to be lost.
@@ -465,7 +477,7 @@ fn told(file: &File) -> Result<()> {
 
 pub(crate) fn lost() -> Error {
     Error::Meta(meta::Error::Unavailable(
-        "what was written and not synced is lost, or may be: the session with the metadata server ended, or another server took over".into(),
+        "what was written and not synced is lost, or may be: the session with the metadata server ended, another server took over, or another client went on without it".into(),
     ))
 }
 

@@ -8,6 +8,7 @@
 mod caller;
 mod handle;
 mod openings;
+mod recall;
 mod removed;
 mod table;
 mod tenure;
@@ -23,6 +24,7 @@ pub(crate) use caller::{KEY, SETS, new_id, new_key};
 use handle::Handle;
 use meta::port::{self, Opening};
 pub(crate) use openings::{CLOSED, OPENINGS, Openings};
+pub(crate) use recall::SUPERSEDED;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -32,8 +34,6 @@ pub use tenure::Tenure;
 
 /// The longest wait for a client to commit after a recall.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often the recall is repeated meanwhile: a message may be lost with its connection.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The session numbers that one opening of a volume can give out.
 const SESSIONS_PER_OPENING: u64 = 1 << 32;
 
@@ -97,18 +97,23 @@ impl Default for Leases {
 
 impl Leases {
     /// Begins with this opening of the volume, the last one of these, whose sessions have numbers
-    /// of their own. The sessions in `before` may be reclaimed, with the sets that they had.
+    /// of their own. The sessions in `before` may be reclaimed, with the sets that they had and
+    /// what is superseded of their files.
     pub fn begin(
         &self,
         opening: u64,
         openings: Openings,
         before: BTreeSet<u64>,
         mut owned: BTreeMap<u64, BTreeSet<u64>>,
+        mut superseded: BTreeSet<(u64, u64)>,
     ) {
         *lock(&self.openings) = openings;
         owned.retain(|session, _| before.contains(session));
         *lock(&self.owned) = owned;
-        *self.table() = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
+        superseded.retain(|(session, _)| before.contains(session));
+        let mut table = Table::new(Duration::MAX, opening * SESSIONS_PER_OPENING + 1);
+        table.begin_superseded(superseded);
+        *self.table() = table;
         self.in_grace.store(!before.is_empty(), Ordering::Relaxed);
         *lock(&self.before) = before;
     }
@@ -126,7 +131,8 @@ impl Leases {
     /// Ends the grace period.
     fn settle(&self) {
         // A thread that reclaims a session holds the table.
-        let _table = self.table();
+        let mut table = self.table();
+        table.end_superseded();
         self.in_grace.store(false, Ordering::Relaxed);
         lock(&self.before).clear();
         lock(&self.owned).clear();
@@ -537,45 +543,5 @@ impl Sessions {
             }
         }
         Ok(())
-    }
-
-    /// Has other clients commit what they wrote to a file, and waits for that; with `closed`, only
-    /// clients that have closed it. Does not wait for a client longer than its lease.
-    fn recall(&self, session: u64, ino: u64, closed: bool) {
-        let leases = &self.fs.leases;
-        let mut table = leases.table();
-        let writers = table.writers(session, ino, closed);
-        let asked: Vec<(u64, u64)> = writers.into_iter().map(|writer| (writer, table.ask(writer, ino))).collect();
-        let (mut silent, mut next) = (asked.clone(), Instant::now());
-        let end = next + PATIENCE.min(self.lease);
-        loop {
-            silent.retain(|&(writer, question)| table.is_asked(writer, ino, question));
-            let now = Instant::now();
-            if silent.is_empty() || now >= end {
-                break;
-            }
-            if now >= next {
-                drop(table);
-                for (writer, question) in &silent {
-                    let recall = lock(&self.recalls).get(writer).cloned();
-                    recall.inspect(|recall| recall(&[(ino, *question)]));
-                }
-                next = now + ASK_AGAIN;
-                table = leases.table();
-                continue;
-            }
-            (table, _) =
-                leases.changed.wait_timeout(table, next.min(end) - now).unwrap_or_else(PoisonError::into_inner);
-        }
-        asked.iter().for_each(|(writer, _)| table.asked(*writer, ino));
-        let names = table.names();
-        drop(table);
-        for (writer, name) in names {
-            if silent.iter().any(|(other, _)| *other == writer) {
-                self.fs.volume.warn(&format!(
-                    "client {name} did not commit inode {ino} when another asked: that one sees what was committed before"
-                ));
-            }
-        }
     }
 }

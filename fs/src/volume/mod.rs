@@ -7,6 +7,7 @@ pub mod holder;
 pub mod label;
 pub mod opened;
 pub mod places;
+pub mod standby;
 pub mod stripe_size;
 pub mod voters;
 pub mod warnings;

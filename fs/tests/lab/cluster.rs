@@ -30,6 +30,8 @@ pub struct Wire {
     pub refused: AtomicU16,
     /// The server refuses this operation as one that no correct client sends; 0 for none.
     pub invalid: AtomicU16,
+    /// The volume is full for this client: the server refuses changes of content.
+    pub full: AtomicBool,
     /// This operation, 0 for none, gets no answer as long as it is named here; `waiting` counts the
     /// calls that wait.
     pub held: AtomicU16,
@@ -87,6 +89,9 @@ impl Call for Link {
         }
         if self.wire.invalid.load(Ordering::SeqCst) == operation {
             return Err(meta::Error::Invalid("refused".into()));
+        }
+        if self.wire.full.load(Ordering::SeqCst) && matches!(operation, 18 | 19 | 29) {
+            return Err(meta::Error::NoSpace);
         }
         if self.wire.held.load(Ordering::SeqCst) == operation {
             self.wire.waiting.fetch_add(1, Ordering::SeqCst);
@@ -200,6 +205,7 @@ impl Cluster {
             cut: AtomicBool::new(false),
             refused: AtomicU16::new(0),
             invalid: AtomicU16::new(0),
+            full: AtomicBool::new(false),
             held: AtomicU16::new(0),
             waiting: AtomicU64::new(0),
             session: AtomicU64::new(0),

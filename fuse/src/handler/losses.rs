@@ -26,6 +26,11 @@ impl Losses {
         lock(&self.heard).insert(handle.0, losses);
     }
 
+    /// Whether an opening is for writing.
+    pub fn is_writer(&self, handle: FileHandle) -> bool {
+        lock(&self.heard).contains_key(&handle.0)
+    }
+
     /// Whether an opening has not yet learned of the last of `losses` losses. Then it has.
     fn are_news(&self, handle: FileHandle, losses: u64) -> bool {
         lock(&self.heard).get_mut(&handle.0).is_some_and(|heard| std::mem::replace(heard, losses) < losses)
@@ -126,6 +131,7 @@ mod tests {
         let [old, new, reader] = [1, 2, 3].map(FileHandle);
         losses.opened(old, 0);
         losses.opened(new, 1);
+        assert_eq!([old, new, reader].map(|handle| losses.is_writer(handle)), [true, true, false]);
         assert_eq!([old, new, reader, old].map(|handle| losses.are_news(handle, 1)), [true, false, false, false]);
         assert!(losses.are_news(new, 2) && losses.are_news(old, 3));
         losses.end(old);

@@ -388,8 +388,11 @@ impl<F: Files> Filesystem for Handler<F> {
             let locked = self.had_its_locks(handle);
             // Closing any descriptor of a file gives up all locks that the process has on it.
             self.held.forget(ino.0, owner.0);
-            let done = self.caller.call("unlocking", ino.0, |files| {
-                files.unlock(ino.0, owner.0, 0, u64::MAX).and(files.told_at_close(ino.0))
+            let writes = self.losses.is_writer(handle);
+            let done = self.caller.call("closing", ino.0, |files| {
+                let unlocked = files.unlock(ino.0, owner.0, 0, u64::MAX);
+                let committed = if writes { unlocked.and_then(|()| files.commit_at_close(ino.0)) } else { unlocked };
+                committed.and(files.told_at_close(ino.0))
             });
             let done = self.or_lost(ino.0, handle, locked.and(done));
             return answer!(reply, done, () => reply.ok());

@@ -60,7 +60,8 @@ impl Recovery<'_> {
         for number in 0..self.snapshots.len() {
             let group = &mut self.snapshots[number];
             let (last, epoch) = (group.number, group.epoch);
-            if let Err(error) = load(self.options, group) {
+            let Options { volume, limits, .. } = self.options;
+            if let Err(error) = load(volume, index, limits.overlay_bytes, group) {
                 broken = error;
                 continue;
             }

@@ -1,18 +1,16 @@
 //! Fills an index from a snapshot.
 
 use super::copies::walk;
-use super::frame::{Frame, Kind, take_pair, u64_at};
-use super::options::Options;
+use super::frame::{Frame, Kind, VolumeId, take_pair, u64_at};
 use super::recover::Group;
-use crate::kv::{IndexState, KvError, Layer};
+use crate::kv::{Index, IndexState, KvError, Layer};
 
-/// Clears the index and fills it from the snapshot. Each block is read from a copy in which it is
-/// valid.
+/// Clears the index and fills it from the snapshot, about `batch_bytes` at a time. Each block is
+/// read from a copy in which it is valid.
 ///
 /// # Errors
 /// `Corrupt` when a block is valid in no copy.
-pub(super) fn load(options: &Options, group: &mut Group) -> Result<(), KvError> {
-    let Options { volume, index, limits, .. } = options;
+pub(super) fn load(volume: &VolumeId, index: &dyn Index, batch_bytes: usize, group: &mut Group) -> Result<(), KvError> {
     index.clear()?;
     let (epoch, last) = (group.epoch, group.number);
     let accept = |frame: &Frame| {
@@ -34,7 +32,7 @@ pub(super) fn load(options: &Options, group: &mut Group) -> Result<(), KvError> 
             layer.insert(key, Some(value));
             pairs += 1;
         }
-        if layer.bytes() > limits.overlay_bytes {
+        if layer.bytes() > batch_bytes {
             // Set no owner yet: a half-filled index must not be taken for a complete one.
             index.apply(&mut std::mem::take(&mut layer).iter(), IndexState::default(), false)?;
         }

@@ -202,8 +202,14 @@ operations! {
     ///   all earlier ones. `reclaim_open` and `close` report openers and writers to a restarted
     ///   server and do not wait.
     /// - `lock` tries to take a lock and returns whether it succeeded; with `wait` it waits briefly
-    ///   before it fails. `unlock` removes a range from the owner's locks. `conflicting_lock`
-    ///   returns the lock of any client that is in the way.
+    ///   before it fails. `unlock` removes a range from the owner's locks. `unlock_owing` does the
+    ///   same when the client could not commit what it wrote to the file before: `number` is as in
+    ///   `clean`. `conflicting_lock` returns the lock of any client that is in the way.
+    /// - A client owes what was written before a close, or before `unlock_owing`, until it says
+    ///   that the file is clean. When another client opens the file, or locks it, and does not get
+    ///   what is owed in time, it goes on without it. Then changes of the content by the one that
+    ///   owes are refused as superseded, until `dropped` says that it dropped what it had of these
+    ///   files.
     /// - `removed` returns the files that have lost their last name since removal number `after`,
     ///   and the number of the last removal in the answer. The server keeps such a file for a
     ///   client only while the client reports it in `kept`, because its kernel still knows the
@@ -231,4 +237,6 @@ operations! {
     81 removed(after: u64, kept: Vec<u64> as &[u64], forgotten: Vec<u64> as &[u64]) -> (u64, Vec<u64>);
     82 enter(version: u16, entry: Entry as &Entry) -> Entered;
     83 reclaim(part: u32, last: bool, held: Held as &Held) -> Vec<(u64, FileLock)>;
+    84 unlock_owing(ino: u64, owner: u64, first: u64, last: u64, number: u64) -> ();
+    85 dropped(files: Vec<u64> as &[u64]) -> ();
 }

@@ -53,6 +53,8 @@ pub struct Held {
     pub open: Vec<(u64, u32, u32)>,
     /// Files with uncommitted data, each with the number of the last open or close by a writer.
     pub dirty: Vec<(u64, u64)>,
+    /// Files of which it owes what was written before that number; see [`Session`](super::Session).
+    pub owed: Vec<(u64, u64)>,
     /// Files without a name that the client's kernel knows.
     pub kept: Vec<u64>,
     /// The ends of append reservations.
@@ -64,7 +66,7 @@ pub struct Held {
 impl Held {
     /// The number of entries in all lists.
     pub fn count(&self) -> usize {
-        self.open.len() + self.dirty.len() + self.kept.len() + self.reserved.len() + self.locks.len()
+        self.open.len() + self.dirty.len() + self.owed.len() + self.kept.len() + self.reserved.len() + self.locks.len()
     }
 
     /// Cuts off `most` entries.
@@ -74,6 +76,7 @@ impl Held {
         Self {
             open: front(&mut self.open, &mut left),
             dirty: front(&mut self.dirty, &mut left),
+            owed: front(&mut self.owed, &mut left),
             kept: front(&mut self.kept, &mut left),
             reserved: front(&mut self.reserved, &mut left),
             locks: front(&mut self.locks, &mut left),
@@ -84,6 +87,7 @@ impl Held {
     pub fn add(&mut self, part: &Self) {
         self.open.extend(&part.open);
         self.dirty.extend(&part.dirty);
+        self.owed.extend(&part.owed);
         self.kept.extend(&part.kept);
         self.reserved.extend(&part.reserved);
         self.locks.extend(part.locks.iter().cloned());
@@ -107,6 +111,7 @@ mod tests {
         let whole = Held {
             open: (0..7).map(|ino| (ino, 1, 0)).collect(),
             dirty: (0..3).map(|ino| (ino, 9)).collect(),
+            owed: vec![(2, 8)],
             kept: vec![5],
             reserved: vec![(1, 2), (3, 4)],
             locks: (0..4).map(|first| (7, lock(first))).collect(),

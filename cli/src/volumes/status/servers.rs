@@ -3,17 +3,21 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::show;
-use cluster::meta_server::{Standing, Standings};
+use cluster::meta_server::{Progress, Standing, Standings};
 use serde_json::{Value, json};
+
+/// How far a standby is behind, in words; empty if that is nothing or not known.
+fn behind(progress: &Progress, last: u64) -> String {
+    match progress.applied.map(|applied| last.saturating_sub(applied)) {
+        None | Some(0) => String::new(),
+        Some(behind) => format!(", {} behind", show::count(behind as usize, "transaction")),
+    }
+}
 
 /// How a standby is, in words.
 fn words(standing: &Standing, last: u64) -> String {
     match (standing.is_up(), standing.heard) {
-        (true, _) => match standing.progress.applied {
-            Some(applied) if applied >= last => "stands by".into(),
-            Some(applied) => format!("stands by, {} behind", show::count((last - applied) as usize, "transaction")),
-            None => "stands by".into(),
-        },
+        (true, _) => format!("stands by{}", behind(&standing.progress, last)),
         (false, Some(ago)) => format!("SILENT for {}", show::time(ago)),
         (false, None) => "SILENT".into(),
     }
@@ -77,7 +81,8 @@ pub fn of_standby(standings: &Standings, as_json: bool) -> Outcome {
             || "NOBODY has the volume".into(),
             |holder| format!("{} has the volume, at {}", holder.name, holder.address),
         );
-        show::text(format_args!("{} stands by: {has}", standings.own.name))?;
+        let behind = behind(&standings.progress, standings.last);
+        show::text(format_args!("{} stands by{behind}: {has}", standings.own.name))?;
     }
     if holder.is_some() { Ok(()) } else { Err(Failure::Found) }
 }

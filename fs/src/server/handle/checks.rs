@@ -13,6 +13,14 @@ impl Handle {
         Err(Error::Unavailable("the session ended before this was done".into()))
     }
 
+    /// Refuses to change files that others use without what this session has not committed of them.
+    /// Call it while nothing can be superseded.
+    pub(super) fn is_not_superseded(&self, inos: &[u64]) -> Result<()> {
+        let table = self.sessions.fs.leases.table();
+        let superseded: Vec<u64> = inos.iter().copied().filter(|ino| table.is_superseded(self.session, *ino)).collect();
+        if superseded.is_empty() { Ok(()) } else { Err(Error::Superseded(superseded)) }
+    }
+
     /// Refuses to name stripes in sets of other sessions: those of an ended session were given up
     /// together with their data. Stripes that files name already may be named again.
     pub(super) fn may_name<'a>(&self, extents: impl IntoIterator<Item = &'a Extent>) -> Result<()> {

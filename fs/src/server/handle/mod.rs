@@ -7,6 +7,7 @@ mod session;
 
 use super::{Grant, Recall, Request, Sessions};
 use crate::mutex::lock;
+use crate::server::table::files::Whose;
 use crate::session::locks::Lock;
 use meta::port::FileLock;
 use meta::{Attributes, ContentEdit, DeadStripe, Error, Kind, Meta, Once, Removed, Result, Seq};
@@ -144,11 +145,11 @@ impl Handle {
     /// The attributes, with what other clients wrote before they closed the file.
     fn settled(&self, attributes: Attributes) -> Result<Attributes> {
         let others = attributes.kind == Kind::File
-            && !self.sessions.fs.leases.table().writers(self.session, attributes.ino, true).is_empty();
+            && !self.sessions.fs.leases.table().writers(self.session, attributes.ino, Whose::Closed).is_empty();
         if !others {
             return Ok(attributes);
         }
-        self.sessions.recall(self.session, attributes.ino, true);
+        self.sessions.recall(self.session, attributes.ino, Whose::Closed);
         match self.meta()?.attributes(attributes.ino) {
             // Removed meanwhile: the name existed at the time of the request.
             Err(Error::NotFound) => Ok(attributes),

@@ -131,6 +131,7 @@ impl Port for Handle {
         let (attributes, dead, seq) = self.changing(&[ino], || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
             self.still_lives()?;
+            self.is_not_superseded(&[ino])?;
             self.may_name(extents_of(edit))?;
             self.cutting(&[(ino, edit)], || self.meta()?.change_content_once(ino, edit, self.once().as_ref()))
         })?;
@@ -147,6 +148,7 @@ impl Port for Handle {
         let (dead, seq) = self.changing(&inos, || {
             let _its_sets_stay = self.sessions.fs.leases.naming();
             self.still_lives()?;
+            self.is_not_superseded(&inos)?;
             edits.iter().try_for_each(|(_, edit)| self.may_name(extents_of(edit)))?;
             let all: Vec<(u64, &ContentEdit)> = edits.iter().map(|(ino, edit)| (*ino, edit)).collect();
             self.cutting(&all, || self.meta()?.change_contents_once(edits, self.once().as_ref()))

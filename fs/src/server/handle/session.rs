@@ -5,6 +5,7 @@ use super::{Handle, told};
 use crate::data::sets::Placed;
 use crate::mutex::lock;
 use crate::server::caller;
+use crate::server::table::files::Whose;
 use meta::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
@@ -111,6 +112,7 @@ impl Session for Handle {
             return Err(Error::Invalid(why.into()));
         }
         let welcome = self.let_enter(entry, entry.session.is_some())?;
+        self.sessions.fs.leases.table().can_drop(welcome.session);
         let openings = lock(&self.sessions.fs.leases.openings);
         Ok(Entered { welcome, opening: openings.current(), recovered: openings.recovered(&entry.opening) })
     }
@@ -183,7 +185,7 @@ impl Session for Handle {
         // Count first: a removal or an append in between then sees that the file is open.
         self.sessions.fs.leases.table().open(self.session, ino, writes);
         self.wait_for_others();
-        self.sessions.recall(self.session, ino, false);
+        self.sessions.await_commits(self.session, ino, Whose::All, writes > 0);
         let found = self.meta()?.attributes(ino);
         if found.is_err() {
             let _ = Session::close(self, ino, 0);
@@ -259,6 +261,8 @@ impl Session for Handle {
                 return Err(Error::TooManyLocks);
             }
             if locks.lock(ino, own) {
+                drop(locks);
+                self.sessions.await_commits(self.session, ino, Whose::Owed, wanted.exclusive);
                 return Ok(true);
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -281,6 +285,19 @@ impl Session for Handle {
         locks.unlock(ino, owner, &range);
         drop(locks);
         self.sessions.fs.leases.unlocked.notify_all();
+        Ok(())
+    }
+
+    fn unlock_owing(&self, ino: u64, owner: u64, first: u64, last: u64, number: u64) -> Result<()> {
+        self.sessions.fs.leases.table().owe(self.session, ino, number);
+        self.unlock(ino, owner, first, last)
+    }
+
+    fn dropped(&self, files: &[u64]) -> Result<()> {
+        let any = self.sessions.fs.leases.table().dropped(self.session, files);
+        if any && let Err(error) = self.sessions.note_superseded(false) {
+            self.sessions.fs.volume.warn(&format!("cannot note that nothing is superseded any more: {error}"));
+        }
         Ok(())
     }
 

@@ -1,6 +1,17 @@
 //! Open files and what is uncommitted of them, and recalls.
 
-use super::{Client, Table};
+use super::{Client, OpenQuestion, Table};
+
+/// Which sessions are to commit a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Whose {
+    /// All that may have uncommitted data.
+    All,
+    /// Only those that no longer have it open for writing.
+    Closed,
+    /// Only those that owe it to others.
+    Owed,
+}
 
 impl Table {
     /// Records that a session opened a file; `writes` is not 0 if it may write.
@@ -26,6 +37,7 @@ impl Table {
         let Some(client) = self.clients.get_mut(&session) else { return false };
         if wrote > 0 {
             client.write(ino, wrote, room);
+            client.owe(ino, wrote, false);
         }
         let Some((all, _)) = client.open.get_mut(&ino) else { return false };
         *all -= 1;
@@ -46,6 +58,10 @@ impl Table {
     pub fn clean(&mut self, session: u64, files: &[(u64, u64)]) {
         let Some(client) = self.clients.get_mut(&session) else { return };
         for (ino, number) in files {
+            if client.owed.get(ino).is_some_and(|owed| owed.number <= *number) {
+                client.owed.remove(ino);
+            }
+            client.asked.get_mut(ino).into_iter().for_each(|asked| asked.clean = asked.clean.max(*number));
             let writes = client.open.get(ino).is_some_and(|(_, writers)| *writers > 0);
             if !writes && client.dirty.get(ino).is_some_and(|last| last <= number) {
                 client.dirty.remove(ino);
@@ -54,24 +70,32 @@ impl Table {
         self.forget_reservations();
     }
 
-    /// The other sessions that may have uncommitted data of a file; with `closed`, only those that
-    /// no longer have it open for writing.
-    pub fn writers(&self, session: u64, ino: u64, closed: bool) -> Vec<u64> {
+    /// The other sessions of these that may have uncommitted data of a file. What is superseded
+    /// does not count.
+    pub fn writers(&self, session: u64, ino: u64, whose: Whose) -> Vec<u64> {
         let writes = |client: &Client| client.open.get(&ino).is_some_and(|(_, writers)| *writers > 0);
+        let is_one = |client: &Client| match whose {
+            Whose::All => true,
+            Whose::Closed => !writes(client),
+            Whose::Owed => client.owed.contains_key(&ino),
+        };
         let others = self.clients.iter().filter(|(other, _)| **other != session);
         others
-            .filter(|(_, client)| client.dirty.contains_key(&ino) && !(closed && writes(client)))
+            .filter(|(other, client)| {
+                client.dirty.contains_key(&ino) && is_one(client) && !self.is_superseded(**other, ino)
+            })
             .map(|(&other, _)| other)
             .collect()
     }
 
-    /// Records a recall of a file from a session; returns the number of the question. Each recall
-    /// has its own: what was committed for an earlier one may lack later writes.
-    pub fn ask(&mut self, session: u64, ino: u64) -> u64 {
+    /// Records a recall of a file from a session. Each has its own question: what was committed for
+    /// an earlier one may lack later writes.
+    pub fn ask(&mut self, session: u64, ino: u64) -> OpenQuestion {
         self.questions += 1;
-        let client = self.clients.get_mut(&session);
-        client.into_iter().for_each(|client| client.asked.entry(ino).or_default().waiting += 1);
-        self.questions
+        let number = self.questions;
+        let Some(client) = self.clients.get_mut(&session) else { return OpenQuestion { session, number, due: 0 } };
+        client.asked.entry(ino).or_default().waiting += 1;
+        OpenQuestion { session, number, due: client.owed.get(&ino).map_or(0, |owed| owed.number) }
     }
 
     /// Records the answer to a question. The numbers in it go to `clean`.
@@ -81,14 +105,14 @@ impl Table {
     }
 
     /// Whether a question has no answer yet and there may still be uncommitted data.
-    pub fn is_asked(&self, session: u64, ino: u64, question: u64) -> bool {
-        let client = self.clients.get(&session).filter(|client| client.dirty.contains_key(&ino));
-        client.and_then(|client| client.asked.get(&ino)).is_some_and(|asked| asked.answered < question)
+    pub fn is_asked(&self, ino: u64, question: &OpenQuestion) -> bool {
+        let client = self.clients.get(&question.session).filter(|client| client.dirty.contains_key(&ino));
+        client.and_then(|client| client.asked.get(&ino)).is_some_and(|asked| asked.answered < question.number)
     }
 
-    /// A thread no longer waits for a recall.
-    pub fn asked(&mut self, session: u64, ino: u64) {
-        let Some(client) = self.clients.get_mut(&session) else { return };
+    /// A thread no longer waits for the answer to a question.
+    pub fn asked(&mut self, ino: u64, question: &OpenQuestion) {
+        let Some(client) = self.clients.get_mut(&question.session) else { return };
         let Some(asked) = client.asked.get_mut(&ino) else { return };
         asked.waiting -= 1;
         if asked.waiting == 0 {

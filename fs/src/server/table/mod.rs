@@ -2,9 +2,10 @@
 //! behind [`Sessions`](super::Sessions), without a clock and without waiting.
 
 mod appends;
-mod files;
+pub(super) mod files;
 mod reclaim;
 mod removals;
+mod superseded;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +54,10 @@ struct Client {
     /// Files that it may have uncommitted data of, each with the number of the last open or close
     /// by a writer.
     dirty: HashMap<u64, u64>,
+    /// Those of which it owes something to others.
+    owed: HashMap<u64, Owed>,
+    /// It knows that content can be superseded.
+    drops: bool,
     /// Files with recalls.
     asked: HashMap<u64, Asked>,
     /// Files without a name that its kernel knows.
@@ -61,12 +66,32 @@ struct Client {
     noted: u64,
 }
 
+/// What a client owes to others: what it wrote to a file before it closed or unlocked it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Owed {
+    /// It was written before this number.
+    number: u64,
+    /// It could not be committed, and a program got an error for that.
+    failed: bool,
+}
+
 /// The recalls of a file from a client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     waiting: u32,
     /// The last question that was answered, and with it all earlier ones.
     answered: u64,
+    /// What was written before this number is committed, as said since the first question.
+    clean: u64,
+}
+
+/// A question to one session about one file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenQuestion {
+    pub session: u64,
+    pub number: u64,
+    /// The session owed what was written before this number when it was asked; 0 if nothing.
+    due: u64,
 }
 
 impl Client {
@@ -104,6 +129,8 @@ pub(super) struct Table {
     /// Files without a name that are not open, each with its removal, until all clients have
     /// reported whether their kernels know them.
     removed: VecDeque<(u64, u64)>,
+    /// Sessions and files of which others did not wait for what the session had not committed.
+    superseded: BTreeSet<(u64, u64)>,
 }
 
 /// What an ended session leaves behind.
@@ -119,8 +146,9 @@ pub(super) struct Left {
 impl Table {
     /// `first` is the number of the first session.
     pub fn new(lease: Duration, first: u64) -> Self {
-        let (clients, ends, being_cut, removed) = Default::default();
-        Self { lease, next: first, questions: first, clients, ends, being_cut, cuts: 0, removals: first, removed }
+        let (clients, ends, being_cut, removed, superseded) = Default::default();
+        let (questions, cuts, removals) = (first, 0, first);
+        Self { lease, next: first, questions, clients, ends, being_cut, cuts, removals, removed, superseded }
     }
 
     /// Sets the time that a session lives without a heartbeat.
@@ -152,6 +180,8 @@ impl Table {
             sets: BTreeSet::new(),
             open: HashMap::new(),
             dirty: HashMap::new(),
+            owed: HashMap::new(),
+            drops: false,
             asked: HashMap::new(),
             kept: HashSet::new(),
             // A new client cannot know files that were removed before.
@@ -289,6 +319,7 @@ impl Table {
         closed.dedup();
         closed.retain(|&ino| !self.is_open(ino));
         self.forget_reservations();
+        self.superseded.retain(|(of, _)| *of != session);
         Left { name: client.name, sets: client.sets.into_iter().collect(), closed }
     }
 

@@ -2,7 +2,7 @@
 //! may have heard before.
 
 use super::removals::MOST_KEPT;
-use super::{Client, FEW_FILES, MOST_FILES, MOST_FILES_OF_MEMBER, Table};
+use super::{Client, FEW_FILES, MOST_FILES, MOST_FILES_OF_MEMBER, Owed, Table};
 use meta::port::Held;
 use meta::{Error, Result};
 use std::time::Instant;
@@ -70,6 +70,12 @@ impl Table {
         for (ino, _) in client.open.iter().filter(|(_, (_, writers))| *writers > 0) {
             client.dirty.entry(*ino).or_default();
         }
+        // What is closed is owed.
+        client.owed = client.dirty.iter().map(|(&ino, &number)| (ino, Owed { number, failed: false })).collect();
+        client.owed.retain(|ino, _| client.open.get(ino).is_none_or(|(_, writers)| *writers == 0));
+        for &(ino, number) in &held.owed {
+            client.owe(ino, number, true);
+        }
         client.kept = held.kept.iter().copied().take(MOST_KEPT).collect();
         for &(ino, end) in &held.reserved {
             let known = self.ends.entry(ino).or_default();
@@ -80,6 +86,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::Whose;
     use super::*;
     use std::time::Duration;
 
@@ -137,7 +144,7 @@ mod tests {
         for _ in 0..2 {
             table.reclaim(7, &held);
             assert!(!table.is_open(1) && table.is_open(2) && !table.is_open(3) && table.is_open(4));
-            assert_eq!([1, 2, 4, 5].map(|ino| table.writers(8, ino, false)), [vec![], vec![7], vec![], vec![7]]);
+            assert_eq!([1, 2, 4, 5].map(|ino| table.writers(8, ino, Whose::All)), [vec![], vec![7], vec![], vec![7]]);
         }
         assert_eq!(table.reserve(2, 50, 10), Some(100));
         assert!(table.close(7, 2, 0), "one opener, however many writers there were");

@@ -1,3 +1,4 @@
+use super::files::Whose;
 use super::removals::{MOST_KEPT, MOST_REMOVED};
 use super::*;
 use crate::session::REMOVED_AT_A_TIME;
@@ -133,31 +134,31 @@ fn writers_are_asked_until_they_answer() {
     let mut table = Table::new(LEASE, 1);
     let (a, b) = (begin(&mut table, None, "a", start).0, begin(&mut table, None, "b", start).0);
     table.open(a, 9, 1);
-    assert_eq!(table.writers(b, 9, false), [a]);
-    assert_eq!((table.writers(b, 9, true), table.writers(a, 9, false)), (vec![], vec![]));
+    assert_eq!(table.writers(b, 9, Whose::All), [a]);
+    assert_eq!((table.writers(b, 9, Whose::Closed), table.writers(a, 9, Whose::All)), (vec![], vec![]));
     let (first, second) = (table.ask(a, 9), table.ask(a, 9));
-    assert!(table.is_asked(a, 9, first) && table.is_asked(a, 9, second));
+    assert!(table.is_asked(9, &first) && table.is_asked(9, &second));
     // A report without a question is no answer: the client may still write. The answer to the
     // first question does not answer the second.
     table.clean(a, &[(9, 1)]);
-    assert!(table.is_asked(a, 9, first));
-    table.answer(a, 9, first);
-    assert!(!table.is_asked(a, 9, first) && table.is_asked(a, 9, second));
-    table.answer(a, 9, second);
-    assert!(!table.is_asked(a, 9, second));
-    [0; 2].iter().for_each(|_| table.asked(a, 9));
+    assert!(table.is_asked(9, &first));
+    table.answer(a, 9, first.number);
+    assert!(!table.is_asked(9, &first) && table.is_asked(9, &second));
+    table.answer(a, 9, second.number);
+    assert!(!table.is_asked(9, &second));
+    [first, second].iter().for_each(|question| table.asked(9, question));
     // A late answer does not answer the current question.
     let third = table.ask(a, 9);
-    table.answer(a, 9, second);
-    assert!(table.is_asked(a, 9, third));
+    table.answer(a, 9, second.number);
+    assert!(table.is_asked(9, &third));
     // The file is still open for writing: there may be more.
-    assert_eq!(table.writers(b, 9, false), [a]);
+    assert_eq!(table.writers(b, 9, Whose::All), [a]);
     assert!(table.close(a, 9, 1));
-    assert_eq!(table.writers(b, 9, true), [a]);
-    assert!(table.is_asked(a, 9, third));
+    assert_eq!(table.writers(b, 9, Whose::Closed), [a]);
+    assert!(table.is_asked(9, &third));
     table.clean(a, &[(9, 1)]);
-    assert!(table.writers(b, 9, false).is_empty());
-    assert!(!table.is_asked(a, 9, third), "nothing is uncommitted");
+    assert!(table.writers(b, 9, Whose::All).is_empty());
+    assert!(!table.is_asked(9, &third), "nothing is uncommitted");
 }
 
 /// A report from before the file was opened or closed again does not cover later writes, though
@@ -170,13 +171,13 @@ fn what_is_overtaken_says_nothing() {
     table.open(a, 9, 1);
     table.close(a, 9, 2);
     table.clean(a, &[(9, 1)]);
-    assert_eq!(table.writers(b, 9, false), [a]);
+    assert_eq!(table.writers(b, 9, Whose::All), [a]);
     table.open(a, 9, 3);
     table.close(a, 9, 4);
     table.clean(a, &[(9, 2)]);
-    assert_eq!(table.writers(b, 9, false), [a]);
+    assert_eq!(table.writers(b, 9, Whose::All), [a]);
     table.clean(a, &[(9, 4)]);
-    assert!(table.writers(b, 9, false).is_empty());
+    assert!(table.writers(b, 9, Whose::All).is_empty());
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! A standby follows the holder's journal, on a thread of its own, so that the index in its volume
+//! directory is warm when it takes over. It reads targets and changes none. The index is closed
+//! before this process opens the volume, also while a target hangs.
+
+use super::entrance::Entrance;
+use meta::journal::{FollowOptions, Follower, Hint, Place, Shelf};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often the end of the journal is read. A limited amount is read at a time, so this limits the
+/// requests of a standby behind a busy holder, too.
+const POLL: Duration = Duration::from_millis(200);
+/// The wait after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often the index is made durable. What it lacks after that is read again.
+const DELAY: Duration = Duration::from_secs(2);
+/// The least time between two looks at all files of the targets.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long a target may take to answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Changes in memory, in bytes.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// What to follow.
+pub(super) struct Course {
+    pub volume: [u8; 16],
+    /// How many targets may be lost.
+    pub losses: usize,
+    pub places: Vec<Place>,
+    /// The number and the id of the highest epoch that a claim names.
+    pub epoch: Option<(u64, u128)>,
+}
+
+/// Follows the holder while there is one.
+pub(super) struct Trail {
+    directory: PathBuf,
+    entrance: Arc<Entrance>,
+    walk: Mutex<Option<Arc<Walk>>>,
+}
+
+/// One thread that follows.
+struct Walk {
+    course: Mutex<Course>,
+    ended: AtomicBool,
+    shelf: Mutex<Option<Arc<Shelf>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Trail {
+    pub fn new(directory: &Path, entrance: Arc<Entrance>) -> Self {
+        Self { directory: directory.to_path_buf(), entrance, walk: Mutex::default() }
+    }
+
+    /// Another server has the volume: follows it, from now on by this course.
+    pub fn follow(&self, course: Course) {
+        let mut walk = lock(&self.walk);
+        if let Some(walk) = &*walk {
+            *lock(&walk.course) = course;
+            return;
+        }
+        let new = Arc::new(Walk { course: Mutex::new(course), ended: AtomicBool::new(false), shelf: Mutex::default() });
+        *walk = Some(new.clone());
+        let (directory, entrance) = (self.directory.clone(), self.entrance.clone());
+        std::thread::spawn(move || new.run(&directory, &entrance));
+    }
+
+    /// Ends that. Afterwards the index is closed.
+    pub fn stop(&self) {
+        let Some(walk) = lock(&self.walk).take() else { return };
+        walk.ended.store(true, Ordering::SeqCst);
+        if let Some(shelf) = lock(&walk.shelf).take() {
+            shelf.close();
+        }
+        lock(&self.entrance.progress).0.applied = None;
+    }
+}
+
+impl Walk {
+    fn is_over(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    fn run(&self, directory: &Path, entrance: &Entrance) {
+        while !self.is_over() {
+            if let Err(why) = self.follow(directory, entrance)
+                && !self.is_over()
+            {
+                tracing::debug!("cannot follow the holder: {why}");
+                self.tell(entrance, None);
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Follows until it is over.
+    fn follow(&self, directory: &Path, entrance: &Entrance) -> fs::Result<()> {
+        let Some(shelf) = self.open(directory)? else { return Ok(()) };
+        let (volume, losses) = {
+            let course = lock(&self.course);
+            (course.volume, course.losses)
+        };
+        let (batch_bytes, delay, pause, deadline) = (BATCH_BYTES, DELAY, LOOK, DEADLINE);
+        let options = FollowOptions { volume, losses, batch_bytes, delay, pause, deadline };
+        let mut follower = Follower::new(options, shelf).map_err(meta::Error::from)?;
+        while !self.is_over() {
+            let (places, epoch) = {
+                let course = lock(&self.course);
+                (course.places.clone(), course.epoch)
+            };
+            let last = lock(&entrance.progress).1;
+            let more = follower.step(&places, &Hint { epoch, last }).map_err(meta::Error::from)?;
+            self.tell(entrance, follower.position());
+            if !more {
+                std::thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the index, unless it is over already.
+    fn open(&self, directory: &Path) -> fs::Result<Option<Arc<Shelf>>> {
+        let mut shelf = lock(&self.shelf);
+        if let Some(before) = shelf.take() {
+            before.close();
+        }
+        if !self.is_over() {
+            *shelf = Some(Arc::new(Shelf::new(fs::standby_index(directory)?)));
+        }
+        Ok(shelf.clone())
+    }
+
+    fn tell(&self, entrance: &Entrance, applied: Option<u64>) {
+        let mut progress = lock(&entrance.progress);
+        if !self.is_over() {
+            progress.0.applied = applied;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Recalls: other clients commit what they wrote to a file before one that opens or locks it goes
+//! on. What a client closed or unlocked it owes to those. If it does not commit it in time, that is
+//! superseded: it must not get into the volume later, over what others wrote since.
+
+use super::{PATIENCE, Sessions};
+use crate::Result;
+use crate::mutex::lock;
+use crate::server::table::files::Whose;
+use crate::server::table::{OpenQuestion, Table};
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// How often the recall is repeated: a message may be lost with its connection.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The setting with what is superseded: sessions and files.
+pub(crate) const SUPERSEDED: &str = "superseded files";
+/// The most entries of it. Only so many survive a restart.
+const MOST_NOTED: usize = 1024;
+
+impl Sessions {
+    /// Has other clients commit what they wrote to a file, and waits for that. Does not wait for a
+    /// client longer than its lease.
+    pub(super) fn recall(&self, session: u64, ino: u64, whose: Whose) {
+        let asked = self.ask(session, ino, whose);
+        self.asked(ino, &asked);
+    }
+
+    /// The questions are done with.
+    fn asked(&self, ino: u64, asked: &[OpenQuestion]) {
+        let mut table = self.fs.leases.table();
+        asked.iter().for_each(|question| table.asked(ino, question));
+    }
+
+    /// Asks other clients to commit, and waits for the answers. Returns the questions.
+    fn ask(&self, session: u64, ino: u64, whose: Whose) -> Vec<OpenQuestion> {
+        let leases = &self.fs.leases;
+        let mut table = leases.table();
+        let writers = table.writers(session, ino, whose);
+        let asked: Vec<OpenQuestion> = writers.into_iter().map(|writer| table.ask(writer, ino)).collect();
+        let (mut silent, mut next) = (asked.clone(), Instant::now());
+        let end = next + PATIENCE.min(self.lease);
+        loop {
+            silent.retain(|question| table.is_asked(ino, question));
+            let now = Instant::now();
+            if silent.is_empty() || now >= end {
+                break;
+            }
+            if now >= next {
+                drop(table);
+                for question in &silent {
+                    let recall = lock(&self.recalls).get(&question.session).cloned();
+                    recall.inspect(|recall| recall(&[(ino, question.number)]));
+                }
+                next = now + ASK_AGAIN;
+                table = leases.table();
+                continue;
+            }
+            (table, _) =
+                leases.changed.wait_timeout(table, next.min(end) - now).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(table);
+        let silent: Vec<u64> = silent.into_iter().map(|question| question.session).collect();
+        self.tell_of(&silent, |name| {
+            format!(
+                "client {name} did not commit inode {ino} when another asked: that one sees what was committed before"
+            )
+        });
+        asked
+    }
+
+    /// The same for a client that opens or locks the file, to change it or only to read it. Where
+    /// that matters to it, nothing that others owe of the file gets into the volume afterwards.
+    pub(super) fn await_commits(&self, session: u64, ino: u64, whose: Whose, changes: bool) {
+        let leases = &self.fs.leases;
+        let asked = self.ask(session, ino, whose);
+        let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
+        let superseded = if owes(&leases.table()) {
+            // A change that is under way is done, or sees this.
+            let _nobody_names = leases.naming.write().unwrap_or_else(PoisonError::into_inner);
+            leases.table().supersede(&asked, ino, changes)
+        } else {
+            Vec::new()
+        };
+        self.asked(ino, &asked);
+        if superseded.is_empty() {
+            return;
+        }
+        self.tell_of(&superseded, |name| {
+            format!(
+                "client {name} did not commit what it wrote to inode {ino} before it closed or unlocked it, and another \
+                 client goes on without: it is dropped"
+            )
+        });
+        // Before the other client goes on.
+        if let Err(error) = self.note_superseded(true) {
+            self.fs.volume.warn(&format!("cannot note whose content of inode {ino} is superseded: {error}"));
+        }
+    }
+
+    /// Warns about each of some clients.
+    fn tell_of(&self, sessions: &[u64], warning: impl Fn(&str) -> String) {
+        if sessions.is_empty() {
+            return;
+        }
+        let names = self.fs.leases.table().names();
+        for (_, name) in names.iter().filter(|(session, _)| sessions.contains(session)) {
+            self.fs.volume.warn(&warning(name));
+        }
+    }
+
+    /// Stores what is superseded; with `durable`, waits until it survives a crash.
+    pub(super) fn note_superseded(&self, durable: bool) -> Result<()> {
+        let engine = self.fs.engine()?;
+        let seq = {
+            let _one_at_a_time = lock(&self.fs.leases.noting);
+            let all: BTreeSet<(u64, u64)> =
+                self.fs.leases.table().all_superseded().iter().copied().take(MOST_NOTED).collect();
+            engine.meta.put_setting(SUPERSEDED, &all)?
+        };
+        if durable { Ok(engine.meta.sync(seq)?) } else { Ok(()) }
+    }
+}
