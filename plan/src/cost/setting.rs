@@ -49,6 +49,25 @@ pub struct Constants {
     pub slave: Line,
 }
 
+impl Constants {
+    /// The constants of a stream without syncs: many records share a stripe, and many stripes a
+    /// sync and a transaction, so only what grows with the bytes is left of those steps. A write
+    /// call is still one for each record.
+    #[must_use]
+    pub fn of_stream(&self) -> Self {
+        let long = |line: Line| Line { fixed: 0.0, ..line };
+        Self {
+            client: self.client,
+            metadata: Line::default(),
+            transfer: long(self.transfer),
+            master: long(self.master),
+            parity: long(self.parity),
+            distribution: long(self.distribution),
+            slave: long(self.slave),
+        }
+    }
+}
+
 /// A link of one machine; both directions at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Link {
@@ -196,6 +215,24 @@ pub(super) mod tests {
         assert_eq!(bytes(Way::Stripe, Coder::Here), (32_768.0, 6.0 * 32_768.0));
         assert_eq!(bytes(Way::Stripe, Coder::Master), (32_768.0, 5.0 * 32_768.0));
         assert_eq!(bytes(Way::Inline, Coder::Here), (131_072.0, 4.0 * 131_072.0));
+    }
+
+    #[test]
+    fn a_stream_pays_by_the_byte() {
+        let both = Line { fixed: 1.0, per_byte: 2.0 };
+        let bytes = Line { fixed: 0.0, per_byte: 2.0 };
+        let all = Constants {
+            client: both,
+            metadata: both,
+            transfer: both,
+            master: both,
+            parity: both,
+            distribution: both,
+            slave: both,
+        };
+        let Constants { client, metadata, transfer, master, parity, distribution, slave } = all.of_stream();
+        assert_eq!((client, metadata), (both, Line::default()));
+        assert_eq!([transfer, master, parity, distribution, slave], [bytes; 5]);
     }
 
     #[test]
