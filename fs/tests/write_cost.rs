@@ -75,7 +75,7 @@ fn of_the_metadata(fs: &FileSystem, ino: u64) {
 /// A longer one: a stripe, the sync of its chunks, and the journal.
 fn of_a_stripe(fs: &FileSystem, ino: u64) {
     let cost = write_with(fs, ino, 256 << 10, [1, 1, 3, 3]);
-    // At least the journal's: a mirror writes and syncs. Clients of a server see disks that are fast.
+    // At least the journal's: a mirror writes and syncs. The client's own disks may be fast.
     assert!(cost.of(Step::Slave).time >= 2 * SLOW, "{:?}", cost.steps);
     assert_eq!((cost.of(Step::Master).count, cost.of(Step::Transfer).count), (1, 0));
 }
