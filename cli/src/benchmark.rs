@@ -22,6 +22,7 @@ enum What {
     Codes(bench::Args),
     /// File systems: the same workloads in several directories
     Fs(bench::fs::Args),
+    WriteCost(crate::volumes::write_cost::Arguments),
     /// The archive: the studies' experiments, scaled to this machine
     Archive(bench::paper::Args),
 }
@@ -45,6 +46,7 @@ pub fn run(arguments: Arguments, as_json: bool) -> Outcome {
             archive.json |= as_json;
             bench::paper::run(&archive).map_err(Failure::Other)
         }
+        What::WriteCost(arguments) => crate::volumes::write_cost::run(&arguments, force, as_json),
         What::Fs(mut fs) => {
             check([&fs.json_file], force)?;
             fs.json |= as_json;

@@ -15,6 +15,7 @@ mod help;
 mod interrupt;
 mod log;
 mod man;
+mod model;
 mod output;
 mod progress;
 mod show;
@@ -92,6 +93,7 @@ enum Command {
     Codes(codes::Arguments),
     Demo(demo::Arguments),
     Bench(benchmark::Arguments),
+    Model(model::Arguments),
     Energy(energy::Arguments),
     Completions(completions::Arguments),
     #[command(hide = true)]
@@ -324,6 +326,7 @@ fn carry_out(arguments: Arguments, identity: Option<&Path>) -> Outcome {
         Command::Codes(arguments) => codes::run(&arguments, json),
         Command::Demo(arguments) => demo::run(&arguments, json),
         Command::Bench(arguments) => benchmark::run(arguments, json),
+        Command::Model(arguments) => model::run(&arguments, json),
         Command::Energy(arguments) => energy::run(&arguments, json),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments, json),

@@ -42,6 +42,7 @@ pub use client::ending::Ending;
 pub use client::{Find, Server};
 pub use clock::simulate_clock;
 pub use data::bulk_load::{BulkLoad, BulkLoaded};
+pub use data::commit::INLINE_BYTES;
 pub use data::counts::{Counts, RepairProgress, Repairs};
 pub use data::lookups::Lookup;
 pub use data::manifest;

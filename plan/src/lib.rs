@@ -1,6 +1,7 @@
 //! What Weft decides, as functions of their arguments: no I/O, no clock, no hidden randomness.
 //!
 //! - [`energy`]: what a job's energy was spent on, and what it costs.
+//! - [`cost`]: what a write costs, step by step, and what limits it.
 //! - [`extent`]: where the bytes of a file are, and what a write, a truncation or a hole does to
 //!   that.
 //! - [`stripe`]: which blocks of a stripe hold which of its bytes.
@@ -20,6 +21,7 @@
 pub mod backoff;
 pub mod bucket;
 pub mod coding;
+pub mod cost;
 pub mod domain;
 pub mod energy;
 pub mod extent;

@@ -28,7 +28,7 @@ pub use set::{
     Scanned, SetLayout, SetWriter, StripeBuffer, StripeReport, read, read_manifest, rebuild, record_range, scan,
     verify_stripe,
 };
-pub use steps::{Cost, Step, StepTotals, Steps};
+pub use steps::{Carried, Cost, Step, StepTotals, Steps};
 pub use targets::{Answer, Health, Room, TargetHealth, Targets, Wait, ask_all};
 
 /// The result type of this crate.

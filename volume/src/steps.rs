@@ -1,11 +1,13 @@
 //! Where the time of writes goes: the steps of the write-cost model, counted on every write.
 //! Counting only adds to atomics: it never waits and never allocates.
 //!
-//! - **CT**, client tasks: taking a write call, that is, locks and the copy into the buffer. It
-//!   does not include the wait for free memory, during which the other steps run. Counted once per
-//!   call.
+//! - **CT**, client tasks: what a write or sync of a file takes in this process besides all other
+//!   steps: locks, the copy into the buffer, the packing of stripes. It does not include the waits
+//!   for free memory and for other threads, during which the other steps run. Counted once per
+//!   write; a sync adds time to it.
 //! - **MT**, metadata tasks: waiting for metadata on behalf of a write: a chunk set, the name and
-//!   size for the manifest, the transaction, its sync. Counted once per request.
+//!   size for the manifest, the transaction, its sync. It does not include what the journal takes
+//!   inside such a call: that is DD and SP. Counted once per request.
 //! - **DT**, transfer: with server-side coding, sending a stripe to its Master and receiving the
 //!   answer, without the Master's own time; otherwise zero. Counted once per stripe.
 //! - **MP**, Master process: what the coding process does besides coding and sending: copies into
@@ -13,17 +15,17 @@
 //! - **PC**, parity calculation: the encoding function, which computes the checksums in the same
 //!   pass. Counted once per stripe.
 //! - **DD**, data distribution: from the first byte sent to the last answer of a slave, without SP.
-//!   Counted once per stripe and once per sync.
+//!   Counted once per stripe, once per sync, and once per wait for the journal.
 //! - **SP**, slave process: the time that the slowest slave itself needs to write or sync after the
-//!   request has arrived. Counted once per stripe and once per sync.
+//!   request has arrived. Counted as DD. A mirror of the journal is a slave, too.
 //!
 //! CO, the client overhead, is CT + MT + DT. A client that codes is its own Master. On local
 //! directories, a slave is a target: SP is the I/O time of the slowest target, and DD is the time
 //! to wake the targets' threads and to wait for them. Slaves work at the same time, so SP is a
 //! maximum and not a sum. The exception are short blocks, which one thread writes one after the
-//! other. Short synced writes go into the metadata itself and cost only CT and MT. Stripes that
-//! compaction moves are counted like those of a writer. Steps of several writes overlap: their sum
-//! divided by the elapsed time may exceed 1.
+//! other. Short synced writes go into the metadata itself: they have no MP and PC, and their DD and
+//! SP are the journal's ([`Carried`]). Stripes that compaction moves are counted like those of a
+//! writer. Steps of several writes overlap: their sum divided by the elapsed time may exceed 1.
 //!
 //! A store that is Master counts its MP, PC, DD and SP in its own [`Steps`] (a
 //! [`SetWriter`](crate::SetWriter) does that). Its answer carries the [`Cost`] of the stripe, which
@@ -32,8 +34,46 @@
 //! to its own `Steps`, and adds the time of the call less [`Cost::total`] to DT. So the steps of a
 //! client show the whole cost in either case.
 
+mod carried;
+
+pub use carried::{CARRIED_BYTES, Carried};
+
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+thread_local! {
+    /// Nanoseconds that this thread has counted as any step, or that another thread counts. Wraps.
+    static COUNTED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A moment from which a thread counts what no other step has.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    begun: Instant,
+    counted: u64,
+}
+
+impl Mark {
+    /// This moment of this thread.
+    pub fn now() -> Self {
+        Self { begun: Instant::now(), counted: COUNTED.get() }
+    }
+
+    /// The time since then that this thread has not counted as a step. Ask in the same thread.
+    pub fn rest(&self) -> Duration {
+        let counted = COUNTED.get().wrapping_sub(self.counted);
+        self.begun.elapsed().saturating_sub(Duration::from_nanos(counted))
+    }
+}
+
+/// Waits for others, who count what they do meanwhile: the wait itself is no step of this thread.
+pub fn aside<T>(wait: impl FnOnce() -> T) -> T {
+    let mark = Mark::now();
+    let done = wait();
+    COUNTED.set(mark.counted.wrapping_add(mark.begun.elapsed().as_nanos() as u64));
+    done
+}
 
 /// A step of a write. Three of them make up the client overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,15 +200,33 @@ impl Steps {
 
     /// Adds time to a step that is counted elsewhere.
     pub fn extend(&self, step: Step, took: Duration) {
+        let nanoseconds = took.as_nanos() as u64;
+        COUNTED.set(COUNTED.get().wrapping_add(nanoseconds));
         // The counter holds 584 years.
-        self.tallies[step as usize].nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        self.tallies[step as usize].nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Runs `work` and counts it as `step`.
-    pub fn timed<T>(&self, step: Step, work: impl FnOnce() -> T) -> T {
-        let begun = Instant::now();
+    /// Runs `work`, and adds to `step` what it took besides the steps that it counted itself.
+    pub fn rest<T>(&self, step: Step, work: impl FnOnce() -> T) -> T {
+        let mark = Mark::now();
         let done = work();
-        self.add(step, begun.elapsed());
+        self.extend(step, mark.rest());
+        done
+    }
+
+    /// Runs a call of the metadata. What the journal took in it is DD and SP, the rest is MT.
+    pub fn metadata<T>(&self, call: impl FnOnce() -> T) -> T {
+        // Nobody asked for what is left of an earlier call.
+        Carried::take();
+        let begun = Instant::now();
+        let done = call();
+        let took = begun.elapsed();
+        let journal = Carried::take().within(took);
+        self.add(Step::Metadata, took - journal.total());
+        if journal != Carried::default() {
+            self.add(Step::Distribution, journal.distribution);
+            self.add(Step::Slave, journal.slave);
+        }
         done
     }
 
@@ -251,5 +309,45 @@ mod tests {
         assert_eq!((totals.writes, totals.bytes), (1, 4096));
         assert_eq!(totals.client_overhead(), ms(1001 + 2 + 4));
         assert_eq!(totals.total(), ms(1000 + 127 + 10));
+    }
+
+    #[test]
+    fn the_journal_in_a_call_of_the_metadata_is_not_metadata() {
+        let steps = Steps::default();
+        let pause = || std::thread::sleep(ms(5));
+        Carried { distribution: ms(1), slave: Duration::from_secs(3600) }.carry();
+        steps.metadata(pause);
+        let plain = steps.totals();
+        assert_eq!(plain.total(), plain.of(Step::Metadata).time, "what is left of others does not count");
+        assert!(plain.of(Step::Metadata).time >= ms(5) && plain.of(Step::Slave).count == 0);
+        let journal = Carried { distribution: ms(1), slave: ms(3) };
+        steps.metadata(|| {
+            pause();
+            journal.carry();
+        });
+        let totals = steps.totals();
+        assert_eq!((totals.of(Step::Distribution).time, totals.of(Step::Slave).time), (ms(1), ms(3)));
+        assert!(totals.of(Step::Metadata).time >= plain.of(Step::Metadata).time + ms(1));
+        assert_eq!(totals.of(Step::Metadata).count, 2);
+    }
+
+    #[test]
+    fn the_rest_of_a_call_is_what_nobody_counted() {
+        let steps = Steps::default();
+        let begun = Instant::now();
+        steps.rest(Step::Client, || {
+            steps.metadata(|| std::thread::sleep(ms(20)));
+            aside(|| {
+                steps.add(Step::Parity, ms(1));
+                std::thread::sleep(ms(20));
+            });
+            // An inner call counts for itself, and the outer one does not count it again.
+            steps.rest(Step::Master, || std::thread::sleep(ms(20)));
+            std::thread::sleep(ms(20));
+        });
+        let took = begun.elapsed();
+        let of = |step| steps.totals().of(step).time;
+        assert!(of(Step::Client) >= ms(20) && of(Step::Master) >= ms(20) && of(Step::Metadata) >= ms(20));
+        assert!(steps.totals().total() - ms(1) <= took - ms(20), "the wait for others does not count");
     }
 }

@@ -14,6 +14,7 @@ pub mod job_progress;
 pub mod meta;
 pub mod metrics;
 pub mod mount;
+pub mod processes;
 pub mod remote;
 pub mod restore;
 pub mod runtime;
@@ -22,6 +23,7 @@ pub mod serve;
 pub mod status;
 pub mod target;
 pub mod verify;
+pub mod write_cost;
 
 use crate::failure::Failure;
 use crate::show;

@@ -29,3 +29,4 @@ mod soak;
 mod starter;
 mod starting;
 mod stores;
+mod write_cost;

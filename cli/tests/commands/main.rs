@@ -8,6 +8,7 @@ mod forest;
 mod hostile;
 mod killed;
 mod limits;
+mod model;
 mod mounts;
 mod overwriting;
 mod promptly;

@@ -298,11 +298,16 @@ impl Target for RemoteTarget {
     }
 
     fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_durably_timed(file, offset, parts).map(drop)
+    }
+
+    fn write_durably_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
         if parts.iter().map(|part| part.len()).sum::<usize>() > PIECE {
-            self.write(file, offset, parts)?;
-            return self.sync(file);
+            let wrote = self.write_timed(file, offset, parts)?;
+            return Ok(wrote.saturating_add(self.sync_timed(file)?));
         }
-        self.call(method::WRITE_DURABLY, &Operands { offset, ..self.operands(file) }, parts).map(drop)
+        let answer = self.call(method::WRITE_DURABLY, &Operands { offset, ..self.operands(file) }, parts)?;
+        Ok(decode_done(&answer.body).0)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -14,11 +14,12 @@ use plan::{Extent, Place, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
+use volume::steps::aside;
 use volume::{Step, StripeBuffer};
 
 /// A sync of at most this much dirty data writes the data into the metadata, which makes it durable
 /// with one write per mirror. Later it is moved into stripes.
-const INLINE_BYTES: u64 = 32 << 10;
+pub const INLINE_BYTES: u64 = 32 << 10;
 /// The most files that one transaction changes.
 const FILES_PER_COMMIT: usize = 512;
 /// The most extents that one transaction names, over all its files. More extents take several
@@ -145,7 +146,7 @@ impl FileSystem {
         // Use the committed state: this client may be committing the file because another client
         // waits for it. Asking the server for the current state could then wait for that client,
         // which waits for this commit.
-        let (attributes, path) = self.store.targets.steps().timed(Step::Metadata, || self.meta.describe(ino)).ok()?;
+        let (attributes, path) = self.store.targets.steps().metadata(|| self.meta.describe(ino)).ok()?;
         let state = self.table.find(ino);
         let size = state.and_then(|file| file.state().buffer.size).unwrap_or(attributes.size);
         let (mode, uid, gid, modified) = (attributes.mode, attributes.uid, attributes.gid, attributes.modified);
@@ -208,7 +209,7 @@ impl FileSystem {
             return Err(error);
         }
         if durable && !done {
-            self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(Seq::MAX))?;
+            self.store.targets.steps().metadata(|| self.meta.sync(Seq::MAX))?;
         }
         Ok(last)
     }
@@ -222,7 +223,7 @@ impl FileSystem {
     /// Commits files in one transaction: their data in stripes and, with `store`, the data that can
     /// be put into stripes now.
     fn commit_group(&self, files: &[Arc<File>], wait: Wait, store: bool) -> Committed {
-        let _one_at_a_time: Vec<_> = files.iter().map(|file| file.content()).collect();
+        let _one_at_a_time: Vec<_> = aside(|| files.iter().map(|file| file.content()).collect());
         // Data that is taken from buffers now must not be named in a later session.
         self.in_this_session(|| {
             let mut done = self.commit_held(files, wait, store);
@@ -263,7 +264,7 @@ impl FileSystem {
         // One request to the server commits and syncs. If it fails, inline data is still in the
         // buffer and can be committed again. That is not true of stripes.
         let durable = wait == Wait::ForThis && rest.is_empty() && self.is_shared();
-        let done = self.store.targets.steps().timed(Step::Metadata, || match durable {
+        let done = self.store.targets.steps().metadata(|| match durable {
             true => self.meta.change_contents_durably(&edits),
             false => self.meta.change_contents(&edits),
         });
@@ -310,7 +311,7 @@ impl FileSystem {
         let (inline, mut stored_any) = (parts.len(), false);
         let (mut room, mut left) = (EXTENTS_PER_COMMIT, 0);
         for file in files {
-            let mut state = file.wait_for_arrivals();
+            let mut state = aside(|| file.wait_for_arrivals());
             self.forget_lost(&mut state);
             failed = failed.or(state.failed.take());
             let mut all = state.buffer.stored();

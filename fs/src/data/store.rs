@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
-use volume::{Answer, BufferPool, Room, SetLayout, SetWriter, Step, StripeBuffer, Targets};
+use volume::{Answer, BufferPool, Room, SetLayout, SetWriter, StripeBuffer, Targets};
 
 /// A target gets new chunks only if it has this much space, or space for a whole chunk.
 pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
@@ -363,7 +363,7 @@ impl Store {
 
     /// Begins a new set.
     fn begin(&self, distress: bool) -> Result<(Arc<SetWriter>, Pin<'_>)> {
-        let (set, record) = self.targets.steps().timed(Step::Metadata, || self.sets.next(self))?;
+        let (set, record) = self.targets.steps().metadata(|| self.sets.next(self))?;
         let mut layout = self.layout_of(set, &record)?;
         self.leave_out_failing(&mut layout)?;
         let (shape, found) = (self.options.code.shape(), layout.places.iter().flatten().count());
@@ -435,7 +435,7 @@ impl Store {
             return Ok(());
         }
         lock(&self.sealed).push(set);
-        match self.targets.steps().timed(Step::Metadata, || self.meta.seal_set(set, length)) {
+        match self.targets.steps().metadata(|| self.meta.seal_set(set, length)) {
             // The set was lost just now.
             Err(_) if !self.is_ours(set) => Ok(()),
             sealed => Ok(sealed.map(drop)?),

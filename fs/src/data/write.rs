@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 use volume::Step;
+use volume::steps::{Mark, aside};
 
 /// The modes of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl FileSystem {
     /// # Errors
     /// When there is no space, the file is removed or is not a regular file.
     pub fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Result<()> {
-        self.in_this_session(|| self.write_at(ino, Some(offset), data))
+        self.costing(|| self.in_this_session(|| self.write_at(ino, Some(offset), data)))
     }
 
     /// Appends to a file.
@@ -69,7 +70,12 @@ impl FileSystem {
     /// # Errors
     /// As `write`.
     pub fn append(&self, ino: u64, data: &[u8]) -> Result<()> {
-        self.in_this_session(|| self.append_in_session(ino, data))
+        self.costing(|| self.in_this_session(|| self.append_in_session(ino, data)))
+    }
+
+    /// Runs a write or a sync of a file: what it takes besides the other steps is client tasks.
+    fn costing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.store.targets.steps().rest(Step::Client, work)
     }
 
     fn append_in_session(&self, ino: u64, data: &[u8]) -> Result<()> {
@@ -77,12 +83,11 @@ impl FileSystem {
         if data.is_empty() {
             return Ok(());
         }
-        let begun = Instant::now();
         // Other clients may append, too.
-        let Some(Reservation { begin, is_last }) = self.sharing().reserve(ino, data.len() as u64)? else {
+        let reserved = self.store.targets.steps().metadata(|| self.sharing().reserve(ino, data.len() as u64))?;
+        let Some(Reservation { begin, is_last }) = reserved else {
             return self.write_at(ino, None, data);
         };
-        self.store.targets.steps().add(Step::Metadata, begun.elapsed());
         let done = self.write_reserved(ino, begin, is_last, data);
         self.sharing().appended(ino);
         done
@@ -109,9 +114,9 @@ impl FileSystem {
         if data.is_empty() {
             return Ok(());
         }
-        self.memory.wait_for_room(|| self.background.hurry())?;
+        aside(|| self.memory.wait_for_room(|| self.background.hurry()))?;
         self.room_for(data.len() as u64)?;
-        let begun = Instant::now();
+        let mark = Mark::now();
         let file = self.table.enter(ino);
         let mut state = self.sized(&file)?;
         self.is_still_in_session()?;
@@ -128,9 +133,9 @@ impl FileSystem {
         });
         state.dirty_since.get_or_insert_with(Instant::now);
         drop(state);
-        self.store.targets.steps().add_write(data.len(), begun.elapsed());
+        self.store.targets.steps().add_write(data.len(), mark.rest());
         if !taken.is_empty()
-            && let Err(taken) = self.background.store(Arc::clone(&file), taken)
+            && let Err(taken) = aside(|| self.background.store(Arc::clone(&file), taken))
         {
             // The volume is being closed, and closing commits what is dirty.
             taken.iter().for_each(|piece| self.landed(&file, piece, None));
@@ -359,11 +364,11 @@ impl FileSystem {
     /// When it may not be durable.
     pub fn sync(&self, ino: u64) -> Result<()> {
         let sync = || match self.table.find(ino) {
-            Some(file) => {
+            Some(file) => self.costing(|| {
                 let done = self.commit(std::slice::from_ref(&*file), true).map(drop);
                 file.state().lacks_pages = false;
                 told(&file).inspect_err(|_| file.state().lacks_data = false).and(done)
-            }
+            }),
             None => Ok(self.meta.sync(meta::Seq::MAX)?),
         };
         let sync = || sync().and_then(|()| self.told_of_loss_with_server(ino, false));
@@ -444,7 +449,7 @@ impl FileSystem {
     pub fn sync_all(&self) -> Result<()> {
         let committed = self.commit_all(None);
         // Sync even if a commit failed: what was committed becomes durable.
-        let synced = self.store.targets.steps().timed(Step::Metadata, || self.meta.sync(meta::Seq::MAX));
+        let synced = self.store.targets.steps().metadata(|| self.meta.sync(meta::Seq::MAX));
         committed?;
         synced?;
         if self.sharing().take_loss() { Err(lost()) } else { Ok(()) }

@@ -5,7 +5,7 @@ use super::files::same;
 use super::guard::caught;
 use super::options::Place;
 use super::shared::Shared;
-use super::worker::Job;
+use super::worker::Job as Plain;
 use crate::kv::Seq;
 use std::collections::VecDeque;
 use std::io;
@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 /// The name of these threads.
 const MIRROR: &str = "weft-mirror";
 
+/// Work to do on a mirror; returns the time that the target itself took.
+pub(super) type Job = Box<dyn FnOnce(&dyn volume::target::Target) -> io::Result<Duration> + Send>;
+
 /// The key of a mirror, and the result of the oldest job that it has not answered yet.
-pub(super) type Answer = (u64, io::Result<()>);
+pub(super) type Answer = (u64, io::Result<Duration>);
 
 /// A mirror.
 pub(super) struct Mirror {
@@ -99,9 +102,9 @@ impl Mirror {
     }
 
     /// Queues the copy of the state.
-    pub fn copy(&mut self, job: Job) {
+    pub fn copy(&mut self, job: Plain) {
         self.copying = Some(Instant::now());
-        self.queue(None, 0, job);
+        self.queue(None, 0, Box::new(|target| job(target).map(|()| Duration::ZERO)));
     }
 
     fn queue(&mut self, batch: Option<(u64, Seq)>, bytes: usize, job: Job) {

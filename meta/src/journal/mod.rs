@@ -13,6 +13,7 @@
 mod checkpointer;
 mod claims;
 mod copies;
+mod cost;
 mod engine;
 mod files;
 mod follow;

@@ -1,6 +1,7 @@
 //! The state that an engine's threads share, and how they wait for each other.
 
 use super::claims::{Granted, take_request};
+use super::cost::LastCost;
 use super::files::Files;
 use super::frame::{Epoch, Frame, Kind, Origin, VolumeId, put_edit};
 use super::lease::Lease;
@@ -51,6 +52,7 @@ pub(super) struct Shared {
     pub slack: AtomicI64,
     /// All mirrors have the transactions up to this one.
     pub least: AtomicU64,
+    pub cost: LastCost,
     /// Why this opening has ended, when another one has taken over.
     fenced: OnceLock<KvError>,
 }
@@ -181,6 +183,7 @@ impl Shared {
             moving: Mutex::default(),
             slack: AtomicI64::new(i64::MAX),
             least: AtomicU64::new(0),
+            cost: LastCost::default(),
             fenced: OnceLock::new(),
         }
     }
@@ -311,7 +314,7 @@ impl Shared {
 
     /// Waits until a transaction is durable. Fails while all targets are full or unreachable.
     pub fn sync(&self, seq: Seq) -> Result<(), KvError> {
-        self.wait_durable(seq, false)
+        self.cost.carried(|| self.wait_durable(seq, false))
     }
 
     /// As `sync`, but also waits until targets have space or answer again.

@@ -2,12 +2,11 @@
 //! m+1 mirrors have them and everything before. `roster` replaces mirrors that fail.
 
 use super::frame::{Frame, HEAD_BYTES, Kind};
-use super::mirror::{Answer, Mirror};
+use super::mirror::{Answer, Job, Mirror};
 use super::options::{Place, is_full, unavailable};
 use super::recover::Chosen;
 use super::recruit::is_gone;
 use super::shared::{Shared, closed};
-use super::worker::Job;
 use crate::kv::{KvError, Seq};
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -15,6 +14,7 @@ use std::io::{self, IoSlice};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use volume::Carried;
 use volume::target::{Target, TargetFile};
 
 /// A snapshot is made when there are more segments than this, however short: every opening begins
@@ -60,6 +60,8 @@ pub(super) struct Writer {
     begun: Option<Seq>,
     /// How many times in a row a copy to a target failed because its sources went away.
     pub stranded: BTreeMap<TargetId, u32>,
+    /// The longest time that a mirror itself took for the batch in progress.
+    slave: Duration,
     /// The last failure of a mirror since the last durable batch.
     error: Option<KvError>,
 }
@@ -105,6 +107,7 @@ impl Writer {
             restart: false,
             begun: None,
             stranded: BTreeMap::new(),
+            slave: Duration::ZERO,
             error: None,
         };
         for Chosen { place, whole, lacks } in chosen {
@@ -182,10 +185,14 @@ impl Writer {
         self.number += 1;
         self.parked.retain(|(_, done, _)| done + 1 >= self.number);
         self.batch = Some(batch.clone());
+        self.slave = Duration::ZERO;
+        let begun = Instant::now();
         for number in 0..self.mirrors.len() {
             self.send(number, &batch);
         }
         self.wait()?;
+        let (took, slave) = (begun.elapsed(), self.slave);
+        self.shared.cost.set(Carried { distribution: took.saturating_sub(slave), slave }.within(took));
         self.finish(&batch);
         let Batch { records, .. } = batch;
         self.batch = None;
@@ -222,17 +229,17 @@ impl Writer {
         let reserve = self.shared.limits.segment_bytes;
         let job: Job = Box::new(move |target: &dyn Target| {
             if head.is_empty() {
-                return target.write_durably(file, at, &[IoSlice::new(&records)]);
+                return target.write_durably_timed(file, at, &[IoSlice::new(&records)]);
             }
             // A file of this name has none of these transactions, or has them from an epoch that
             // ended before. One of this epoch is a head without records.
             if replaces {
                 target.remove(file)?;
             }
-            target.write(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)])?;
+            let wrote = target.write_timed(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)])?;
             // If there is no space to reserve, later writes fail on their own.
             let _ = target.reserve(file, reserve);
-            target.sync(file)
+            Ok(wrote.saturating_add(target.sync_timed(file)?))
         });
         self.mirrors[number].send(self.number, last, batch.bytes() as usize, job);
     }
@@ -312,8 +319,12 @@ impl Writer {
         let Some(number) = self.mirrors.iter().position(|mirror| mirror.key == key) else { return Ok(()) };
         let mirror = &mut self.mirrors[number];
         match result {
-            Ok(()) => {
-                if mirror.answered() {
+            Ok(slave) => {
+                let copied = mirror.answered();
+                if mirror.done == self.number {
+                    self.slave = self.slave.max(slave);
+                }
+                if copied {
                     self.joined(number);
                 }
             }

@@ -4,7 +4,8 @@
 //! A table lists the operations. Macros generate from it the trait, the implementation that sends
 //! requests through a [`Call`] ([`Remote`]), and the function that answers them. A request is the
 //! operation's number and its arguments; an answer is a `Result`. Both use the encoding of the
-//! metadata's own records (postcard).
+//! metadata's own records (postcard). Behind the answer to a request that waited for the journal
+//! are 16 bytes with what that took ([`Carried`]); clients that do not know them ignore them.
 
 mod bound;
 mod sound;
@@ -15,7 +16,7 @@ mod takeover;
 pub use bound::{answered_by, opening_of_answer, opening_of_work, session_of_work, within_opening, within_session};
 pub use takeover::{Entered, Entry, Held, Opening, VERSION};
 
-use crate::record::{decode, encode};
+use crate::record::{decode, decode_answer, encode};
 use crate::{
     Attributes, Change, ContentEdit, DeadStripe, Error, Listed, Meta, New, Put, Removed, Rename, Result, Seq,
     SetRecord, Time, Totals, Whole,
@@ -24,6 +25,7 @@ use plan::{Extent, TargetId};
 use serde::{Deserialize, Serialize};
 use sound::Sound;
 use std::ops::Range;
+use volume::Carried;
 
 /// Sends a request and waits for its answer.
 pub trait Call: Send + Sync {

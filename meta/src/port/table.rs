@@ -35,7 +35,7 @@ macro_rules! operations {
             $(fn $name(&self $(, $argument: asked!($owned $(, $borrowed)?))*) -> Result<$result> {
                 crate::ranked::assert_none_is_held();
                 let answer = self.0.call($number, &encode(&($($argument,)*)))?;
-                decode::<Result<$result>>(&answer)?
+                decode_answer::<Result<$result>>(&answer)?
             })*
         }
 
@@ -43,13 +43,20 @@ macro_rules! operations {
         /// has no such operation. Arguments that cannot be decoded, or that no correct client
         /// sends, get an error as the answer.
         pub fn $answer(port: &dyn $trait, operation: u16, arguments: &[u8]) -> Option<Vec<u8>> {
-            Some(match operation {
+            // What the journal takes for this request goes back with its answer.
+            Carried::take();
+            let mut answer = match operation {
                 $($number => match decode::<($($owned,)*)>(arguments).and_then(|all| Sound::check(&all).map(|()| all)) {
                     Ok(($($argument,)*)) => encode(&port.$name($(given!($argument $(, $borrowed)?)),*)),
                     Err(error) => encode(&Err::<(), Error>(error)),
                 },)*
                 _ => return None,
-            })
+            };
+            let journal = Carried::take();
+            if journal != Carried::default() {
+                answer.extend_from_slice(&journal.to_bytes());
+            }
+            Some(answer)
         }
 
         /// The number and the name of every operation.

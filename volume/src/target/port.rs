@@ -47,6 +47,15 @@ pub trait Target: Send + Sync + fmt::Debug {
         self.sync(file)
     }
 
+    /// As `write_durably`; returns the time that the target itself took, without the network.
+    ///
+    /// # Errors
+    /// As `write_durably`.
+    fn write_durably_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
+        let begun = Instant::now();
+        self.write_durably(file, offset, parts).map(|()| begun.elapsed())
+    }
+
     /// Fills `into` from `offset` on. Returns the number of bytes read, which is smaller only at
     /// the end of the file.
     ///

@@ -5,11 +5,9 @@ use super::scene::{Load, Scene};
 use crate::demo::{speed, timed};
 use crate::failure::{Failure, Outcome};
 use crate::show;
+use crate::volumes::processes::{free_port, serve};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Two more than the code has blocks, so that the chunks of the killed ones can be rebuilt on
@@ -20,37 +18,6 @@ const KILLED: [usize; 2] = [1, 4];
 /// They are killed this long after the copying began.
 const MEANWHILE: Duration = Duration::from_millis(300);
 
-/// A server. It is killed when this goes.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A port that is free now.
-fn free_port() -> Result<u16, Failure> {
-    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    free.map(|address| address.port()).map_err(|why| Failure::Other(format!("cannot listen: {why}")))
-}
-
-/// Starts a server and waits until it serves.
-fn serve(scene: &Scene, arguments: &[&str]) -> Result<Process, Failure> {
-    let failed =
-        |why: &dyn std::fmt::Display| Failure::Other(format!("cannot start weft {}: {why}", arguments.join(" ")));
-    let program = std::env::current_exe().map_err(|why| failed(&why))?;
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(&scene.place).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = Process(command.spawn().map_err(|why| failed(&why))?);
-    let mut line = String::new();
-    if let Some(output) = child.0.stdout.take() {
-        BufReader::new(output).read_line(&mut line).map_err(|why| failed(&why))?;
-    }
-    if line.is_empty() { Err(failed(&"it ended without a word")) } else { Ok(child) }
-}
-
 /// Copies files into a cluster of processes in `place`, kills two of them meanwhile, and tells what
 /// became of the files.
 pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> Result<Value, Failure> {
@@ -60,7 +27,7 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
     for number in 1..=STORES {
         let (disk, listen) = (format!("disk{number}"), format!("127.0.0.1:{}", free_port()?));
         std::fs::create_dir(scene.place.join(&disk)).map_err(|why| Failure::Other(format!("{disk}: {why}")))?;
-        stores.push(serve(&scene, &["serve", "store", &disk, "--listen", &listen])?);
+        stores.push(serve(&scene.place, &["serve", "store", &disk, "--listen", &listen])?);
         targets.push(format!("store://{listen}/{disk}"));
     }
     say(format!("\n{STORES} storage servers run, each a process: $ weft serve store disk1 --listen ... and so on."))?;
@@ -68,7 +35,7 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
     create.extend(targets.iter().map(String::as_str));
     scene.weft(&create)?;
     let listen = address.trim_start_matches("weft://").trim_end_matches("/films");
-    let _meta = serve(&scene, &["serve", "meta", "films", "--listen", listen, "--down-out", "2"])?;
+    let _meta = serve(&scene.place, &["serve", "meta", "films", "--listen", listen, "--down-out", "2"])?;
     say(format!("$ weft volume create films --code rs:4+2 store://...\n$ weft serve meta films --listen {listen}"))?;
     scene.mount(say)?;
     let (bytes, count, way) = (load.bytes(), load.tree_files(), scene.way());
@@ -77,7 +44,7 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
             let copying = scope.spawn(|| scene.copy_in(load));
             std::thread::sleep(MEANWHILE);
             for killed in KILLED {
-                let _ = stores[killed].0.kill();
+                stores[killed].kill();
             }
             copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

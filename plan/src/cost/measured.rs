@@ -1,0 +1,199 @@
+//! What `weft bench write-cost` measured: the input of a calibration.
+
+use super::StepTimes;
+use super::setting::{Link, Setting, Way};
+use crate::coding::{Coder, Coding};
+use serde::{Deserialize, Serialize};
+
+/// The value of [`Measurement::kind`].
+pub const KIND: &str = "weft-write-cost";
+/// The value of [`Measurement::version`].
+pub const VERSION: u32 = 1;
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// [`KIND`].
+    pub kind: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// When, in words.
+    pub date: String,
+    /// The machine, in words.
+    pub machine: String,
+    /// The version of the program.
+    pub program: String,
+    /// Stores.
+    pub stores: u32,
+    /// The link of each of the machines; unlimited on one machine.
+    pub link: Link,
+    /// In the order of the run.
+    pub points: Vec<Point>,
+}
+
+/// One code, side that codes, and size of records.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The code as it was given.
+    pub code: String,
+    /// Data blocks of a stripe.
+    pub k: u32,
+    /// Parity blocks of a stripe.
+    pub m: u32,
+    /// Who coded.
+    pub coding: Coding,
+    /// R.
+    pub record_bytes: u64,
+    /// Where the records went.
+    pub way: Way,
+    /// Records of a round.
+    pub count: u64,
+    /// The rounds.
+    pub rounds: Vec<Round>,
+}
+
+/// The times of all records of a round, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// What the program waited.
+    pub wall: f64,
+    /// What the mount counted: CT, MT, DT, MP, PC, DD, SP.
+    pub counted: [f64; 7],
+    /// The kernel's part of the calls, measured with calls that do nothing. It belongs to CT.
+    pub kernel: f64,
+}
+
+impl Measurement {
+    /// # Errors
+    /// What is wrong with a file that somebody may have edited.
+    pub fn check(&self) -> Result<(), String> {
+        if self.kind != KIND || self.version != VERSION {
+            return Err(format!("it is {:?} {}, not {KIND:?} {VERSION}", self.kind, self.version));
+        }
+        for point in &self.points {
+            let what = format!("{} {} bytes", point.code, point.record_bytes);
+            point.setting(self)?.check().map_err(|why| format!("{what}: {why}"))?;
+            if point.count == 0 || point.rounds.is_empty() {
+                return Err(format!("{what}: nothing was written"));
+            }
+            let all = point.rounds.iter().flat_map(|round| round.counted.into_iter().chain([round.wall, round.kernel]));
+            if !all.into_iter().all(|time| time.is_finite() && time >= 0.0) {
+                return Err(format!("{what}: a time is finite and not negative"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Point {
+    /// # Errors
+    /// When it is not known who coded.
+    pub fn coder(&self) -> Result<Coder, String> {
+        match self.coding {
+            Coding::Client => Ok(Coder::Here),
+            Coding::Server => Ok(Coder::Master),
+            Coding::Auto => Err("with coding auto it is not known who coded".into()),
+        }
+    }
+
+    /// The setting in which it was measured, with one core.
+    ///
+    /// # Errors
+    /// As `coder`.
+    pub fn setting(&self, of: &Measurement) -> Result<Setting, String> {
+        Ok(Setting {
+            k: self.k,
+            m: self.m,
+            record_bytes: self.record_bytes,
+            way: self.way,
+            coder: self.coder()?,
+            stores: of.stores,
+            open_sets: 1,
+            client_link: of.link,
+            store_link: of.link,
+            client_cores: 1.0,
+            store_cores: 1.0,
+            disk_bytes_per_second: None,
+        })
+    }
+
+    fn mean(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        let all: f64 = self.rounds.iter().map(of).sum();
+        all / self.rounds.len().max(1) as f64 / self.count.max(1) as f64
+    }
+
+    /// The steps of a record, the mean of all rounds. The kernel's part is in CT.
+    pub fn steps(&self) -> StepTimes {
+        let mut times = [0.0; 7];
+        for (step, time) in times.iter_mut().enumerate() {
+            *time = self.mean(|round| round.counted[step]);
+        }
+        times[0] += self.mean(|round| round.kernel);
+        StepTimes::from_array(times)
+    }
+
+    /// What the program waited for a record, the mean of all rounds.
+    pub fn wall(&self) -> f64 {
+        self.mean(|round| round.wall)
+    }
+
+    /// The standard deviation of the rounds' times, as a part of their mean. 0 with one round.
+    pub fn spread(&self) -> f64 {
+        let (mean, count) = (self.wall() * self.count as f64, self.rounds.len());
+        let squares: f64 = self.rounds.iter().map(|round| (round.wall - mean).powi(2)).sum();
+        if count < 2 || mean == 0.0 { 0.0 } else { (squares / (count - 1) as f64).sqrt() / mean }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub fn round(wall: f64, counted: [f64; 7]) -> Round {
+        Round { wall, counted, kernel: 0.0 }
+    }
+
+    pub fn point(record_bytes: u64, way: Way, rounds: Vec<Round>) -> Point {
+        Point { code: "rs:4+2".into(), k: 4, m: 2, coding: Coding::Client, record_bytes, way, count: 10, rounds }
+    }
+
+    pub fn measurement(points: Vec<Point>) -> Measurement {
+        Measurement {
+            kind: KIND.into(),
+            version: VERSION,
+            date: "2026-11-25 12:00:00 UTC".into(),
+            machine: "a test".into(),
+            program: "0".into(),
+            stores: 6,
+            link: Link::default(),
+            points,
+        }
+    }
+
+    #[test]
+    fn means_and_spread() {
+        let rounds = vec![
+            Round { kernel: 10.0, ..round(100.0, [10.0, 0.0, 0.0, 20.0, 0.0, 0.0, 60.0]) },
+            Round { kernel: 30.0, ..round(140.0, [30.0, 0.0, 0.0, 20.0, 0.0, 0.0, 60.0]) },
+        ];
+        let point = point(4096, Way::Stripe, rounds);
+        assert_eq!(point.steps().as_array(), [4.0, 0.0, 0.0, 2.0, 0.0, 0.0, 6.0]);
+        assert_eq!(point.wall(), 12.0);
+        assert!((point.spread() - 800.0f64.sqrt() / 120.0).abs() < 1e-12);
+        assert_eq!(measurement(vec![point]).check(), Ok(()));
+    }
+
+    #[test]
+    fn edited_files_are_refused() {
+        let good = || point(4096, Way::Stripe, vec![round(1.0, [0.1; 7])]);
+        let refused = |point: Point| measurement(vec![point]).check().is_err();
+        assert!(!refused(good()));
+        assert!(refused(Point { count: 0, ..good() }) && refused(Point { rounds: vec![], ..good() }));
+        assert!(refused(Point { k: 0, ..good() }) && refused(Point { m: 3, ..good() }));
+        assert!(refused(Point { coding: Coding::Auto, ..good() }));
+        assert!(refused(Point { rounds: vec![round(-1.0, [0.1; 7])], ..good() }));
+        assert!(refused(Point { rounds: vec![round(1.0, [f64::NAN; 7])], ..good() }));
+        let other = Measurement { version: 2, ..measurement(vec![]) };
+        assert!(other.check().unwrap_err().contains("weft-write-cost"));
+    }
+}

@@ -1,0 +1,268 @@
+//! What a prediction is for, and the constants that it uses.
+
+use crate::coding::Coder;
+use serde::{Deserialize, Serialize};
+
+/// A time that grows with a size: `fixed + per_byte · bytes`, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Seconds for each record.
+    pub fixed: f64,
+    /// Seconds for each byte.
+    pub per_byte: f64,
+}
+
+impl Line {
+    /// The time of so many bytes. It is not negative, also where a fit is.
+    pub fn at(&self, bytes: f64) -> f64 {
+        (self.fixed + self.per_byte * bytes).max(0.0)
+    }
+}
+
+/// Which way a synced record takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// Into the metadata: m+2 mirrors of the journal get the data.
+    Inline,
+    /// Into a stripe: k+m stores get a block each.
+    Stripe,
+}
+
+/// The constants of one way and one side that codes, without the time on the wire. Each [`Line`]
+/// is over what it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Constants {
+    /// CT, over the bytes of the record.
+    pub client: Line,
+    /// MT, over the bytes of the record.
+    pub metadata: Line,
+    /// DT, over the bytes of the record.
+    pub transfer: Line,
+    /// MP, over the bytes of the record.
+    pub master: Line,
+    /// PC, over the bytes of the record times m: each byte of data goes into m parities.
+    pub parity: Line,
+    /// DD, over the bytes that are distributed, see [`Setting::distributed_bytes`].
+    pub distribution: Line,
+    /// SP, over the bytes that one slave gets, see [`Setting::slave_bytes`].
+    pub slave: Line,
+}
+
+impl Constants {
+    /// The constants of a stream without syncs: many records share a stripe, and many stripes a
+    /// sync and a transaction, so only what grows with the bytes is left of those steps. A write
+    /// call is still one for each record.
+    #[must_use]
+    pub fn of_stream(&self) -> Self {
+        let long = |line: Line| Line { fixed: 0.0, ..line };
+        Self {
+            client: self.client,
+            metadata: Line::default(),
+            transfer: long(self.transfer),
+            master: long(self.master),
+            parity: long(self.parity),
+            distribution: long(self.distribution),
+            slave: long(self.slave),
+        }
+    }
+}
+
+/// A link of one machine; both directions at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// None for a link that does not limit.
+    pub bytes_per_second: Option<f64>,
+    /// The time of an empty message and its answer.
+    pub round_trip_seconds: f64,
+}
+
+impl Link {
+    /// A link of so many bits a second, as networks are named: 10G is 10^10.
+    pub fn of_bits(bits_per_second: f64, round_trip_seconds: f64) -> Self {
+        Self { bytes_per_second: Some(bits_per_second / 8.0), round_trip_seconds }
+    }
+
+    /// The time on the wire, without the way there.
+    pub fn wire(&self, bytes: f64) -> f64 {
+        self.bytes_per_second.map_or(0.0, |speed| bytes / speed)
+    }
+}
+
+/// The code, the record, the servers and the network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Data blocks of a stripe.
+    pub k: u32,
+    /// Parity blocks of a stripe.
+    pub m: u32,
+    /// R.
+    pub record_bytes: u64,
+    /// Where a record goes.
+    pub way: Way,
+    /// Who codes.
+    pub coder: Coder,
+    /// Stores, each on a machine of its own.
+    pub stores: u32,
+    /// Chunk sets that one client fills at once: it uses at most so many times k+m stores.
+    pub open_sets: u32,
+    /// The link of each client.
+    pub client_link: Link,
+    /// The link of each store and of the metadata server.
+    pub store_link: Link,
+    /// Processor cores of a client.
+    pub client_cores: f64,
+    /// Processor cores of each store.
+    pub store_cores: f64,
+    /// What the disks of one store write; None for disks that do not limit.
+    pub disk_bytes_per_second: Option<f64>,
+}
+
+impl Setting {
+    /// # Errors
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), String> {
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let link = |link: &Link| {
+            link.bytes_per_second.is_none_or(positive)
+                && link.round_trip_seconds.is_finite()
+                && link.round_trip_seconds >= 0.0
+        };
+        if self.k == 0 {
+            return Err("a code has at least one data block".into());
+        }
+        let Some(blocks) = self.k.checked_add(self.m) else { return Err("a code has at most 2^32 - 1 blocks".into()) };
+        if self.stores < blocks {
+            return Err(format!("{}+{} needs {blocks} stores; there are {}", self.k, self.m, self.stores));
+        }
+        if self.record_bytes == 0 || self.open_sets == 0 {
+            return Err("a record has at least one byte, and a client fills at least one chunk set".into());
+        }
+        if !link(&self.client_link) || !link(&self.store_link) || !self.disk_bytes_per_second.is_none_or(positive) {
+            return Err("the speed of a link or a disk is more than 0, and the round trip is not negative".into());
+        }
+        if !positive(self.client_cores) || !positive(self.store_cores) {
+            return Err("there is more than 0 of a processor core".into());
+        }
+        Ok(())
+    }
+
+    /// k+m.
+    pub fn blocks(&self) -> f64 {
+        f64::from(self.k) + f64::from(self.m)
+    }
+
+    /// R.
+    pub fn record(&self) -> f64 {
+        self.record_bytes as f64
+    }
+
+    /// The bytes of one block: R/k.
+    pub fn block_bytes(&self) -> f64 {
+        self.record() / f64::from(self.k)
+    }
+
+    /// The bytes that one slave gets: R/k of a stripe, R of a record in the metadata.
+    pub fn slave_bytes(&self) -> f64 {
+        match self.way {
+            Way::Inline => self.record(),
+            Way::Stripe => self.block_bytes(),
+        }
+    }
+
+    /// The slaves that get something over the network from whoever distributes: m+2 mirrors of the
+    /// journal, k+m stores from a client, k+m-1 from a Master, which has one of the blocks itself.
+    pub fn slaves(&self) -> f64 {
+        match (self.way, self.coder) {
+            (Way::Inline, _) => f64::from(self.m) + 2.0,
+            (Way::Stripe, Coder::Here) => self.blocks(),
+            (Way::Stripe, Coder::Master) => self.blocks() - 1.0,
+        }
+    }
+
+    /// The bytes of a record that are distributed to slaves.
+    pub fn distributed_bytes(&self) -> f64 {
+        self.slaves() * self.slave_bytes()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// 4+2 at 10G with 128 KiB records.
+    pub(in crate::cost) const USUAL: Setting = Setting {
+        k: 4,
+        m: 2,
+        record_bytes: 131_072,
+        way: Way::Stripe,
+        coder: Coder::Here,
+        stores: 6,
+        open_sets: 1,
+        client_link: Link { bytes_per_second: Some(1.25e9), round_trip_seconds: 0.0 },
+        store_link: Link { bytes_per_second: Some(1.25e9), round_trip_seconds: 0.0 },
+        client_cores: 1.0,
+        store_cores: 1.0,
+        disk_bytes_per_second: None,
+    };
+
+    #[test]
+    fn bytes_by_way_and_coder() {
+        let bytes = |way, coder| {
+            let setting = Setting { way, coder, ..USUAL };
+            (setting.slave_bytes(), setting.distributed_bytes())
+        };
+        assert_eq!(bytes(Way::Stripe, Coder::Here), (32_768.0, 6.0 * 32_768.0));
+        assert_eq!(bytes(Way::Stripe, Coder::Master), (32_768.0, 5.0 * 32_768.0));
+        assert_eq!(bytes(Way::Inline, Coder::Here), (131_072.0, 4.0 * 131_072.0));
+    }
+
+    #[test]
+    fn a_stream_pays_by_the_byte() {
+        let both = Line { fixed: 1.0, per_byte: 2.0 };
+        let bytes = Line { fixed: 0.0, per_byte: 2.0 };
+        let all = Constants {
+            client: both,
+            metadata: both,
+            transfer: both,
+            master: both,
+            parity: both,
+            distribution: both,
+            slave: both,
+        };
+        let Constants { client, metadata, transfer, master, parity, distribution, slave } = all.of_stream();
+        assert_eq!((client, metadata), (both, Line::default()));
+        assert_eq!([transfer, master, parity, distribution, slave], [bytes; 5]);
+    }
+
+    #[test]
+    fn lines_and_links() {
+        assert_eq!(Line { fixed: 2.0, per_byte: 0.5 }.at(4.0), 4.0);
+        assert_eq!(Line { fixed: -2.0, per_byte: 0.5 }.at(2.0), 0.0);
+        assert_eq!(Link::of_bits(1e10, 0.0).wire(1.25e9), 1.0);
+        assert_eq!(Link::default().wire(1e30), 0.0);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        assert_eq!(USUAL.check(), Ok(()));
+        let slow = Link { bytes_per_second: Some(0.0), round_trip_seconds: 0.0 };
+        let back = Link { bytes_per_second: None, round_trip_seconds: -1.0 };
+        let odd = Link { bytes_per_second: None, round_trip_seconds: f64::NAN };
+        for wrong in [
+            Setting { k: 0, ..USUAL },
+            Setting { stores: 5, ..USUAL },
+            Setting { m: u32::MAX, ..USUAL },
+            Setting { record_bytes: 0, ..USUAL },
+            Setting { open_sets: 0, ..USUAL },
+            Setting { client_link: slow, ..USUAL },
+            Setting { store_link: back, ..USUAL },
+            Setting { store_link: odd, ..USUAL },
+            Setting { client_cores: 0.0, ..USUAL },
+            Setting { store_cores: f64::INFINITY, ..USUAL },
+            Setting { disk_bytes_per_second: Some(f64::NAN), ..USUAL },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+}
