@@ -3,12 +3,13 @@
 use super::speed::{Speed, parse};
 use super::{constants, times, way};
 use crate::failure::{Failure, Outcome};
-use crate::{show, sizes};
+use crate::show;
 use clap::Args;
 use fs::INLINE_BYTES;
 use plan::coding::{Coder, Coding};
 use plan::cost::pipelined::{first_full, loads};
 use plan::cost::{Calibration, Link, Load, Pipelined, Setting, StepTimes, Way, pipelined, serial};
+use plan::sizes;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -10,11 +10,12 @@ mod stage;
 mod table;
 
 use crate::failure::{Failure, Outcome};
-use crate::{interrupt, output, show, sizes};
+use crate::{interrupt, output, show};
 use clap::Args;
 use plan::coding::Coding;
 use plan::cost::Link;
 use plan::cost::measured::{KIND, Measurement, VERSION};
+use plan::sizes;
 use stage::Stage;
 use std::io::IsTerminal;
 use std::path::PathBuf;
