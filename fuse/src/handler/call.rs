@@ -118,11 +118,14 @@ impl Refused {
     }
 }
 
+/// A kind of operation, and why it failed.
+type Reason = (&'static str, String);
+
 /// Logs failures, each kind of operation with each reason once in a while.
 struct Reports {
     log: Log,
     /// When each operation was last logged with a reason, and how often that happened since then.
-    last: Mutex<HashMap<(&'static str, String), (Instant, u64)>>,
+    last: Mutex<HashMap<Reason, (Instant, u64)>>,
 }
 
 impl Reports {
