@@ -147,7 +147,7 @@ fn trickle(ports: &[u16], stop: &AtomicBool, whole: &AtomicUsize) {
     while !stop.load(Ordering::SeqCst) {
         for (port, stream) in &mut all {
             let sent = stream.as_mut().map(|stream| stream.write_all(&[0; 10]));
-            if !sent.is_some_and(|sent| sent.is_ok()) {
+            if sent.is_none_or(|sent| sent.is_err()) {
                 *stream = begin(*port);
             }
         }
