@@ -248,7 +248,7 @@ impl Address {
     pub fn required(given: &OsStr) -> Result<Self, Failure> {
         Self::parse(given).ok_or_else(|| {
             Failure::Usage(format!(
-                "{} is no file of a volume; give it as VOLUME:/path",
+                "{} is not a file of a volume; give it as VOLUME:/path",
                 volume::Shown(Path::new(given))
             ))
         })
