@@ -21,6 +21,7 @@ pub mod seat;
 pub mod serve;
 pub mod status;
 pub mod target;
+pub mod upgrade;
 pub mod verify;
 
 use crate::failure::Failure;
