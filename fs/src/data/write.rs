@@ -465,7 +465,9 @@ fn told(file: &File) -> Result<()> {
 
 pub(crate) fn lost() -> Error {
     Error::Meta(meta::Error::Unavailable(
-        "what was written and not synced is lost, or may be: the session with the metadata server ended, or another server took over".into(),
+        "what was written and not synced is lost, or may be: the session with the metadata server ended, or another \
+         server took over"
+            .into(),
     ))
 }
 

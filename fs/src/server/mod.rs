@@ -568,7 +568,8 @@ impl Sessions {
         for (writer, name) in names {
             if silent.iter().any(|(other, _)| *other == writer) {
                 self.fs.volume.warn(&format!(
-                    "client {name} did not commit inode {ino} when another asked: that one sees what was committed before"
+                    "client {name} did not commit inode {ino} when another asked: that one sees what was committed \
+                     before"
                 ));
             }
         }
