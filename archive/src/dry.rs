@@ -38,7 +38,7 @@ pub struct Header {
 /// If the file is not a plan of this version.
 pub fn read_plan(mut from: Box<dyn BufRead + Send>) -> Result<(Header, List), Broken> {
     let mut line = String::new();
-    let no_plan = |why: &dyn std::fmt::Display| Broken(format!("this is no plan: {why}"));
+    let no_plan = |why: &dyn std::fmt::Display| Broken(format!("this is not a plan: {why}"));
     std::io::Read::take(&mut from, 1 << 20).read_line(&mut line).map_err(|why| no_plan(&why))?;
     let header: Header = serde_json::from_str(&line).map_err(|why| no_plan(&why))?;
     match header.weft_plan {
@@ -95,7 +95,7 @@ impl Planner<'_> {
                 Decision::Differs => {
                     problems.push(Problem {
                         path,
-                        what: "the archive has another version of it; --update replaces that".into(),
+                        what: "the archive has another version of it, which only an update replaces".into(),
                     });
                     continue;
                 }

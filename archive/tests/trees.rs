@@ -147,7 +147,10 @@ fn a_tree_comes_back_the_same_with_targets_missing() {
     // What differs stays, unless that is wanted otherwise.
     std::fs::write(to.join("many/file7"), b"my own").unwrap();
     let (_, problems) = bring_back(&volume, "a/b", &to, false);
-    assert!(problems.len() == 1 && problems[0].contains("file7") && problems[0].contains("--force"), "{problems:?}");
+    assert!(
+        problems.len() == 1 && problems[0].contains("file7") && problems[0].contains("is not replaced"),
+        "{problems:?}"
+    );
     assert_eq!(std::fs::read(to.join("many/file7")).unwrap(), b"my own");
     let (_, problems) = bring_back(&volume, "a/b", &to, true);
     assert_eq!(problems, [] as [String; 0]);

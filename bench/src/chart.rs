@@ -161,7 +161,8 @@ fn described(value: f64, range: Option<(f64, f64)>) -> String {
 fn open(title: &str, height: f64) -> String {
     let title = escape(title);
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">\
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+         aria-label=\"{title}\">\
          <text class=\"title\" x=\"2\" y=\"15\">{title}</text>"
     )
 }

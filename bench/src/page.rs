@@ -18,12 +18,14 @@ pub fn html(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta name=\"color-scheme\" content=\"light dark\"><title>Weft: codes</title>\n<style>\n{STYLE}</style></head>\n\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>Weft: \
+         codes</title>\n<style>\n{STYLE}</style></head>\n\
          <body><main><h1>Weft: codes, side by side</h1>\n{quick}<dl>\
          <dt>Measured</dt><dd>{}, weft {}, <code>{}</code></dd>\
          <dt>Machine</dt><dd>{}</dd><dt>Memory</dt><dd>{}</dd>\
-         <dt>Figures</dt><dd>{}, medians of {} interleaved rounds, of {} turns each where work is done in cache; the fine line in a bar \
-         is the range of the samples. A ratio is the median of the ratios within a turn. Each chart has its own scale.</dd></dl>\n{}</main></body></html>\n",
+         <dt>Figures</dt><dd>{}, medians of {} interleaved rounds, of {} turns each where work is done in cache; the \
+         fine line in a bar is the range of the samples. A ratio is the median of the ratios within a turn. Each \
+         chart has its own scale.</dd></dl>\n{}</main></body></html>\n",
         escape(&report.date),
         escape(report.weft),
         escape(&report.command),
@@ -77,7 +79,8 @@ fn table(table: &Table) -> String {
         refusals(table).iter().map(|line| format!("<p class=\"how\">{}</p>", escape(line))).collect();
     format!(
         "<h3>{}</h3><p class=\"how\">{}</p>\n<div class=\"charts\">\n{charts}</div>\n\
-         <details><summary>Numbers</summary><div class=\"scroll\"><table><tr><th>{}</th>{}</tr>\n{rows}</table></div>{refusals}</details>\n",
+         <details><summary>Numbers</summary><div \
+         class=\"scroll\"><table><tr><th>{}</th>{}</tr>\n{rows}</table></div>{refusals}</details>\n",
         escape(&table.title),
         escape(&table.how),
         escape(&table.first),

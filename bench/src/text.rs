@@ -21,8 +21,8 @@ pub fn report(report: &Report) -> String {
         out.push_str(&format!("  {what:<28} {:>8.0}\n", bandwidth.figure.median));
     }
     let rounds = format!(
-        "Figures are {}, medians of {} interleaved rounds, of {} turns each where work is done in cache; a ratio is the median of \
-         the ratios within a turn.",
+        "Figures are {}, medians of {} interleaved rounds, of {} turns each where work is done in cache; a ratio is \
+         the median of the ratios within a turn.",
         report.unit, report.rounds, report.turns
     );
     out.push('\n');

@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn switches_and_options_for_all_commands_are_keys_too() {
-        let toml = "identity = \"/etc/weft/laptop\"\n[mount]\nvolume = \"/v\"\nmountpoint = \"/mnt\"\nforeground = true\noptions = [\"ro\", \"nosuid\"]\n";
+        let toml = "identity = \"/etc/weft/laptop\"\n[mount]\nvolume = \"/v\"\nmountpoint = \"/mnt\"\n\
+            foreground = true\noptions = [\"ro\", \"nosuid\"]\n";
         let matches = parse(toml, &["weft", "mount"]).unwrap();
         let mount = matches.subcommand_matches("mount").unwrap();
         assert!(mount.get_flag("foreground"));

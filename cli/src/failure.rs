@@ -79,6 +79,10 @@ impl Failure {
             Self::Work(volume::Error::Invalid(what)) if what.ends_with(" exists and is not a regular file") => {
                 Some("--out - writes to standard output")
             }
+            Self::Work(volume::Error::Conflict { what, .. }) if what == "exists" => Some("give --force to replace it"),
+            Self::Volume(fs::Error::Invalid(what)) if what.ends_with(" is not the address of a member") => {
+                Some("--operator NAME makes an operator")
+            }
             _ => None,
         }
     }

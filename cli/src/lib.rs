@@ -119,7 +119,7 @@ impl Command {
             Self::Volume(volume) => match &volume.command {
                 OfVolume::Verify(arguments) => !arguments.is_of_archive(),
                 OfVolume::Fsck(arguments) => !arguments.rebuild(),
-                OfVolume::Status(_) | OfVolume::Repair(_) => true,
+                OfVolume::Status(_) | OfVolume::Repair(_) | OfVolume::Upgrade(_) => true,
                 OfVolume::Create(_) | OfVolume::Open(_) => false,
             },
             Self::Status(_) | Self::Target(_) | Self::Ls(_) | Self::Stat(_) | Self::Du(_) | Self::Meta(_) => true,

@@ -47,7 +47,8 @@ impl Identity {
         let found = ClusterKey::read(&self.cluster_key)?;
         found.map(Arc::new).ok_or_else(|| {
             Error::NotFound(format!(
-                "{} is not there, or not yours to read: a server needs it; weft cluster init makes it, and again for a cluster that has none",
+                "{} is not there, or not yours to read: a server needs it; weft cluster init makes it, and again for \
+                 a cluster that has none",
                 self.cluster_key.display()
             ))
         })
@@ -141,12 +142,12 @@ fn check(directory: &Path, name: &str, addresses: &[String], operator: bool) -> 
     let number = name.parse::<IpAddr>().is_ok();
     if taken || number || !is_host_name(name) {
         return Err(Error::Invalid(format!(
-            "{name:?} cannot be the name of a member: letters, digits, '-' and '_' (the first and the last not '-'), at most 63 of them between two '.', no number, no address, \
-             and neither authority, cluster nor {OPERATOR}"
+            "{name:?} cannot be the name of a member: letters, digits, '-' and '_' (the first and the last not '-'), \
+             at most 63 of them between two '.', no number, no address, and neither authority, cluster nor {OPERATOR}"
         )));
     }
     if addresses.iter().any(|address| address.eq_ignore_ascii_case(OPERATOR)) {
-        return Err(Error::Invalid(format!("{OPERATOR} is no address; give --operator NAME to make an operator")));
+        return Err(Error::Invalid(format!("{OPERATOR} is not the address of a member")));
     }
     let certificate = directory.join(format!("{name}.pem"));
     if !certificate.exists() {

@@ -32,19 +32,23 @@ impl fmt::Display for Error {
         match self {
             Self::NoFuse(error) => match error.kind() {
                 io::ErrorKind::NotFound => f.write_str(
-                    "/dev/fuse is missing: load the kernel module (modprobe fuse), or in a container start it with --device /dev/fuse",
+                    "/dev/fuse is missing: load the kernel module (modprobe fuse), or in a container start it with \
+                     --device /dev/fuse",
                 ),
                 io::ErrorKind::PermissionDenied => f.write_str(
-                    "/dev/fuse may not be opened: run as root, or in a container start it with --device /dev/fuse --cap-add SYS_ADMIN",
+                    "/dev/fuse may not be opened: run as root, or in a container start it with --device /dev/fuse \
+                     --cap-add SYS_ADMIN",
                 ),
                 _ => write!(f, "/dev/fuse cannot be opened: {error}"),
             },
             Self::NoHelper => f.write_str(
-                "mounting needs root or the program fusermount3: install the package fuse3, or in a container start it with --cap-add SYS_ADMIN",
+                "mounting needs root or the program fusermount3: install the package fuse3, or in a container start \
+                 it with --cap-add SYS_ADMIN",
             ),
-            Self::Helper(words) if words.contains("user_allow_other") => {
-                f.write_str("allow_other needs the line user_allow_other in /etc/fuse.conf; or mount without it, or as root")
-            }
+            Self::Helper(words) if words.contains("user_allow_other") => f.write_str(
+                "allow_other needs the line user_allow_other in /etc/fuse.conf; or mount without it, or \
+                    as root",
+            ),
             Self::Helper(words) => write!(f, "{words}"),
             Self::MountPoint(path, what) => write!(f, "{}: {what}", path.display()),
             Self::NotMounted(path) => write!(f, "{}: no Weft volume is mounted here", path.display()),
@@ -53,7 +57,7 @@ impl fmt::Display for Error {
                 if !users.is_empty() {
                     write!(f, " by {}", users.join(", "))?;
                 }
-                f.write_str(": end those programs or have them leave it, or detach it at once with --lazy")
+                f.write_str(": end those programs or have them leave it")
             }
             Self::NotPermitted(path) => {
                 write!(f, "{}: only root or the user who mounted it can unmount it", path.display())

@@ -81,9 +81,10 @@ impl Default for Options {
 }
 
 /// The options by name, for messages.
-const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, writeback, nonempty, coding=client, \
-     coding=server, coding=auto, threads=N, fsname=NAME, and without effect: defaults, default_permissions, atime, noatime, relatime, nodiratime, lazytime, auto, noauto, nofail, user, \
-     nouser, users, owner, group, _netdev, comment=TEXT, x-*";
+const ALLOWED: &str = "ro, rw, allow_other, noallow_other, suid, nosuid, dev, nodev, exec, noexec, sync, async, \
+    writeback, nonempty, coding=client, coding=server, coding=auto, threads=N, fsname=NAME, and without effect: \
+    defaults, default_permissions, atime, noatime, relatime, nodiratime, lazytime, auto, noauto, nofail, user, \
+    nouser, users, owner, group, _netdev, comment=TEXT, x-*";
 
 /// Reads a list as `mount -o` takes it; later ones win. As for all FUSE mounts, set-user-ID bits
 /// and device files have no effect without `suid` and `dev`.

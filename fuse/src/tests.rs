@@ -65,22 +65,26 @@ fn programs_work() {
     let path = &mount.path;
     shell(
         path,
-        "dd if=/dev/urandom of=../weft-fuse-random bs=1M count=40 2>&1; cp ../weft-fuse-random a; cmp a ../weft-fuse-random",
+        "dd if=/dev/urandom of=../weft-fuse-random bs=1M count=40 2>&1; cp ../weft-fuse-random a; cmp a \
+         ../weft-fuse-random",
     );
     shell(
         path,
-        "cp --reflink=never a b; cp a c; echo more >> c; head -c 41943040 c | cmp - a; tail -c 5 c | grep more; rm ../weft-fuse-random",
+        "cp --reflink=never a b; cp a c; echo more >> c; head -c 41943040 c | cmp - a; tail -c 5 c | grep more; rm \
+         ../weft-fuse-random",
     );
     shell(
         path,
-        "mkdir -p d/e/f; mv a d/e; ln d/e/a d/g; ln -s d/e/a l; test $(stat -c %h d/g) = 2; cmp l d/g; rm d/e/a; test $(stat -c %h d/g) = 1",
+        "mkdir -p d/e/f; mv a d/e; ln d/e/a d/g; ln -s d/e/a l; test $(stat -c %h d/g) = 2; cmp l d/g; rm d/e/a; test \
+         $(stat -c %h d/g) = 1",
     );
     shell(path, "tar cf - d | (mkdir t; tar xf - -C t); diff -r d t/d; rm -r t d b c l; test -z \"$(ls -A)\"");
     assert!(shell(path, "df -PT . | tail -1").contains("fuse.weft"));
     assert!(shell(path, "df -Pk . | tail -1").contains("10485760"));
     if Command::new("git").arg("--version").output().is_ok() {
-        let script = "git init -q r; cd r; git config user.email a@b; git config user.name c; seq 1 100000 > f; git add f; git commit -qm 1; \
-             sed -i s/5/6/ f; git commit -qam 2; git gc -q; git fsck; git reset -q --hard HEAD~1; seq 1 100000 | cmp - f; cd ..; rm -r r";
+        let script = "git init -q r; cd r; git config user.email a@b; git config user.name c; seq 1 100000 > f; git \
+            add f; git commit -qm 1; sed -i s/5/6/ f; git commit -qam 2; git gc -q; git fsck; git reset -q \
+            --hard HEAD~1; seq 1 100000 | cmp - f; cd ..; rm -r r";
         shell(path, script);
     }
     mount.mounted.unmount(false).unwrap();

@@ -139,8 +139,8 @@ pub fn connect(
         Some((target, why)) => {
             let _ = volume.close_volume();
             Err(fs::Error::NotFound(format!(
-                "target {} is not here, but rank 0 has it: {why}; directories must be shared, under the same path on all \
-                 nodes",
+                "target {} is not here, but rank 0 has it: {why}; directories must be shared, under the same path on \
+                 all nodes",
                 target.0
             )))
         }

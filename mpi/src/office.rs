@@ -217,8 +217,8 @@ impl Office {
         match pulse.heard.iter().skip(1).position(silent) {
             None => Ok(()),
             Some(other) => Err(Broken(format!(
-                "rank {} has said nothing for {} s: the job ends; what is committed stays, and the same command goes on \
-                 with the rest",
+                "rank {} has said nothing for {} s: the job ends; what is committed stays, and the same command goes \
+                 on with the rest",
                 other + 1,
                 SILENCE.as_secs()
             ))),

@@ -33,7 +33,7 @@ impl FromStr for Coding {
             "client" => Ok(Self::Client),
             "server" => Ok(Self::Server),
             "auto" => Ok(Self::Auto),
-            _ => Err(format!("{text:?} is no way of coding; there are client, server and auto")),
+            _ => Err(format!("{text:?} is not a way of coding; use client, server or auto")),
         }
     }
 }

@@ -22,7 +22,8 @@ impl fmt::Display for NoDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no domain; one is a path such as rack1/host3: at most {DEEPEST} names of letters, digits, '-', '_', '.' and ':'",
+            "{:?} is not a domain; one is a path such as rack1/host3: at most {DEEPEST} names of letters, digits, \
+             '-', '_', '.' and ':'",
             self.0
         )
     }

@@ -65,7 +65,7 @@ impl Error {
 
     /// The error for a path that exists and that only an explicit request replaces.
     pub(crate) fn exists(path: &Path) -> Self {
-        Self::Conflict { path: path.to_path_buf(), what: "exists; give --force to replace it".into() }
+        Self::Conflict { path: path.to_path_buf(), what: "exists".into() }
     }
 
     /// Whether the process or the system reached its limit of open files.

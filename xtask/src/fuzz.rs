@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs every target for `seconds` with a sanitizer (`none`, `address`); installs cargo-fuzz first
-/// if `install` says so.
+/// if `install` says so. A target begins with the inputs in `fuzz/seeds/TARGET`; what it finds
+/// beyond them goes to `fuzz/corpus/TARGET`, which is not kept in git.
 pub fn run(root: &Path, seconds: u64, install: bool, sanitizer: &str) -> Result<(), String> {
     let works = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
@@ -34,8 +35,13 @@ pub fn run(root: &Path, seconds: u64, install: bool, sanitizer: &str) -> Result<
     for target in String::from_utf8_lossy(&listed.stdout).lines() {
         eprintln!("== fuzz {target}, {seconds} s");
         let limit = format!("-max_total_time={seconds}");
+        let [corpus, seeds] = ["corpus", "seeds"].map(|kind| root.join("fuzz").join(kind).join(target));
+        std::fs::create_dir_all(&corpus).map_err(|e| format!("{}: {e}", corpus.display()))?;
+        let directories = [Some(&corpus), seeds.is_dir().then_some(&seeds)].into_iter().flatten();
         let status = Command::new("cargo")
-            .args(["+nightly", "fuzz", "run", "--sanitizer", sanitizer, target, "--", &limit, &memory])
+            .args(["+nightly", "fuzz", "run", "--sanitizer", sanitizer, target])
+            .args(directories)
+            .args(["--", &limit, &memory])
             .current_dir(root)
             .status()
             .map_err(|e| format!("cargo fuzz run: {e}"))?;

@@ -124,6 +124,9 @@ fn check() -> Result<(), String> {
     cargo(&[&["clippy"], &workspace[..], &["--all-targets", "--", "-D", "warnings"]].concat(), &[])?;
     let documents = ["--no-deps", "--document-private-items"];
     cargo(&[&["doc"], &workspace[..], &documents].concat(), &[("RUSTDOCFLAGS", "-D warnings")])?;
+    // What others can use is complete without the workspace. Their own builds are those above.
+    let package = ["package", "--offline", "--no-verify", "--allow-dirty", "--quiet"];
+    cargo(&[&package[..], &["-p", "weft-gf", "-p", "weft-ec"]].concat(), &[])?;
     let mut skipped = Vec::new();
     skipped.extend(optional("policy for dependencies", policy::dependencies())?);
     skipped.extend(optional("the oldest compiler", policy::oldest_compiler(&root))?);

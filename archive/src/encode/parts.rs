@@ -86,10 +86,10 @@ impl Encoder<'_> {
         let refused = match decision {
             Decision::Directory => Some("there is a directory of that name in the archive"),
             Decision::Differs if !self.job.update => {
-                Some("the archive has another version of it; --update replaces that")
+                Some("the archive has another version of it, which only an update replaces")
             }
             Decision::Attributes if !self.job.update && there.is_some_and(|there| owner_differs(stat, &there)) => {
-                Some("the archive has it with another owner or mode; --update changes that")
+                Some("the archive has it with another owner or mode, which only an update changes")
             }
             _ => None,
         };

@@ -126,7 +126,10 @@ impl Plan {
         }
         let mut warnings = finished.refused;
         warnings.extend(busy_cores.filter(|busy| *busy > IDLE_CORES).map(|busy| {
-            format!("the machine did not idle: {busy:.1} cores were busy, so that its idle power is too high and the others too low")
+            format!(
+                "the machine did not idle: {busy:.1} cores were busy, so that its idle power is too high and the \
+                others too low"
+            )
         }));
         if account.basis == Basis::Modelled {
             warnings.push("no instrument: the powers are not measured, they are those of the model".into());
@@ -158,7 +161,7 @@ fn constants(account: &Account, walls: &[(&str, f64)], codes: &[String], cores: 
         Some(joules / wall)
     };
     if account.scope == Scope::Gpu {
-        return Err("only the graphics processors can be measured here, and they do not code: give --idle-watts and --core-watts".into());
+        return Err("only the graphics processors can be measured here, and they do not code".into());
     }
     let idle_watts = watts(Step::Idle).unwrap_or(0.0);
     let above_idle = |watts: f64| (watts - idle_watts).max(0.0);
@@ -250,7 +253,7 @@ fn forget(file: &File) {
 }
 
 fn cannot(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}; choose another folder with --scratch, or a shorter file with --scratch-bytes", path.display())
+    format!("{}: {error}; choose another scratch folder, or a shorter scratch file", path.display())
 }
 
 /// Codes on all cores for this long. Returns the bytes of user data per second of processor time;
@@ -337,7 +340,7 @@ mod tests {
             assert_eq!(std::fs::read_dir(scratch.path("")).unwrap().count(), 0);
         }
         let nowhere = Plan { folder: scratch.path("missing"), ..plan(&scratch) };
-        assert!(nowhere.run(&choice, &|| true, |_| ()).unwrap_err().contains("--scratch"));
+        assert!(nowhere.run(&choice, &|| true, |_| ()).unwrap_err().contains("scratch folder"));
         let no_code = Plan { codes: vec!["nonsense:4+2".into()], ..plan(&scratch) };
         assert!(no_code.run(&choice, &|| true, |_| ()).is_err());
     }

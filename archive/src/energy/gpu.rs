@@ -114,7 +114,9 @@ fn watts(text: &str) -> Result<f64, String> {
             continue;
         }
         let number = line.strip_suffix('W').unwrap_or(line).trim().parse::<f64>();
-        told.push(number.ok().filter(|w| w.is_finite() && *w >= 0.0).ok_or_else(|| format!("{line:?} is no power"))?);
+        told.push(
+            number.ok().filter(|w| w.is_finite() && *w >= 0.0).ok_or_else(|| format!("{line:?} is not a power"))?,
+        );
     }
     match told.iter().sum::<f64>() {
         0.0 if told.is_empty() => Err("no graphics processor tells its power".into()),

@@ -94,7 +94,7 @@ impl Source for Meter {
             }
             if self.garbage >= MOST_GARBAGE {
                 return Err(format!(
-                    "{}: {MOST_GARBAGE} lines in a row that are no readings, as {line:?}",
+                    "{}: {MOST_GARBAGE} lines in a row that are not readings, as {line:?}",
                     self.path.display()
                 ));
             }

@@ -53,7 +53,7 @@ impl Counted {
             None if line.contains("<not ") => {
                 self.refusal = Some("the event is not counted here (<not supported>)".into())
             }
-            None => return Err(format!("{line:?} is no line of perf stat -I 1000 -x,")),
+            None => return Err(format!("{line:?} is not a line of perf stat -I 1000 -x,")),
         }
         Ok(())
     }

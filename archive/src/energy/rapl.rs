@@ -90,7 +90,7 @@ impl Domain {
 
 fn number(path: &Path) -> Result<u64, String> {
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    text.trim().parse().map_err(|_| format!("{}: {:?} is no counter", path.display(), text.trim()))
+    text.trim().parse().map_err(|_| format!("{}: {:?} is not a counter", path.display(), text.trim()))
 }
 
 impl Source for Rapl {
@@ -163,7 +163,8 @@ mod tests {
         let scratch = Scratch::new("rapl-bad");
         let mut rapl = machine(&scratch);
         rapl.read(0.0).unwrap();
-        for (value, why) in [("", "is no counter"), ("-5", "is no counter"), ("999262143328850", "more than its range")]
+        for (value, why) in
+            [("", "is not a counter"), ("-5", "is not a counter"), ("999262143328850", "more than its range")]
         {
             scratch.file("intel-rapl:0/energy_uj", value);
             assert!(rapl.read(1.0).unwrap_err().contains(why), "{value}");

@@ -88,13 +88,13 @@ pub struct Found {
 impl Choice {
     /// Looks for all instruments, in order of trust.
     pub fn find(&self) -> Vec<Found> {
-        let not_given = |option: &str| Err(format!("not given; {option}"));
-        let meter = self.meter.as_ref().map_or_else(
-            || not_given("--meter FILE reads the log of a meter at the plug"),
-            |path| meter::Meter::open(path).map(boxed),
-        );
+        let not_given = |what: &str| Err(format!("not given: {what}"));
+        let meter = self
+            .meter
+            .as_ref()
+            .map_or_else(|| not_given("the log of a meter at the plug"), |path| meter::Meter::open(path).map(boxed));
         let service = self.readings.as_ref().map_or_else(
-            || not_given("--readings FILE reads what ipmitool or Redfish wrote"),
+            || not_given("readings that ipmitool or Redfish wrote"),
             |path| Ok(boxed(service::Service::new(path))),
         );
         let perf = match &self.perf {

@@ -179,9 +179,11 @@ impl Drawing {
         };
         let below: String = ticks.iter().enumerate().map(tick).collect();
         format!(
-            "<div class=\"chart\"><div class=\"{class}\" aria-hidden=\"true\"><span class=\"widest\">{}</span>{labels}</div>\
+            "<div class=\"chart\"><div class=\"{class}\" aria-hidden=\"true\"><span \
+             class=\"widest\">{}</span>{labels}</div>\
              <svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {rows}\" preserveAspectRatio=\"none\" \
-             style=\"height:{height:.0}px\">{inside}</svg><div class=\"ticks\" aria-hidden=\"true\">{below}</div></div>\n",
+             style=\"height:{height:.0}px\">{inside}</svg><div class=\"ticks\" \
+             aria-hidden=\"true\">{below}</div></div>\n",
             escape(widest),
             escape(about),
         )

@@ -166,7 +166,8 @@ fn worker_table(facts: &Facts) -> String {
     let more = if unlisted > 0 { format!("<p class=\"how\">And {unlisted} more.</p>") } else { String::new() };
     let head = table_head(&["worker", "tasks", "user data", "at work", "first start", "first finish", "last finish"]);
     format!(
-        "<details><summary>Numbers</summary><div class=\"scroll\"><table>{head}<tbody>\n{rows}</tbody></table></div>{more}</details>\n"
+        "<details><summary>Numbers</summary><div \
+         class=\"scroll\"><table>{head}<tbody>\n{rows}</tbody></table></div>{more}</details>\n"
     )
 }
 
@@ -197,7 +198,8 @@ fn sizes(sizes: &Sizes) -> String {
     let most_bytes = sizes.classes.iter().map(|class| class.bytes).max().unwrap_or(0).max(1) as f64;
     let row = |(at, class): (usize, &super::SizeClass)| {
         format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"bar\">{}</td><td>{}</td><td class=\"bar\">{}</td></tr>\n",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"bar\">{}</td><td>{}</td><td \
+             class=\"bar\">{}</td></tr>\n",
             escape(&class_name(at)),
             count(class.files),
             single(class.files as f64 / most_files),
@@ -230,7 +232,8 @@ fn phases(facts: &Facts) -> String {
             format!("<td>{}</td>", found.map_or_else(|| "&ndash;".into(), |found| energy(found.joules)))
         };
         format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"bar\">{}</td><td>{}</td><td class=\"bar\">{}</td>{}</tr>\n",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"bar\">{}</td><td>{}</td><td \
+             class=\"bar\">{}</td>{}</tr>\n",
             escape(&phase.name),
             time(phase.wall_seconds),
             single(phase.wall_seconds / most),
@@ -241,8 +244,8 @@ fn phases(facts: &Facts) -> String {
     };
     let rows: String = facts.phases.iter().map(row).collect();
     let head = table_head(&columns.iter().map(String::as_str).collect::<Vec<_>>());
-    let how = "<p class=\"how\">Phases overlap: their times need not add up to the job&rsquo;s. Energy is shared out by \
-               processor time.</p>";
+    let how = "<p class=\"how\">Phases overlap: their times need not add up to the job&rsquo;s. Energy is shared out \
+        by processor time.</p>";
     section("Phases", &format!("{how}<div class=\"scroll\"><table>{head}<tbody>\n{rows}</tbody></table></div>"))
 }
 
@@ -254,7 +257,8 @@ fn causes(facts: &Facts) -> String {
         let parts = [("third", shares[0]), ("second", shares[1]), ("own", shares[2])];
         let [idle, io, coding] = shares.map(percent);
         Some(format!(
-            "<tr><th scope=\"row\">{} ({})</th><td class=\"bar\">{}</td><td>{idle}</td><td>{io}</td><td>{coding}</td></tr>\n",
+            "<tr><th scope=\"row\">{} ({})</th><td \
+             class=\"bar\">{}</td><td>{idle}</td><td>{io}</td><td>{coding}</td></tr>\n",
             account.basis.word(),
             escape(&account.source),
             bar(&parts, &format!("idle {idle}, reading and writing {io}, coding {coding}")),

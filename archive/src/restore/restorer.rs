@@ -263,7 +263,7 @@ impl<'a> Restorer<'a> {
                 Err(Trouble::File("there is a directory of that name, which is not replaced".into()))
             }
             Decision::Differs if !self.job.force => {
-                Err(Trouble::File("something else is there; --force replaces it".into()))
+                Err(Trouble::File("something else is there and is not replaced".into()))
             }
             _ => Ok(()),
         }

@@ -25,7 +25,7 @@ impl Globs {
         for pattern in patterns {
             let plain = pattern.trim_matches('/');
             let glob = GlobBuilder::new(plain).literal_separator(true).backslash_escape(true).build();
-            let glob = glob.map_err(|why| format!("{pattern} is no pattern: {}", why.kind()))?;
+            let glob = glob.map_err(|why| format!("{pattern} is not a pattern: {}", why.kind()))?;
             if plain.contains('/') || pattern.starts_with('/') { &mut paths } else { &mut names }.add(glob);
         }
         let build = |set: GlobSetBuilder| set.build().map_err(|why| why.to_string());

@@ -324,7 +324,7 @@ impl Walking {
         let (stat, fd) = match stat {
             Ok((stat, fd)) if stat.kind == Kind::Directory => (stat, fd),
             Ok(_) => {
-                found.problems.push(problem(parent.source_of(name), "it is no directory"));
+                found.problems.push(problem(parent.source_of(name), "it is not a directory"));
                 return Ok(None);
             }
             Err(error) => {

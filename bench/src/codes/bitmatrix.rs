@@ -56,9 +56,10 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
     tables
 }
 
-const HOW_CACHED: &str = "Packets of 2048 bytes, so blocks are whole regions of w packets (16 KiB; liberation 10 KiB), as \
-    near below 128 KiB / k as that allows. crs, which is its own definition, stands against Jerasure's cauchy-good and \
-    ISA-L's rs; raid6 and xor against ISA-L's pq_gen and xor_gen; the others' ISA-L column is rs of the same shape.";
+const HOW_CACHED: &str = "Packets of 2048 bytes, so blocks are whole regions of w packets (16 KiB; liberation 10 \
+    KiB), as near below 128 KiB / k as that allows. crs, which is its own definition, stands against Jerasure's \
+    cauchy-good and ISA-L's rs; raid6 and xor against ISA-L's pq_gen and xor_gen; the others' ISA-L column is rs of \
+    the same shape.";
 const HOW_MEMORY: &str = "Blocks of about 1 MiB, 512 MiB in all; otherwise as above.";
 
 /// Bytes that a block is a multiple of: regions where there are packets, else what ISA-L's vectors

@@ -65,8 +65,8 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
     ]
 }
 
-const HOW_ONE: &str = "Blocks of 1 MiB, 512 MiB in all (far slower subjects: 64 MiB at least). Limit: the same reads and \
-    writes without arithmetic, by one XOR into the first parity and fills of the others.";
+const HOW_ONE: &str = "Blocks of 1 MiB, 512 MiB in all (far slower subjects: 64 MiB at least). Limit: the same reads \
+    and writes without arithmetic, by one XOR into the first parity and fills of the others.";
 const HOW_ALL: &str = "Each core has stripes of its own; from the first start to the last end. Columns without all are \
     one core.";
 const HOW_CORES: &str = "128 KiB of user data for each core, again and again: what computation gains from more cores.";

@@ -57,10 +57,11 @@ pub fn tables(contest: &mut Contest) -> Vec<Table> {
     ]
 }
 
-const HOW_GLUSTER: &str = "In every round 16384 iterations over one stripe of 128 KiB of user data, MiB/s of user data; all k+m \
-    fragments of the non-systematic code are made. Atom D525 1.8 GHz and Xeon E5-2630L 2.0 GHz are the published \
-    figures, plain and with SSE2. The column gluster 2016 is the published algorithm run here with 128-bit registers, \
-    as SSE2's are: what it has over the Xeon's SSE2 column is the processor, and what weft has over it is weft.";
+const HOW_GLUSTER: &str = "In every round 16384 iterations over one stripe of 128 KiB of user data, MiB/s of user \
+    data; all k+m fragments of the non-systematic code are made. Atom D525 1.8 GHz and Xeon E5-2630L 2.0 GHz are the \
+    published figures, plain and with SSE2. The column gluster 2016 is the published algorithm run here with 128-bit \
+    registers, as SSE2's are: what it has over the Xeon's SSE2 column is the processor, and what weft has over it is \
+    weft.";
 const HOW_SYSTEMATIC: &str = "As above, parity only. Blocks are 128 KiB / k, rounded down to 512 bytes, and for crs to \
     whole regions. They lie five cache lines apart, here and in the peers, so that those of a multiple of 4 KiB do \
     not meet in the same cache sets. A subject that would take over 1.5 s a round makes fewer iterations. Limit: the \

@@ -48,8 +48,8 @@ fn parts(report: &Report) -> Table {
     Table {
         title: "One large file in parts".into(),
         how: format!(
-            "rs:4+2 into a volume on six directories, a worker for each part, {} cores here; the study had 64 and 40 GB. Reductions are \
-             for the same bytes, against one part. Energy is modelled: {}.",
+            "rs:4+2 into a volume on six directories, a worker for each part, {} cores here; the study had 64 and 40 \
+             GB. Reductions are for the same bytes, against one part. Energy is modelled: {}.",
             report.cores,
             Model::default().describe()
         ),
@@ -73,8 +73,8 @@ fn schedules(report: &Report, modelled: bool) -> Table {
         (cells, vec![("own", finish.utilization)])
     };
     let (title, how) = if modelled {
-        let how = "The archive's scheduler, object by object, with a core for each worker, and times for an object and for a byte that were \
-                   measured on one worker here.";
+        let how = "The archive's scheduler, object by object, with a core for each worker, and times for an object \
+            and for a byte that were measured on one worker here.";
         ("600 objects of mixed sizes on 32 workers, modelled".to_owned(), how)
     } else {
         let title = format!("600 objects of mixed sizes on 32 workers, measured with {} cores", report.cores);
@@ -105,8 +105,9 @@ fn trees(report: &Report) -> Table {
     };
     Table {
         title: "Trees from the page cache, beside cp -r".into(),
-        how: "weft archive, the whole process, rs:4+2 into a volume on six directories of one disk. Beside it cp -r of the tree to the \
-              same disk, and then writing as many bytes as its parity has. Both are on disk at the end (sync -f)."
+        how: "weft archive, the whole process, rs:4+2 into a volume on six directories of one disk. Beside it cp -r \
+            of the tree to the same disk, and then writing as many bytes as its parity has. Both are on disk at the \
+            end (sync -f)."
             .into(),
         head: vec!["files", "archive", "data", "files/s", "processor", "cp and parity", "of its speed"],
         rows: report.trees.iter().map(row).collect(),
@@ -134,8 +135,9 @@ fn wide(report: &Report, shape: &str) -> Table {
     Table {
         title: format!("{shape} from one directory to others"),
         how: format!(
-            "{} of user data. T_ec: coding on one core from memory, each library in the same run. T_io: reading the data and writing all \
-             chunks, synced, the same for all. The job is their sum, as in the study. Energy is modelled: {}.",
+            "{} of user data. T_ec: coding on one core from memory, each library in the same run. T_io: reading the \
+             data and writing all chunks, synced, the same for all. The job is their sum, as in the study. Energy is \
+             modelled: {}.",
             bytes(chosen.first().map_or(0, |row| row.bytes) as f64),
             Model::default().describe()
         ),
@@ -207,7 +209,8 @@ pub fn page(report: &Report) -> String {
         );
         body += &section(&table.title, &content);
     }
-    body += "<p class=\"legend\"><i class=\"second\"></i>reading and writing<i class=\"own\"></i>weft<i class=\"third\"></i>coding by another library</p>";
+    body += "<p class=\"legend\"><i class=\"second\"></i>reading and writing<i class=\"own\"></i>weft<i \
+        class=\"third\"></i>coding by another library</p>";
     body.extend(report.absent.iter().map(|absent| format!("<p class=\"how warning\">{}</p>", escape(absent))));
     framed(title, &body)
 }

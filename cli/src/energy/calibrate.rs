@@ -69,6 +69,8 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     };
     let calibration = plan.run(&choice, &|| control.go_on().is_ok(), tell).map_err(|why| match control.go_on() {
         Err(interrupted) => Failure::Work(interrupted),
+        Ok(()) if why.ends_with("do not code") => Failure::Other(format!("{why}: give --idle-watts and --core-watts")),
+        Ok(()) if why.ends_with("scratch file") => Failure::Other(format!("{why} (--scratch, --scratch-bytes)")),
         Ok(()) => Failure::Other(why),
     })?;
     let profile = &calibration.profile;

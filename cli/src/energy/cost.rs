@@ -35,7 +35,12 @@ pub struct Arguments {
     #[arg(long, value_name = "TB", value_parser = amount, requires = "years")]
     site_tb_per_month: Option<f64>,
     /// For how many years
-    #[arg(long, value_name = "N", requires = "site_tb_per_month", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "site_tb_per_month",
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
     years: Option<u32>,
     /// The code, one of the profile [default: its first]
     #[arg(long, value_name = "CODE")]

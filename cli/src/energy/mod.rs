@@ -123,7 +123,8 @@ fn read_profile(path: &Path) -> Result<Profile, Failure> {
         std::io::ErrorKind::NotFound => failed("there is no such profile; make one with weft energy calibrate".into()),
         _ => failed(error.to_string()),
     })?;
-    let profile: Profile = serde_json::from_str(&text).map_err(|error| failed(format!("it is no profile: {error}")))?;
+    let profile: Profile =
+        serde_json::from_str(&text).map_err(|error| failed(format!("it is not a profile: {error}")))?;
     profile.check().map_err(failed)?;
     Ok(profile)
 }
@@ -154,7 +155,7 @@ fn sources(arguments: &Arguments, as_json: bool) -> Outcome {
                 "scope": seen.what.as_ref().map(|what| what.1),
                 "error": seen.error,
                 "watts": seen.watts.as_ref().ok(),
-                "refused": seen.watts.as_ref().err(),
+                "refused": seen.watts.as_ref().err().map(|why| with_option(seen.name, why)),
             })
         });
         let model = json!({
@@ -175,13 +176,22 @@ fn sources(arguments: &Arguments, as_json: bool) -> Outcome {
                 let error = error.map_or_else(String::new, |error| format!(", within {} %", plain(error * 100.0)));
                 line(name, &format!("{} W", plain(*watts)), "", &format!("{}: {detail}{error}", scope.word()))?;
             }
-            (Err(why), _) => line(name, "-", "", why)?,
+            (Err(why), _) => line(name, "-", "", &with_option(name, why))?,
             (Ok(_), None) => {}
         }
     }
     let busy = format!("whole machine: {}; {} busy cores now", choice.model.describe(), plain(cores));
     line("model", "", &format!("{} W", plain(modelled)), &busy)?;
     show::text(format_args!("\nA job would be accounted by: {used}"))
+}
+
+/// Why a source measures nothing, with the option that names it to the program.
+fn with_option(source: &str, why: &str) -> String {
+    match source {
+        "meter" if why.starts_with("not given") => format!("{why}; --meter FILE reads it"),
+        "IPMI/Redfish" if why.starts_with("not given") => format!("{why}; --readings FILE reads them"),
+        _ => why.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -51,7 +51,11 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
             "object": repaired.header.object.to_string(),
             "name": show::name(&repaired.header.name),
             "code": repaired.header.code,
-            "made": repaired.made.iter().map(|(position, path)| json!({ "position": position, "path": show::path(path) })).collect::<Vec<_>>(),
+            "made": repaired
+                .made
+                .iter()
+                .map(|(position, path)| json!({ "position": position, "path": show::path(path) }))
+                .collect::<Vec<_>>(),
             "witnessed_blocks": repaired.witnessed_blocks,
             "unwitnessed_blocks": repaired.unwitnessed_blocks,
             "left": repaired.left.iter().map(|path| show::path(path)).collect::<Vec<_>>(),

@@ -358,7 +358,12 @@ fn tell_plan(planned: &Planned, broken: Option<String>, targets: usize, as_json:
     match (facts.ending, broken) {
         (Ending::Failed, why) => Err(Failure::Other(why.unwrap_or_default())),
         (Ending::Interrupted, _) => Err(Failure::Work(volume::Error::Interrupted)),
-        _ if facts.errors.count() > 0 => Err(Failure::Found),
+        _ if facts.errors.count() > 0 => {
+            if facts.errors.lines.iter().any(|line| line.contains("which only an update ")) {
+                show::warning("some files differ from the archive; --update replaces and changes them there");
+            }
+            Err(Failure::Found)
+        }
         _ => Ok(()),
     }
 }
@@ -423,7 +428,12 @@ pub fn end(facts: &Facts, broken: Option<String>, report: &Report<'_>, as_json: 
     match (facts.ending, broken) {
         (Ending::Failed, why) => Err(Failure::Other(why.unwrap_or_default())),
         (Ending::Interrupted, _) => Err(Failure::Work(volume::Error::Interrupted)),
-        _ if facts.errors.count() > 0 => Err(Failure::Found),
+        _ if facts.errors.count() > 0 => {
+            if facts.errors.lines.iter().any(|line| line.contains("which only an update ")) {
+                show::warning("some files differ from the archive; --update replaces and changes them there");
+            }
+            Err(Failure::Found)
+        }
         _ => Ok(()),
     }
 }

@@ -140,7 +140,8 @@ pub fn away_document(voters: Voters) -> serde_json::Value {
 pub fn coded_by_servers<'a>(targets: impl IntoIterator<Item = &'a PathBuf>) -> Outcome {
     match targets.into_iter().find(|target| StoreAddress::of(target).is_none()) {
         Some(target) => Err(Failure::Usage(format!(
-            "{} is a directory, and only storage servers can code: leave server coding out, or give targets as store://HOST:PORT/TARGET",
+            "{} is a directory, and only storage servers can code: leave server coding out, or give targets as \
+             store://HOST:PORT/TARGET",
             Shown(target)
         ))),
         None => Ok(()),
@@ -242,9 +243,12 @@ pub fn open(arguments: &OpenArguments, as_json: bool) -> Outcome {
         fs::reopen(&arguments.volume, &targets, places())?
     };
     if as_json {
-        return show::json(
-            &json!({ "volume": show::path(&arguments.volume), "name": label.name, "code": label.code, "targets": label.members().count() }),
-        );
+        return show::json(&json!({
+            "volume": show::path(&arguments.volume),
+            "name": label.name,
+            "code": label.code,
+            "targets": label.members().count(),
+        }));
     }
     show::text(format_args!(
         "{} is the volume {} again, of code {} on {}",

@@ -75,9 +75,12 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
     let volume = open_own(&arguments.volume, true)?;
     let found = volume.check()?;
     if as_json {
-        show::json(
-            &json!({ "files": found.files, "extents": found.extents, "stripes": found.stripes, "problems": found.problems }),
-        )?;
+        show::json(&json!({
+            "files": found.files,
+            "extents": found.extents,
+            "stripes": found.stripes,
+            "problems": found.problems,
+        }))?;
     } else {
         for problem in &found.problems {
             show::text(problem)?;

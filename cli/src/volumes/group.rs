@@ -1,6 +1,6 @@
 //! `weft volume`: whole volumes.
 
-use super::{create, fsck, status, verify};
+use super::{create, fsck, status, upgrade, verify};
 use crate::failure::Outcome;
 use clap::{Args, Subcommand};
 
@@ -19,6 +19,7 @@ pub enum Command {
     Verify(verify::VerifyArguments),
     Repair(verify::RepairArguments),
     Fsck(fsck::Arguments),
+    Upgrade(upgrade::Arguments),
 }
 
 pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
@@ -29,5 +30,6 @@ pub fn run(arguments: &Arguments, as_json: bool) -> Outcome {
         Command::Verify(arguments) => verify::verify(arguments, as_json),
         Command::Repair(arguments) => verify::repair(arguments, as_json),
         Command::Fsck(arguments) => fsck::run(arguments, as_json),
+        Command::Upgrade(arguments) => upgrade::run(arguments, as_json),
     }
 }

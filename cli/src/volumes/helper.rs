@@ -116,7 +116,8 @@ mod tests {
             ("/sbin/mount.weft /srv/films /mnt -v", "weft mount -- /srv/films /mnt"),
             (
                 "/sbin/mount.weft weft://h:7600/films /mnt -o rw,_netdev,identity=/etc/weft/laptop,x-systemd.automount",
-                "weft mount --identity /etc/weft/laptop --quiet -o rw,_netdev,x-systemd.automount -- weft://h:7600/films /mnt",
+                "weft mount --identity /etc/weft/laptop --quiet -o rw,_netdev,x-systemd.automount -- \
+                 weft://h:7600/films /mnt",
             ),
             (
                 "mount.weft v /mnt -sno rw,odd=1,coding=server -t weft",
@@ -124,7 +125,8 @@ mod tests {
             ),
             (
                 "mount.weft v /mnt -o rw,nosuid,nodev,noexec,users,user=me,nofail,comment=x-a -o metrics=9100",
-                "weft mount --metrics 9100 --quiet -o rw,nosuid,nodev,noexec,users,user=me,nofail,comment=x-a -- v /mnt",
+                "weft mount --metrics 9100 --quiet -o rw,nosuid,nodev,noexec,users,user=me,nofail,comment=x-a -- v \
+                 /mnt",
             ),
         ] {
             assert_eq!(translated(theirs).unwrap().as_deref(), Some(ours));

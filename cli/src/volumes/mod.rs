@@ -22,6 +22,7 @@ pub mod seat;
 pub mod serve;
 pub mod status;
 pub mod target;
+pub mod upgrade;
 pub mod verify;
 pub mod write_cost;
 
@@ -250,7 +251,7 @@ impl Address {
     pub fn required(given: &OsStr) -> Result<Self, Failure> {
         Self::parse(given).ok_or_else(|| {
             Failure::Usage(format!(
-                "{} is no file of a volume; give it as VOLUME:/path",
+                "{} is not a file of a volume; give it as VOLUME:/path",
                 volume::Shown(Path::new(given))
             ))
         })

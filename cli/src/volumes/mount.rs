@@ -58,7 +58,13 @@ pub struct MountArguments {
     metrics: Option<SocketAddr>,
     /// Wait this long for a metadata server that does not answer; then programs get an error, and
     /// an unmounted mount ends without it
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400), env = "WEFT_PATIENCE")]
+    #[arg(
+        long,
+        default_value_t = 300,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=86400),
+        env = "WEFT_PATIENCE"
+    )]
     patience: u64,
     /// Stay in the foreground
     #[arg(long, env = "WEFT_FOREGROUND")]
@@ -314,7 +320,10 @@ pub fn unmount(arguments: &UnmountArguments, as_json: bool) -> Outcome {
     let mounted = mounted_volume(&arguments.mountpoint);
     let volume = mounted.and_then(|volume| home_of_mount(volume, &arguments.mountpoint));
     let end = volume.as_deref().filter(|_| !arguments.lazy).and_then(remote::end_of);
-    fuse::unmount(&arguments.mountpoint, arguments.lazy).map_err(failed)?;
+    fuse::unmount(&arguments.mountpoint, arguments.lazy).map_err(|why| match why {
+        fuse::Error::Busy(..) => failed(format_args!("{why}; --lazy detaches it at once")),
+        why => failed(why),
+    })?;
     // The process of the mount commits and closes the volume before it ends; then its lock is free.
     if let Some(end) = end {
         end.wait()?;

@@ -46,7 +46,7 @@ fn check(path: &Path) -> std::io::Result<()> {
     let found = path.symlink_metadata()?;
     let refused = |why: &str| Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, why));
     if !found.is_dir() {
-        return refused("it is no directory");
+        return refused("it is not a directory");
     }
     if found.uid() != rustix::process::geteuid().as_raw() {
         return refused("it belongs to another user");

@@ -69,16 +69,34 @@ pub struct MetaArguments {
     #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "WEFT_DOWN_OUT")]
     down_out: u64,
     /// End the session of a client that is silent for this long
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600), env = "WEFT_LEASE")]
+    #[arg(
+        long,
+        default_value_t = 30,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(2..=3600),
+        env = "WEFT_LEASE"
+    )]
     lease: u64,
     /// Rebuild no more bytes than this in a second, all repairs together; off is no limit
     #[arg(long, default_value = "off", value_name = "SIZE", value_parser = rate_option, env = "WEFT_REPAIR_LIMIT")]
     repair_limit: Rate,
     /// Ask the stores for a report this often
-    #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), env = "WEFT_REPORT_EVERY")]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=3600),
+        env = "WEFT_REPORT_EVERY"
+    )]
     report_every: u64,
     /// Wait this long at the start for stores that do not answer yet
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86400), env = "WEFT_PATIENCE")]
+    #[arg(
+        long,
+        default_value_t = 300,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(..=86400),
+        env = "WEFT_PATIENCE"
+    )]
     patience: u64,
     /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]

@@ -56,7 +56,13 @@ struct StoreArguments {
     domain: Option<fs::Domain>,
     /// How far its clock and that of the metadata server may differ: it accepts a capability for
     /// this long after it expired
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86400), env = "WEFT_CLOCK_TOLERANCE")]
+    #[arg(
+        long,
+        default_value_t = 300,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(0..=86400),
+        env = "WEFT_CLOCK_TOLERANCE"
+    )]
     clock_tolerance: u64,
     /// Serve metrics over HTTP for Prometheus: /metrics, /health and /ready
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address, env = "WEFT_METRICS")]
@@ -216,8 +222,8 @@ pub(super) fn io(why: std::io::Error) -> Failure {
 pub(super) fn listen(address: SocketAddr, identity: Option<&Path>) -> Result<TcpListener, Failure> {
     if !address.ip().is_loopback() && identity.is_none() {
         return Err(Failure::Usage(format!(
-            "{address} can be reached by others, who could read and change everything: give --identity (see weft cluster init), or \
-             listen on 127.0.0.1"
+            "{address} can be reached by others, who could read and change everything: give --identity (see weft \
+             cluster init), or listen on 127.0.0.1"
         )));
     }
     let _inside = runtime().enter();
@@ -325,7 +331,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
         let place = directory.join(format!("store-{number}")).join("target");
         std::fs::create_dir_all(&place).map_err(|why| Failure::Other(format!("{}: {why}", Shown(&place))))?;
         let port = arguments.port.checked_add(number);
-        let port = port.ok_or_else(|| Failure::Usage("there are not so many ports behind --port".into()))?;
+        let port = port.ok_or_else(|| Failure::Usage("there are too few ports above --port".into()))?;
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], port)), None)?;
         let address = StoreAddress { server: listener.local_addr().map_err(io)?.to_string(), target: "target".into() };
         targets.push(address.to_path());
@@ -379,8 +385,7 @@ fn dev(arguments: &DevArguments, as_json: bool) -> Outcome {
 fn behind(address: Option<SocketAddr>, number: u16) -> Result<Option<SocketAddr>, Failure> {
     let Some(mut address) = address.filter(|address| address.port() > 0) else { return Ok(address) };
     let port = address.port().checked_add(number);
-    address
-        .set_port(port.ok_or_else(|| Failure::Usage("there are not so many ports behind that of --metrics".into()))?);
+    address.set_port(port.ok_or_else(|| Failure::Usage("there are too few ports above --metrics".into()))?);
     Ok(Some(address))
 }
 

@@ -62,7 +62,12 @@ pub fn verify(arguments: &VerifyArguments, as_json: bool) -> Outcome {
     let time = begun.elapsed();
     if as_json {
         let problems = found.problems.iter().map(|problem| {
-            json!({ "chunk_set": problem.set, "record": problem.record, "position": problem.position, "what": problem.what })
+            json!({
+                "chunk_set": problem.set,
+                "record": problem.record,
+                "position": problem.position,
+                "what": problem.what,
+            })
         });
         let away = found.away.iter().map(
             |(id, away)| json!({ "target": id.0, "why": away.why, "blocks": away.blocks, "chunk_sets": away.sets }),

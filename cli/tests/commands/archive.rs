@@ -315,12 +315,12 @@ fn mistakes_are_named() {
     let volume = Volume::new("rs:2+1", 3);
     let file = volume.scratch.file("f", 10);
     let said = |arguments: &[&std::ffi::OsStr], status| run(weft().arg("archive").args(arguments)).failed(status);
-    assert!(said(&[file.as_os_str(), file.as_os_str()], 2).contains("is no file of a volume"));
+    assert!(said(&[file.as_os_str(), file.as_os_str()], 2).contains("is not a file of a volume"));
     let address = volume.at("a");
     assert!(said(&["..".as_ref(), &address], 2).contains("has no name"));
-    assert!(said(&["--include".as_ref(), "[".as_ref(), file.as_os_str(), &address], 2).contains("is no pattern"));
+    assert!(said(&["--include".as_ref(), "[".as_ref(), file.as_os_str(), &address], 2).contains("is not a pattern"));
     assert!(said(&["absent/".as_ref(), &address], 1).contains("absent: No such file"));
-    assert!(said(&["--execute".as_ref(), file.as_os_str()], 1).contains("this is no plan"));
+    assert!(said(&["--execute".as_ref(), file.as_os_str()], 1).contains("this is not a plan"));
     let gone = run(weft().arg("restore").arg(volume.at("nothing")).arg(volume.scratch.path.join("to"))).failed(1);
     assert!(gone.contains("/nothing: no such file"), "{gone}");
 }

@@ -230,7 +230,7 @@ fn a_mounted_volume_is_looked_after() {
     here(&["verify", "../a volume"]).good();
     here(&["status", "../a volume"]).good();
     let absent = here(&["target", "drain", "../a volume", "nothing"]).failed(1);
-    assert!(absent.contains("is no target"), "{absent}");
+    assert!(absent.contains("is not a target"), "{absent}");
     assert!(fs::read(point.join("f")).unwrap() == noise(9_000_000));
     mounted.unmount(&[]).good();
     mounted.volume.is_healthy();

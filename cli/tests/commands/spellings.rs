@@ -97,3 +97,15 @@ fn shells_complete_the_commands_and_man_shows_them() {
     assert!(page.contains("chunk\\-bytes") && page.contains("weft volume create"), "{page}");
     assert!(run(weft().arg("man").arg(&scratch.path)).failed(1).contains("give --force"));
 }
+
+#[test]
+fn an_upgrade_says_from_and_to_which_format() {
+    let volume = Volume::new("rs:2+1", 3);
+    let told = volume.on(&["volume", "upgrade"]).good();
+    assert!(String::from_utf8(told).unwrap().contains("is of format 2, the newest"));
+    let told = volume.on(&["volume", "upgrade", "--json"]).good();
+    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!((&told["from"], &told["to"]), (&2.into(), &2.into()));
+    let served = run(weft().args(["volume", "upgrade", "weft://127.0.0.1:1/v"])).failed(2);
+    assert!(served.contains("is served"), "{served}");
+}

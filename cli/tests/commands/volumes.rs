@@ -234,7 +234,7 @@ fn what_cannot_be_is_refused_in_one_line() {
         (vec!["cp".into(), address("f"), path("absent/f")], 1, "absent/f: No such file"),
         (vec!["unmount".into(), full.clone().into_os_string()], 1, "no Weft volume is mounted here"),
         (vec!["mount".into(), path("absent"), full.clone().into_os_string()], 1, "is not a volume"),
-        (vec!["target".into(), "drain".into(), volume.path.clone().into(), path("absent")], 1, "is no target"),
+        (vec!["target".into(), "drain".into(), volume.path.clone().into(), path("absent")], 1, "is not a target"),
         (vec!["target".into(), "drain".into(), volume.path.clone().into(), disk(0).into()], 1, "add one first"),
         (vec!["target".into(), "add".into(), volume.path.clone().into(), full.clone().into()], 1, "is not empty"),
         (vec!["fsck".into(), "--rebuild".into(), volume.path.clone().into()], 1, "--force"),
@@ -379,7 +379,7 @@ fn operators_slips_do_no_harm() {
     assert!(volume.target("undrain", &[&disks[0]]).failed(1).contains("is not being emptied"));
     // With fewer it would be too few: the second has nowhere to go.
     volume.target("drain", &[&disks[0]]).good();
-    assert!(volume.target("undrain", &[&disks[0]]).failed(1).contains("is no target"));
+    assert!(volume.target("undrain", &[&disks[0]]).failed(1).contains("is not a target"));
     volume.is_healthy();
 }
 

@@ -75,7 +75,7 @@ impl ClusterKey {
         }
         let secret = text.trim_end().strip_prefix(PREFIX).and_then(|digits| blake3::Hash::from_hex(digits).ok());
         let secret = secret.ok_or_else(|| {
-            Error::Invalid(format!("{shown} is no cluster key; copy the one that weft cluster init made"))
+            Error::Invalid(format!("{shown} is not a cluster key; copy the one that weft cluster init made"))
         })?;
         Ok(Some(Self::new(secret.as_bytes())))
     }

@@ -63,7 +63,7 @@ impl std::fmt::Display for Unwelcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Odd => f.write_str("its name or address cannot be one"),
-            Self::Taken => f.write_str("another metadata server has this name; give another --name"),
+            Self::Taken => f.write_str("another metadata server has this name; choose another"),
             Self::Full => write!(f, "the volume has {MOST} metadata servers already"),
         }
     }

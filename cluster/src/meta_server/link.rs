@@ -315,7 +315,7 @@ impl Link {
                 Err(wire::Error::Remote { .. }) if session == 0 => {
                     let address = self.state.servers.address();
                     let why = format!(
-                        "what listens on {address} is no metadata server, or one of an older version: update \
+                        "what listens on {address} is not a metadata server, or one of an older version: update \
                          servers before clients"
                     );
                     return Err(Unanswered::Failed(Error::Unavailable(why)));

@@ -32,7 +32,7 @@ impl Subject for StoreMetrics {
         let mut queue =
             page.gauge("weft_store_queue_operations", "Operations that a target does, and that wait for it.");
         targets.iter().for_each(|t| _ = queue.count(&[("target", &t.name)], t.queued.into()));
-        let mut up = page.gauge("weft_store_target_up", "Whether a target says what room it has.");
+        let mut up = page.gauge("weft_store_target_up", "Whether a target reports its space.");
         let domain = store.domain().map_or_else(String::new, ToString::to_string);
         for target in &targets {
             let path = store.path_of(&target.name).map_or_else(String::new, |path| path.to_string_lossy().into_owned());
@@ -43,7 +43,7 @@ impl Subject for StoreMetrics {
         for (t, space) in targets.iter().filter_map(|t| Some((t, t.space?))) {
             size.count(&[("target", &t.name)], space.0);
         }
-        let mut free = page.gauge("weft_store_target_free_bytes", "Free room on the file system of a target.");
+        let mut free = page.gauge("weft_store_target_free_bytes", "Free space on the file system of a target.");
         for (t, space) in targets.iter().filter_map(|t| Some((t, t.space?))) {
             free.count(&[("target", &t.name)], space.1);
         }
@@ -63,6 +63,7 @@ impl Subject for StoreMetrics {
 pub(super) fn server(page: &mut Page, load: wire::ServerLoad) {
     page.gauge("weft_server_connections", "Connections of clients.").count(&[], load.connections as u64);
     page.gauge("weft_server_request_bytes", "Bytes of requests in memory.").count(&[], load.bytes);
-    let refused = "Connections that were refused or ended for what came on them: garbage, a checksum that does not fit, no certificate.";
+    let refused = "Connections that were refused or ended for what came on them: garbage, a checksum that does not \
+        fit, no certificate.";
     page.counter("weft_server_refused_connections_total", refused).count(&[], load.refused);
 }

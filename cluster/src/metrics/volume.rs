@@ -165,7 +165,7 @@ pub(super) fn targets(page: &mut Page, volume: &FileSystem) {
     let known = || targets.iter().filter_map(|(id, target)| Some((id, target.space?)));
     let mut size = page.gauge("weft_target_size_bytes", "Room on the file system of a target.");
     known().for_each(|(id, space)| _ = size.count(&[("target", id)], space.total));
-    let mut free = page.gauge("weft_target_free_bytes", "Free room on the file system of a target.");
+    let mut free = page.gauge("weft_target_free_bytes", "Free space on the file system of a target.");
     known().for_each(|(id, space)| _ = free.count(&[("target", id)], space.free));
 }
 

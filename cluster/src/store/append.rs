@@ -200,7 +200,7 @@ impl Ledger {
         let mut known = Vec::new();
         if let Some(chunk) = chunks.of.get_mut(&file) {
             if chunk.written.len() >= RANGES && chunk.is_apart(&range) {
-                return Err(refused("a chunk is not written in so many pieces"));
+                return Err(refused("a chunk is written in too many separate pieces"));
             }
             chunk.used = clock;
             known = chunk.known(&range);

@@ -90,7 +90,7 @@ impl Store {
                 return Err(fs::Error::Invalid(format!("{} has no name to be called by", path.display())));
             }
             if !path.is_dir() {
-                return Err(fs::Error::NotFound(format!("{} is no directory", path.display())));
+                return Err(fs::Error::NotFound(format!("{} is not a directory", path.display())));
             }
             // A directory that is not a target yet becomes one when a volume is created on it.
             let target = if Disk::is_one(&path) { Some(open(&path)?) } else { None };

@@ -22,7 +22,8 @@ impl FileSystem {
         let files = self.table.all().iter().filter(|file| self.lose_uncommitted(&mut file.state())).count();
         client.set_number(session);
         self.volume.warn(&format!(
-            "this client was silent for longer than its lease, so that its session ended: {files} files lost what was written and not synced, and {locks} locks are lost"
+            "this client was silent for longer than its lease, so that its session ended: {files} files lost what was \
+             written and not synced, and {locks} locks are lost"
         ));
     }
 

@@ -67,7 +67,10 @@ impl FileSystem {
             Ok(refused) => refused,
         };
         if client.locks.lose_some(&refused) > 0 {
-            self.volume.warn("another client took a lock while the metadata server was away: its holder is told at its next operation");
+            self.volume.warn(
+                "another client took a lock while the metadata server was away: its holder is told at \
+                its next operation",
+            );
         }
         Ok(())
     }

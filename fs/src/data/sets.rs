@@ -54,7 +54,7 @@ impl Placed {
         let places = place(&*topology.policy(), &candidates, &rules, set);
         let found = places.iter().flatten().count();
         if found < k {
-            let why = format!("{found} of the {k} targets that are needed can take data");
+            let why = format!("too few targets can take data: {found}, and it takes {k}");
             return Err(if candidates.len() < k {
                 Error::Meta(meta::Error::Unavailable(why))
             } else {

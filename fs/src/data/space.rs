@@ -181,10 +181,10 @@ impl FileSystem {
         let (targets, k) = (&self.store.targets, self.store.options.code.shape().k);
         let there = targets.ids().into_iter().filter(|&id| targets.is_usable(id)).count();
         if there < k {
-            return Error::Meta(meta::Error::Unavailable(format!("{there} of the {k} targets that are needed answer")));
+            return Error::Meta(meta::Error::Unavailable(format!("too few targets answer: {there}, and it takes {k}")));
         }
         if self.is_shared() && self.room.now().0 == 0 {
-            return Error::Meta(meta::Error::Unavailable("too few targets say how much room they have".into()));
+            return Error::Meta(meta::Error::Unavailable("too few targets report their space".into()));
         }
         Error::Volume(volume::Error::NoSpace("the volume".into()))
     }

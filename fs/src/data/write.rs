@@ -482,7 +482,9 @@ fn told(file: &File) -> Result<()> {
 
 pub(crate) fn lost() -> Error {
     Error::Meta(meta::Error::Unavailable(
-        "what was written and not synced is lost, or may be: the session with the metadata server ended, another server took over, or another client went on without it".into(),
+        "what was written and not synced is lost, or may be: the session with the metadata server ended, another \
+         server took over, or another client went on without it"
+            .into(),
     ))
 }
 

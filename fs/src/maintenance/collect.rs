@@ -93,10 +93,10 @@ pub(crate) fn collect(fs: &Weak<FileSystem>) {
         if fs.is_closed() {
             return;
         }
-        if let Some(Err(error)) = fs.beside("giving room back", || fs.collect(false))
+        if let Some(Err(error)) = fs.beside("reclaiming space", || fs.collect(false))
             && !fs.is_closed()
         {
-            fs.volume.warn(&format!("cannot give room back: {error}"));
+            fs.volume.warn(&format!("cannot reclaim space: {error}"));
         }
     }
 }

@@ -336,8 +336,8 @@ impl FileSystem {
         if positions.len() < shape.k {
             let (have, need) = (positions.len(), shape.k);
             done.lost(format!(
-                "chunk set {set}: {have} of its chunks are left and {need} are needed; what was in it, if it was not deleted, \
-                 cannot be brought back"
+                "chunk set {set}: {have} of its chunks are left and {need} are needed; what was in it, if it was not \
+                 deleted, cannot be brought back"
             ));
             return Ok(Vec::new());
         }

@@ -362,7 +362,8 @@ impl FileSystem {
             // Never use these numbers again for other sets.
             self.engine()?.meta.skip_sets(newest)?;
             self.volume.warn(&format!(
-                "target {} has chunks of chunk set {newest}, which the metadata does not know: was it restored from an old copy? They stay",
+                "target {} has chunks of chunk set {newest}, which the metadata does not know: was it restored from \
+                 an old copy? They stay",
                 id.0
             ));
         }

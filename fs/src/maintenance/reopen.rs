@@ -38,7 +38,7 @@ impl Remains {
             let shown = volume::Shown(&path).to_string();
             let target = places.open(&path)?;
             let Some(label) = Label::read(&*target, &shown)? else {
-                return Err(Error::Invalid(format!("{shown} is no target of a volume")));
+                return Err(Error::Invalid(format!("{shown} is not a target of a volume")));
             };
             if newest.as_ref().is_some_and(|newest| newest.volume != label.volume) {
                 return Err(Error::Invalid(format!("{shown} is a target of another volume than the first")));

@@ -23,7 +23,11 @@ impl FileSystem {
         let same = |member: &&Member| member.path == wanted || member.path == path;
         label.members().find(same).cloned().ok_or_else(|| {
             let known: Vec<String> = label.members().map(|m| volume::Shown(&m.path).to_string()).collect();
-            Error::NotFound(format!("{} is no target of this volume; it has {}", volume::Shown(path), known.join(", ")))
+            Error::NotFound(format!(
+                "{} is not a target of this volume; it has {}",
+                volume::Shown(path),
+                known.join(", ")
+            ))
         })
     }
 
@@ -50,7 +54,7 @@ impl FileSystem {
         let need = (self.store.options.code.shape().m + 1).min(new.members().count());
         if written < need {
             return Err(Error::Unavailable(format!(
-                "the new label is on {written} targets, and {need} must have it; try again when more answer"
+                "too few targets have the new label: {written}, and it takes {need}; try again when more answer"
             )));
         }
         if let Some(directory) = &self.volume.directory {
@@ -143,7 +147,7 @@ impl FileSystem {
         let need = self.store.options.code.shape().blocks();
         if others < need {
             return Err(Error::Invalid(format!(
-                "without {} there would be {others} targets and {} needs {need}; add one first, or replace it",
+                "too few targets would be left without {}: {others}, and {} takes {need}; add one first, or replace it",
                 volume::Shown(&member.path),
                 label.code
             )));

@@ -82,4 +82,15 @@ mod tests {
         assert_eq!((openings.last.len(), openings.recovered(&opening(5))), (MOST, 0));
         assert_eq!(openings.recovered(&opening(998)), 999);
     }
+
+    /// The bytes of the setting in the metadata, made from the rules of postcard 1.
+    #[test]
+    fn openings_have_fixed_bytes() {
+        let openings = Openings { last: vec![(opening(3), 300), (opening(4), 7)], lossy: 4 };
+        let bytes = postcard::to_stdvec(&openings).unwrap();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (third, fourth) = ("03".repeat(16), "04".repeat(16));
+        assert_eq!(hex, format!("0203{third}ac0204{fourth}0704"));
+        assert_eq!(postcard::from_bytes(&bytes), Ok(openings));
+    }
 }

@@ -116,7 +116,7 @@ pub(crate) fn open_target(
     let shown = volume::Shown(path).to_string();
     let target = places.open(path)?;
     let label =
-        Label::read(&*target, &shown)?.ok_or_else(|| Error::Invalid(format!("{shown} is no target of a volume")))?;
+        Label::read(&*target, &shown)?.ok_or_else(|| Error::Invalid(format!("{shown} is not a target of a volume")))?;
     if label.volume != volume || id.is_some() && label.target != id {
         return Err(Error::Invalid(format!("{shown} is a target of another volume, or another target of this one")));
     }

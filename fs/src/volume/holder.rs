@@ -21,7 +21,7 @@ pub fn holder_id(directory: &Path) -> Result<u128> {
     match std::fs::read_to_string(&path) {
         Ok(text) => {
             let id = u128::from_str_radix(text.trim(), 16).ok().filter(|id| *id != 0);
-            let id = id.ok_or_else(|| failed(&"it is no id of a holder; remove it while no server runs"))?;
+            let id = id.ok_or_else(|| failed(&"it is not the id of a holder; remove it while no server runs"))?;
             return Ok(here(id, directory));
         }
         Err(why) if why.kind() == ErrorKind::NotFound => {}

@@ -87,6 +87,7 @@ impl Warnings {
         kinds.insert(kind, Kind { heard: Instant::now(), unheard: 0, targets: targets_now });
         Some(match (unheard, targets) {
             (0, _) => what.into(),
+            (1, 0 | 1) => format!("{what} (and once before)"),
             (_, 0 | 1) => format!("{what} (and {unheard} times before)"),
             _ => format!("{what} (and {unheard} times before, of {targets} targets)"),
         })
@@ -101,13 +102,13 @@ mod tests {
     fn each_kind_is_heard_once_in_a_while() {
         let warnings = Warnings::default();
         let heard = |what: &str| warnings.line(what);
-        assert_eq!(heard("cannot give room back 1").as_deref(), Some("cannot give room back 1"));
-        assert!((0..700).all(|n| heard(&format!("cannot give room back {n}")).is_none()));
+        assert_eq!(heard("cannot reclaim space 1").as_deref(), Some("cannot reclaim space 1"));
+        assert!((0..700).all(|n| heard(&format!("cannot reclaim space {n}")).is_none()));
         assert!(heard("cannot clean up").is_some());
         lock(&warnings.0).values_mut().for_each(|kind| kind.heard -= INTERVAL);
-        let again = heard("cannot give room back 2");
-        assert_eq!(again.as_deref(), Some("cannot give room back 2 (and 700 times before)"));
-        assert!(heard("cannot give room back 3").is_none());
+        let again = heard("cannot reclaim space 2");
+        assert_eq!(again.as_deref(), Some("cannot reclaim space 2 (and 700 times before)"));
+        assert!(heard("cannot reclaim space 3").is_none());
     }
 
     /// A warning is passed on for each target, but not for hundreds.

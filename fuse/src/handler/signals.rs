@@ -22,7 +22,8 @@ mod tests {
 
     fn status(thread: u32, private: u64, shared: u64, blocked: u64) -> String {
         format!(
-            "Name:\tx\nTgid:\t7\nPid:\t{thread}\nSigPnd:\t{private:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
+            "Name:\tx\nTgid:\t7\nPid:\t{thread}\n\
+             SigPnd:\t{private:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\n"
         )
     }
 

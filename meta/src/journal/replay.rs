@@ -47,7 +47,8 @@ impl Recovery<'_> {
             match self.roll(state, begin) {
                 Ok((last, _)) if last < applied && !self.options.accept_loss => {
                     return Err(KvError::Corrupt(format!(
-                        "the journal ends with transaction {last} on the targets that can be reached, but {applied} was durable"
+                        "the journal ends with transaction {last} on the targets that can be reached, but {applied} \
+                         was durable"
                     )));
                 }
                 Ok((last, _)) if newest.is_some_and(|newest| last < newest) => {}

@@ -210,7 +210,7 @@ impl fmt::Display for KvError {
         match self {
             Self::Conflict => f.write_str("another transaction changed what this one relied on"),
             Self::Unavailable(why) => write!(f, "the metadata cannot be reached: {why}"),
-            Self::NoSpace => f.write_str("there is no room for the metadata"),
+            Self::NoSpace => f.write_str("there is no space for the metadata"),
             Self::Corrupt(what) => write!(f, "the metadata is damaged: {what}"),
             Self::Invalid(what) => write!(f, "not a valid request to the metadata: {what}"),
             Self::Fenced(whose) => write!(f, "another opening has taken the volume over: {whose}"),

@@ -159,7 +159,7 @@ impl ClaimRecord {
         let (flags, mirrors, _reserved) = (from.u16(), usize::from(from.u16()), from.u32());
         let text = |bytes: Option<&[u8]>| {
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
-            text.map(str::to_owned).ok_or(FormatError::Field("the name or address of the holder is no text"))
+            text.map(str::to_owned).ok_or(FormatError::Field("the name or address of the holder is not text"))
         };
         let name = text(from.text(MAX_HOLDER_NAME))?;
         let address = text(from.text(MAX_HOLDER_ADDRESS))?;

@@ -254,7 +254,7 @@ fn rebuild(object: &Object, made: &[Made], threads: Option<usize>, control: &Con
 }
 
 fn disagreement(object: &Object, stripe: u64) -> Error {
-    let what = "its blocks match their checksums but not each other, so what is lost cannot be made again safely";
+    let what = "its blocks match their checksums but not each other, so what is lost cannot be rebuilt safely";
     Error::Corrupt { path: object.name().to_path_buf(), what: format!("stripe {stripe}: {what}; nothing was changed") }
 }
 

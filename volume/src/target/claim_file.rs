@@ -162,7 +162,7 @@ impl ClaimFile {
         self.find(newest(&file)?.0);
         let mut state = self.seat.state(self.clock.now());
         if state.claim.is_some() && state.lease != Lease::Released {
-            // Whoever takes the claim at this moment tries again.
+            // A server that takes the claim at this moment tries again.
             match flock(&file, FlockOperation::NonBlockingLockShared) {
                 Err(Errno::WOULDBLOCK) => state.lease = Lease::Locked,
                 Ok(()) => _ = flock(&file, FlockOperation::Unlock),

@@ -260,7 +260,8 @@ impl<S: Service> Connection<S> {
                     let late = rooms.press() as u64;
                     if late > 0 {
                         self.shared.refused.fetch_add(late, Ordering::Relaxed);
-                        let what = format!("{late} connections are ended: they take room and move nothing, or too slowly");
+                        let what = format!("{late} connections are closed: they hold memory and move no data, or too \
+                            slowly");
                         self.shared.complaints.complain("room", &what);
                     }
                     if told.elapsed() >= STILL_HERE {

@@ -50,7 +50,8 @@ pub fn tell(place: &Path, load: Load<'_>, say: &impl Fn(String) -> Outcome) -> R
         })
     })?;
     say(format!(
-        "{} and a tree of {count} files copied in {way}: {}. Meanwhile two storage servers were killed (SIGKILL); nobody heard of it.",
+        "{} and a tree of {count} files copied in {way}: {}. Meanwhile two storage servers were killed (SIGKILL); \
+         nobody heard of it.",
         show::bytes(bytes),
         speed(bytes, copied)
     ))?;

@@ -152,7 +152,7 @@ impl Copying<'_> {
         } else if source.is_file() {
             Kind::File
         } else {
-            show::warning(format_args!("{} is no file, directory or link; it was not copied", Shown(from)));
+            show::warning(format_args!("{} is not a file, directory or link; it was not copied", Shown(from)));
             return Ok(());
         };
         if kind == Kind::Directory && !self.recursive {
@@ -169,7 +169,7 @@ impl Copying<'_> {
                 Ok(made) => made.ino,
                 Err(error) => match volume.lookup(parent, name) {
                     Ok(there) if there.kind == Kind::Directory => there.ino,
-                    Ok(_) => return Err(failed(&"there is something in the volume that is no directory")),
+                    Ok(_) => return Err(failed(&"something in the volume is not a directory")),
                     Err(_) => return Err(failed(&error)),
                 },
             };
@@ -278,7 +278,7 @@ impl Copying<'_> {
             }
             Kind::File | Kind::Symlink => {}
             _ => {
-                show::warning(format_args!("{} is no file, directory or link; it was not copied", address.shown()));
+                show::warning(format_args!("{} is not a file, directory or link; it was not copied", address.shown()));
                 return Ok(());
             }
         }

@@ -18,7 +18,12 @@ pub fn run(volume: &FileSystem, place: &str, write_cost: bool, as_json: bool) ->
                 Health::Healthy => None,
                 Health::Failing(why) | Health::Gone(why) => Some(why),
             };
-            json!({ "id": target.id.0, "problem": problem, "read_bytes": target.read_bytes, "written_bytes": target.written_bytes })
+            json!({
+                "id": target.id.0,
+                "problem": problem,
+                "read_bytes": target.read_bytes,
+                "written_bytes": target.written_bytes,
+            })
         });
         show::json(&json!({
             "name": volume.name(),

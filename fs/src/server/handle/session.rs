@@ -47,7 +47,8 @@ impl Handle {
             let lapsed = session.is_some_and(|number| table.was_given_out(number) && !lives(number));
             if session.is_none_or(|_| lapsed) && !table.admits(&self.peer) {
                 return Err(Error::Unavailable(format!(
-                    "{} has as many sessions with the metadata server as a member may have: end some mounts or jobs, or make more members (weft cluster init)",
+                    "{} has as many sessions with the metadata server as a member may have: end some mounts or jobs, \
+                     or make more members (weft cluster init)",
                     self.peer
                 )));
             }
