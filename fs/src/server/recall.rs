@@ -89,8 +89,8 @@ impl Sessions {
         }
         self.tell_of(&superseded, |name| {
             format!(
-                "client {name} did not commit what it wrote to inode {ino} before it closed or unlocked it, and another \
-                 client goes on without: it is dropped"
+                "client {name} did not commit what it wrote to inode {ino} before it closed or unlocked it, and \
+                 another client goes on without: it is dropped"
             )
         });
         // Before the other client goes on.
