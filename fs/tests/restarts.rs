@@ -5,12 +5,13 @@ mod lab;
 use fs::{Answer, FileSystem, Kind, ROOT, Recall, Request, SetAttributes};
 use lab::cluster::{Cluster, LEASE, Wire, lock};
 use lab::{content, make, pattern};
-use meta::port::{Call, Port, Remote};
+use meta::port::{Call, ENTER, Port, Remote};
 use meta::{Change, ContentEdit, Rename, RenameMode, Resize, Time};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use volume::target::Faults;
 
 /// Clients that commit the same file when the server restarts reclaim their sessions without
 /// waiting for each other.
@@ -266,4 +267,46 @@ fn what_is_asked_for_again_at_the_next_server_has_the_answer_of_the_first() {
     }
     a.close_volume().unwrap();
     b.close_volume().unwrap();
+}
+
+/// After a restart, too few targets may renew the server's claim in time, and it can read nothing
+/// for a moment. A client that comes back then does not take its chunk sets for lost, and what it
+/// wrote to them.
+#[test]
+fn a_server_that_can_read_nothing_takes_no_chunk_sets_away() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (client, wire) = cluster.wired_client("a");
+    let ino = make(&client, "file");
+    client.sync(ino).unwrap();
+    client.open(ino, true).unwrap();
+    let data = pattern(1, 3_000_000);
+    client.write(ino, 0, &data).unwrap();
+    let until = |what: &str, reached: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !reached() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until("the data is in a chunk set", &|| lock(&cluster.lab).chunks().iter().any(|(_, _, bytes)| *bytes > 100_000));
+    cluster.kill();
+    lock(&cluster.lab).lease = Some(Duration::from_millis(300));
+    *lock(&cluster.session_lease) = Duration::from_secs(600);
+    // Nothing enters before the targets are silent.
+    wire.cut.store(true, Ordering::SeqCst);
+    cluster.start();
+    lock(&cluster.lab).fault_all(lab::dead);
+    let server = cluster.volume();
+    until("the claim has run out", &|| server.attributes(ino).is_err());
+    let before = wire.asked(ENTER);
+    wire.cut.store(false, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| client.sync(ino));
+        until("the client tries to come back", &|| wire.asked(ENTER) > before + 1);
+        lock(&cluster.lab).fault_all(Faults::default);
+        sync.join().unwrap().unwrap();
+    });
+    assert!(content(&client, ino).unwrap() == data);
+    client.close(ino);
+    client.close_volume().unwrap();
 }

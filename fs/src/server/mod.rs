@@ -451,17 +451,27 @@ impl Sessions {
 
     /// Of the sets that a session reclaims, those that it had before this server started. It gets
     /// no others.
-    fn owned(&self, session: u64, told: Vec<u64>) -> Vec<u64> {
+    ///
+    /// # Errors
+    /// When the metadata cannot be read at the moment, as when too few targets renew the claim. The
+    /// client asks again: it must not take its sets for lost, with what it wrote to them.
+    fn owned(&self, session: u64, told: Vec<u64>) -> Result<Vec<u64>> {
         let leases = &self.fs.leases;
         if !leases.is_in_grace() || !lock(&leases.before).contains(&session) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
-        let is_open = |set: &u64| {
-            let record = self.fs.engine().ok().and_then(|engine| engine.meta.set(*set).ok());
-            record.is_some_and(|record| !record.sealed)
-        };
-        told.into_iter().filter(|set| owned.contains(set) && is_open(set)).collect()
+        let meta = &self.fs.engine()?.meta;
+        let mut open = Vec::new();
+        for set in told.into_iter().filter(|set| owned.contains(set)) {
+            match meta.set(set) {
+                Ok(record) if record.sealed => {}
+                Ok(_) => open.push(set),
+                Err(meta::Error::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(open)
     }
 
     /// A client joins. Notifies a client that has the exclusive lease, and waits until its lease

@@ -16,6 +16,8 @@ pub const LEASE: Duration = Duration::from_secs(5);
 /// A server that can die and restart, on the disks of a lab.
 pub struct Cluster {
     pub lab: Mutex<Lab>,
+    /// The lease of clients at servers that start from now on.
+    pub session_lease: Mutex<Duration>,
     pub server: Mutex<Option<Arc<Sessions>>>,
     /// Targets that no client finds.
     pub hidden: Mutex<BTreeSet<u16>>,
@@ -150,6 +152,7 @@ impl Cluster {
     pub fn new(code: &str, targets: usize) -> Arc<Self> {
         let cluster = Arc::new(Self {
             lab: Mutex::new(Lab::new(code, targets)),
+            session_lease: Mutex::new(LEASE),
             server: Mutex::default(),
             hidden: Mutex::default(),
         });
@@ -160,7 +163,7 @@ impl Cluster {
     /// Starts the server's process.
     pub fn start(&self) {
         let fs = lock(&self.lab).open_to_serve();
-        let sessions = Sessions::new(fs, LEASE);
+        let sessions = Sessions::new(fs, *lock(&self.session_lease));
         let weak = Arc::downgrade(&sessions);
         std::thread::spawn(move || {
             while let Some(sessions) = weak.upgrade() {

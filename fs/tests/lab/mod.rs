@@ -25,6 +25,8 @@ pub struct Lab {
     pub seen: Vec<Arc<Faulty>>,
     /// When an operation of a disk has failed; None: as for users.
     pub deadline: Option<Duration>,
+    /// The lease of the next opening's claim on the disks; None: it needs none.
+    pub lease: Option<Duration>,
 }
 
 impl Lab {
@@ -37,7 +39,7 @@ impl Lab {
         let disks: Vec<Arc<Crash>> = (0..targets).map(|_| Arc::new(Crash::new(Arc::new(Memory::default())))).collect();
         let all = disks.iter().enumerate().map(|(n, disk)| (TargetId(n as u16), disk.clone() as Arc<dyn Target>));
         FileSystem::create_on(&label, all.collect()).unwrap();
-        Self { label, disks, seen: Vec::new(), deadline: None }
+        Self { label, disks, seen: Vec::new(), deadline: None, lease: None }
     }
 
     /// Opens the volume, with these targets missing.
@@ -56,7 +58,7 @@ impl Lab {
         let all = all.map(|(number, disk)| (TargetId(number as u16), disk.clone() as Arc<dyn Target>)).collect();
         let warn = std::env::var_os("WEFT_SOAK_LOUD")
             .map(|_| -> Box<dyn Fn(&str) + Send + Sync> { Box::new(|what| eprintln!("  warning: {what}")) });
-        let options = OpenOptions { warn, serve, deadline: self.deadline, ..OpenOptions::default() };
+        let options = OpenOptions { warn, serve, deadline: self.deadline, lease: self.lease, ..OpenOptions::default() };
         FileSystem::open_on(self.label.clone(), all, Box::new(MemoryIndex::default()), options)
     }
 

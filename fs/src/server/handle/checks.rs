@@ -57,7 +57,11 @@ impl Handle {
         let is_free = match meta.attributes(file.ino) {
             Err(Error::NotFound) => meta.gave_out(file.ino)?,
             // The file was created before, and the answer was lost.
-            _ => meta.lookup(file.parent, &file.name).is_ok_and(|found| found.ino == file.ino),
+            Ok(_) => match meta.lookup(file.parent, &file.name) {
+                Err(Error::NotFound) => false,
+                found => found?.ino == file.ino,
+            },
+            Err(error) => return Err(error),
         };
         if is_free { Ok(()) } else { Err(Error::Invalid("the number of another file".into())) }
     }

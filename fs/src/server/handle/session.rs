@@ -37,7 +37,8 @@ impl Handle {
             return Err(Error::Unavailable("the session belongs to another client".into()));
         }
         // The sets of other sessions were given up.
-        let own = session.map_or_else(Vec::new, |session| self.sessions.owned(session, entry.sets.clone()));
+        let own = session.map_or_else(|| Ok(Vec::new()), |session| self.sessions.owned(session, entry.sets.clone()));
+        let own = own.map_err(told)?;
         let (session, fresh, kept, lapsed) = {
             let mut table = fs.leases.table();
             // An ended session stays ended: work that its client began in it is not accepted in
