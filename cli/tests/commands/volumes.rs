@@ -480,7 +480,7 @@ fn a_lost_volume_directory_is_made_again() {
     let moved = volume.scratch.path.join("moved");
     fs::rename(&disks[0], &moved).unwrap();
     let said = run(weft().arg("reopen").arg(&volume.path).arg(&volume.scratch.path)).failed(1);
-    assert!(said.contains("no target"), "{said}");
+    assert!(said.contains("not a target"), "{said}");
     run(weft().arg("reopen").arg(&volume.path).arg(&moved).args([&disks[1], &disks[3], &disks[4]])).good();
     assert!(volume.cat("f").good() == noise(3_000_000));
     assert!(run(weft().arg("reopen").arg(&volume.path).arg(&moved)).failed(1).contains("is a volume already"));
