@@ -93,7 +93,7 @@ impl Faults {
         ended.iter().try_for_each(|ongoing| end(world, record, ongoing))
     }
 
-    fn heal(&mut self, run: &mut Run) -> Result<(), String> {
+    pub fn heal(&mut self, run: &mut Run) -> Result<(), String> {
         run.event("the volume heals".into());
         run.world.heal(Duration::from_secs(240))?;
         self.behind.clear();
@@ -231,11 +231,10 @@ impl Faults {
         Ok(())
     }
 
-    /// Takes all faults back, and has the volume heal.
+    /// Takes all faults back.
     pub fn end_all(&mut self, run: &mut Run) -> Result<(), String> {
         let ongoing = std::mem::take(&mut self.ongoing);
-        ongoing.iter().try_for_each(|ongoing| end(&run.world, &mut run.record, ongoing))?;
-        self.heal(run)
+        ongoing.iter().try_for_each(|ongoing| end(&run.world, &mut run.record, ongoing))
     }
 
     /// Which targets are taken away for the last look.

@@ -291,8 +291,10 @@ fn campaign(run: &mut Run, faults: &mut Faults, time: Duration) -> Result<(), St
         }
     }
     run.event("the faults end".into());
-    run.have_done("pause", "paused")?;
+    // Before the writers pause: what they do may wait for stores that are stopped.
     faults.end_all(run)?;
+    run.have_done("pause", "paused")?;
+    faults.heal(run)?;
     run.have_done("check", "checked")?;
     run.event("all is as it was written".into());
     for mount in 0..run.world.mounts.len() {
