@@ -307,6 +307,8 @@ impl Link {
                     return Ok(answer.payload.to_vec());
                 }
                 Err(wire::Error::Remote { status: NOT_HOLDER, body }) if !self.left(begun).is_zero() => {
+                    // It may have carried the request out before it lost the volume.
+                    wish.again = true;
                     let told = postcard::from_bytes::<Whereabouts>(&body).unwrap_or_default();
                     self.state.servers.is_not_holder(turn, &told);
                     self.state.servers.look(turn, proof.opening.number).await;
