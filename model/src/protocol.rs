@@ -62,6 +62,12 @@ impl Protocol {
             each(Step::Claim(server, number, true), self.claim(state, server, number, true));
             each(Step::Claim(server, number, false), self.claim(state, server, number, false));
         }
+        if self.may_count(state, server, number) {
+            let mut to = *state;
+            to.voters[number].blank = false;
+            to.voters[number].views.iter_mut().for_each(|view| view.marked = false);
+            each(Step::Whole(server, number), to);
+        }
         if self.may_put(state, server, at) {
             each(Step::Put(server, number), self.put(state, server, number));
         }
@@ -92,13 +98,18 @@ impl Protocol {
             to.voters[number].views.iter_mut().for_each(|view| view.fresh = false);
             each(Step::Expire(number), to);
         }
-        if state.wipes < self.bounds.wipes && at.claim.number > 0 {
+        let lost = self.voters(state).iter().filter(|voter| !voter.counts()).count();
+        let may_lose = lost < usize::from(self.bounds.losses) || !at.counts();
+        if state.wipes < self.bounds.wipes && at.claim.number > 0 && may_lose {
             let mut to = *state;
             to.wipes += 1;
             let voter = &mut to.voters[number];
-            (voter.claim, voter.lease, voter.journal) = (Epoch::default(), false, Journal::default());
-            // An opening that has its claim cannot read the journal any more.
-            voter.views.iter_mut().for_each(|view| (view.granted, view.before) = (false, Epoch::default()));
+            (voter.claim, voter.lease, voter.blank) = (Epoch::default(), false, false);
+            voter.journal = Journal::default();
+            for view in &mut voter.views {
+                // An opening that has its claim cannot read the journal any more.
+                (view.granted, view.before, view.marked) = (false, Epoch::default(), false);
+            }
             each(Step::Wipe(number), to);
         }
     }
@@ -163,7 +174,7 @@ impl Model for Protocol {
             }
         }
         for chosen in 0..1u32 << self.bounds.voters {
-            let blank = |number: u8| chosen & 1 << number != 0 && state.voters[usize::from(number)].claim.number == 0;
+            let blank = |number: u8| chosen & 1 << number != 0 && !state.voters[usize::from(number)].counts();
             if chosen.count_ones() as usize != self.bounds.quorum() || (0..self.bounds.voters).any(blank) {
                 continue;
             }

@@ -31,6 +31,8 @@ pub enum Step {
     Write(usize),
     /// A server answers all that it knows to be durable.
     Answer(usize),
+    /// A blank voter counts from now on.
+    Whole(usize, usize),
     /// A voter renews the lease.
     Renew(usize, usize),
     /// The lease that a voter gave runs out, for its holder not later than for the voter.
@@ -56,6 +58,7 @@ impl fmt::Display for Step {
             Self::Establish(server) => write!(f, "server {} begins to answer", name(server)),
             Self::Write(server) => write!(f, "server {} writes a transaction", name(server)),
             Self::Answer(server) => write!(f, "server {} answers what is durable", name(server)),
+            Self::Whole(server, voter) => write!(f, "voter {voter} counts again, says server {}", name(server)),
             Self::Renew(server, voter) => write!(f, "voter {voter} renews the lease of server {}", name(server)),
             Self::Expire(voter) => write!(f, "the lease runs out at voter {voter}"),
             Self::Drop(server, voter) => write!(f, "server {} removes its journal at voter {voter}", name(server)),
@@ -70,26 +73,35 @@ impl Protocol {
         one.number == other.number && (one.id == other.id || self.broken == Some(Broken::Ids))
     }
 
-    /// Whether a voter grants a claim that it does not have yet.
+    /// Whether a voter grants a claim that it does not have yet, or tells that it is blank.
     pub(crate) fn may_claim(&self, state: &State, server: usize, at: &Voter) -> bool {
         let epoch = state.openings[server].epoch;
-        let blank = at.claim.number == 0 && self.broken != Some(Broken::Blank);
         let free = !at.lease || self.broken == Some(Broken::Lease);
         let renewed = at.claim != epoch && self.same(at.claim, epoch);
-        state.openings[server].phase != Phase::Idle && !blank && (at.claim.number < epoch.number && free || renewed)
+        let phase = state.openings[server].phase;
+        let open = matches!(phase, Phase::Adopted | Phase::Holder);
+        let tells = open && at.blank && at.claim == epoch && !at.views[server].marked;
+        phase != Phase::Idle && (at.claim.number < epoch.number && free || renewed || tells)
     }
 
-    /// A voter grants a claim. It may be late or repeated: then the server does not count it.
+    /// A voter grants a claim. It may be late or repeated: then the server does not count it. One
+    /// that has lost everything is blank from then on: it does not count, whoever claims it.
     pub(crate) fn claim(&self, state: &State, server: usize, number: usize, answered: bool) -> State {
         let mut to = *state;
         let phase = state.openings[server].phase;
         let voter = &mut to.voters[number];
+        if voter.claim != state.openings[server].epoch {
+            voter.views.iter_mut().for_each(|view| view.marked = false);
+        }
+        voter.blank |= voter.claim.number == 0 && self.broken != Some(Broken::Blank);
         let view = &mut voter.views[server];
         if answered && phase == Phase::Claiming {
-            view.granted = true;
-            if self.broken != Some(Broken::ClaimRead) {
-                view.before = voter.claim;
+            view.granted = !voter.blank;
+        } else if answered && voter.blank && matches!(phase, Phase::Adopted | Phase::Holder) {
+            if view.has > 0 {
+                to.openings[server].kept = self.known(state, server);
             }
+            (view.marked, view.has) = (true, 0);
         }
         view.fresh = self.bounds.leases && answered && phase != Phase::Failed;
         voter.claim = state.openings[server].epoch;
@@ -133,6 +145,17 @@ impl Protocol {
         to
     }
 
+    /// Whether a blank voter may count: it has got all that is durable, or others have all of it.
+    /// The server has seen it blank, and it has lost nothing since.
+    pub(crate) fn may_count(&self, state: &State, server: usize, number: usize) -> bool {
+        let (opening, at) = (&state.openings[server], &state.voters[number]);
+        let open = matches!(opening.phase, Phase::Adopted | Phase::Holder);
+        let durable = self.known(state, server).max(opening.base + 1);
+        let has = at.views[server].has >= durable || self.durable(state, server, Some(number)) >= durable;
+        let safe = has && at.views[server].marked || self.broken == Some(Broken::Whole);
+        open && at.blank && self.same(at.claim, opening.epoch) && safe
+    }
+
     /// Whether a server may drop a mirror: as much is durable without it.
     pub(crate) fn may_drop(&self, state: &State, server: usize, number: usize) -> bool {
         let (opening, at) = (&state.openings[server], &state.voters[number]);
@@ -140,6 +163,6 @@ impl Protocol {
             && state.drops < self.bounds.drops
             && at.views[server].has > 0
             && self.same(at.claim, opening.epoch)
-            && self.durable(state, server, Some(number)) == self.durable(state, server, None)
+            && self.durable(state, server, Some(number)) >= self.known(state, server)
     }
 }

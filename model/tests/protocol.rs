@@ -84,6 +84,11 @@ fn a_voter_that_has_lost_everything_must_not_count() {
     is_wrong(Broken::Blank, Bounds { wipes: 1, ..SMALL }, "(a)");
 }
 
+#[test]
+fn a_blank_voter_must_have_all_before_it_counts() {
+    is_wrong(Broken::Whole, Bounds { wipes: 1, ..SMALL }, "(a)");
+}
+
 /// All that the openings may write can be answered: the model does not stop before.
 struct Reaches(Protocol, usize);
 

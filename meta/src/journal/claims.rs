@@ -8,15 +8,17 @@
 
 use super::frame::EpochId;
 use super::inventory::{Found, Owner};
-use super::inventory::{ask, take_all};
+use super::inventory::{ask, take_all as list_all};
 use super::options::{Access, Options, Place};
+use super::shared::Shared;
 use crate::kv::KvError;
 use plan::TargetId;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use volume::format::VolumeId;
-use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, Refusal};
+use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, Refusal, Target};
 
 /// How many times an opening tries again with a higher number.
 const TRIES: u32 = 10;
@@ -28,9 +30,8 @@ pub(super) struct Granted {
     pub claim: Claim,
     /// For each place, if it granted the claim: the epoch that it had before, if any.
     pub before: Vec<Option<Option<EpochId>>>,
-    /// Places without any claim, among others that have one. They are new or have lost what they
-    /// had. They are not claimed before they have the whole state, or a later opening would count
-    /// them.
+    /// Places that are new or have lost what they had: they have no claim, among others that have
+    /// one, or one with a mark. They do not count.
     pub blank: Vec<usize>,
     /// Why the others did not, and which voters are not among the places.
     pub missing: Vec<(TargetId, String)>,
@@ -72,10 +73,11 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
     for _ in 0..TRIES {
         let read = ask(places, enough, usize::MAX, deadline, |target| target.claim(&ClaimRequest::Read));
         let held = |state: &io::Result<ClaimState>| state.as_ref().ok()?.claim.as_ref().map(name);
+        let marked = |place: usize| read[place].as_ref().is_ok_and(|state| state.blank != 0);
         let before: Vec<Option<EpochId>> = read.iter().map(held).collect();
         if before.iter().all(Option::is_none) {
             // A volume of format 1 has epochs without claims.
-            let found = take_all(places, &options.volume, deadline);
+            let found = list_all(places, &options.volume, deadline);
             number = number.max(found.iter().flatten().flatten().filter_map(epoch_of).max().unwrap_or(0));
         }
         let highest = before.iter().flatten().map(|epoch| epoch.number).max().unwrap_or(0);
@@ -88,13 +90,21 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
             holder: options.holder.clone(),
         };
         let first = before.iter().all(Option::is_none);
-        let is_blank = |place: usize| read[place].is_ok() && before[place].is_none() && !first;
+        // What is left counts when nothing else does, for those who accept that.
+        let nothing = (0..places.len()).all(|place| before[place].is_none() || marked(place));
+        let rest = nothing && (options.accept_loss || options.access == Access::PossiblyOld);
+        let is_blank =
+            |place: usize| read[place].is_ok() && !first && (before[place].is_none() || marked(place) && !rest);
         let blank: Vec<usize> = (0..places.len()).filter(|&place| is_blank(place)).collect();
-        // Only a target whose claim is known is claimed: a claim cannot be read afterwards.
+        // Only a target whose claim is known is claimed: a claim cannot be read afterwards. One
+        // that becomes blank in between stays so.
         let known = (0..places.len()).filter(|place| read[*place].is_ok() && !blank.contains(place));
         let known: Vec<Place> = known.map(|place| places[place].clone()).collect();
-        let request = take_request(&claim, options.lease);
-        let taken = ask(&known, enough, usize::MAX, deadline, move |target| target.claim(&request));
+        let request = take_request(&claim, options.lease, if first { 0 } else { mark() });
+        let taken = ask(&known, enough, usize::MAX, deadline, move |target| {
+            let state = target.claim(&request)?;
+            if rest { whole(&**target, &state) } else { Ok(state) }
+        });
         let mut taken = taken.into_iter();
         let mut granted = Granted { epoch: name(&claim), claim, before: Vec::new(), blank, missing: Vec::new() };
         let (mut fenced, mut holder) = (false, None);
@@ -105,6 +115,12 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
                 continue;
             }
             let answer = read.and_then(|_| taken.next().unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())));
+            if answer.as_ref().is_ok_and(|state| state.blank != 0) {
+                granted.blank.push(place);
+                granted.before.push(None);
+                granted.missing.push((*id, "it has just lost what it had".into()));
+                continue;
+            }
             granted.before.push(answer.is_ok().then_some(before));
             let Err(error) = answer else { continue };
             fenced |= Refusal::fenced(&error).is_some();
@@ -153,8 +169,9 @@ pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
 
 /// Gives claims back, so that no other opening waits for their leases.
 pub(super) fn give_back(options: &Options, granted: &Granted) {
-    let ours = |(place, before): (&Place, &Option<_>)| before.is_some().then(|| place.clone());
-    let places: Vec<Place> = options.targets.iter().zip(&granted.before).filter_map(ours).collect();
+    let ours = |place: &usize| granted.counts(*place) || granted.blank.contains(place);
+    let places: Vec<Place> =
+        (0..options.targets.len()).filter(ours).map(|place| options.targets[place].clone()).collect();
     let epoch = granted.claim.epoch;
     // One that does not answer forgets the claim when its lease has run out.
     ask(&places, places.len(), usize::MAX, options.limits.deadline, move |target| {
@@ -162,9 +179,59 @@ pub(super) fn give_back(options: &Options, granted: &Granted) {
     });
 }
 
-/// The request that takes or renews a claim.
-pub(super) fn take_request(claim: &Claim, lease: Option<Duration>) -> ClaimRequest {
-    ClaimRequest::Take { claim: claim.clone(), lease: lease.unwrap_or_default() }
+/// The request that takes or renews a claim. `blank` is the mark of a target that has none.
+pub(super) fn take_request(claim: &Claim, lease: Option<Duration>, blank: u32) -> ClaimRequest {
+    ClaimRequest::Take { claim: claim.clone(), lease: lease.unwrap_or_default(), blank }
+}
+
+/// A new mark.
+pub(super) fn mark() -> u32 {
+    (random() as u32).max(1)
+}
+
+/// Has a target count that has answered a claim, unless it lost everything since.
+pub(super) fn whole(target: &dyn Target, state: &ClaimState) -> io::Result<ClaimState> {
+    match (&state.claim, state.blank) {
+        (Some(claim), blank @ 1..) => target.claim(&ClaimRequest::Whole { epoch: claim.epoch, blank }),
+        _ => Ok(state.clone()),
+    }
+}
+
+impl Shared {
+    /// The request that takes or renews the claim of this epoch.
+    pub fn claim_request(&self) -> ClaimRequest {
+        take_request(&self.claim, self.lease.length(), mark())
+    }
+
+    /// Whether m+1 mirrors without this target have all that is durable, and it is no mirror now.
+    pub fn has_others(&self, id: Option<TargetId>) -> bool {
+        let durable = {
+            let log = self.log();
+            if log.established { log.durable } else { return false }
+        };
+        if self.files().mirrors.iter().any(|mirror| Some(mirror.0) == id) {
+            return false;
+        }
+        let have = self.have.lock().unwrap_or_else(PoisonError::into_inner);
+        have.iter().filter(|(other, last)| Some(*other) != id && *last >= durable).count() >= self.need()
+    }
+}
+
+/// Claims targets for the epoch of this engine. One that is blank counts at once if m+1 other
+/// mirrors are whole, and otherwise when it has got the whole state.
+///
+/// That is sound: all that was ever answered as durable is then on m+1 targets without this one. An
+/// opening lacks m targets at most, those included that have lost what they had and do not count
+/// yet, so it has one of these m+1, whether it counts this one or not.
+pub(super) fn take_all(shared: &Shared, places: &[Place]) -> Vec<io::Result<ClaimState>> {
+    let (count, request) = (places.len(), shared.claim_request());
+    let counts = |(id, target): &Place| (target.clone(), shared.has_others(Some(*id)));
+    let counts: Vec<(Arc<dyn Target>, bool)> = places.iter().map(counts).collect();
+    ask(places, count, count, shared.limits.deadline, move |target| {
+        let state = target.claim(&request)?;
+        let counts = counts.iter().any(|(other, counts)| *counts && Arc::ptr_eq(other, target));
+        if counts { whole(&**target, &state) } else { Ok(state) }
+    })
 }
 
 /// The epoch of a claim.

@@ -1,6 +1,6 @@
 //! The engine itself: commits and reads.
 
-use super::claims::{claim, give_back};
+use super::claims::{self, claim, give_back};
 use super::files::Files;
 use super::frame::{Epoch, Origin, take_edit};
 use super::guard::guarded;
@@ -141,8 +141,9 @@ impl Journaled {
             engine.end(true);
             return Err(error);
         }
-        let blank = granted.blank.iter().map(|&place| engine.shared.files().places[place].clone()).collect();
-        clean(&engine.shared, stale, blank);
+        let blank: Vec<Place> =
+            granted.blank.iter().map(|&place| engine.shared.files().places[place].clone()).collect();
+        clean(&engine.shared, stale, &blank);
         Ok(engine)
     }
 
@@ -182,12 +183,14 @@ impl Journaled {
     }
 
     /// Claims a target that is about to become one of the volume's: one that was in it before
-    /// refuses all that is done without the claim.
+    /// refuses all that is done without the claim. It counts at once if m+1 mirrors have
+    /// everything.
     ///
     /// # Errors
     /// Those of [`volume::target::Target::claim`].
     pub fn claim_new(&self, target: &dyn volume::target::Target) -> std::io::Result<()> {
-        target.claim(&self.shared.claim_request()).map(drop)
+        let state = target.claim(&self.shared.claim_request())?;
+        if self.shared.has_others(None) { claims::whole(target, &state).map(drop) } else { Ok(()) }
     }
 
     /// What is known now of the claim; waits for nothing.
@@ -407,11 +410,11 @@ impl Drop for Journaled {
     }
 }
 
-/// Removes files of other histories, which no opening reads, and claims targets that had no claim:
+/// Removes files of other histories, which no opening reads, and claims targets that were blank:
 /// the new epoch is established.
-fn clean(shared: &Shared, stale: Vec<(Place, TargetFile)>, blank: Vec<Place>) {
-    let (count, deadline, claim) = (blank.len(), shared.limits.deadline, shared.claim_request());
-    ask(&blank, count, count, deadline, move |target| target.claim(&claim));
+fn clean(shared: &Shared, stale: Vec<(Place, TargetFile)>, blank: &[Place]) {
+    let deadline = shared.limits.deadline;
+    claims::take_all(shared, blank);
     let mut places: Vec<Place> = Vec::new();
     for (place, _) in &stale {
         if places.iter().all(|(id, _)| *id != place.0) {

@@ -1,6 +1,7 @@
 //! Brings the whole state to a new mirror: the snapshot and the journal behind it, copied from
 //! other mirrors, frame by frame.
 
+use super::claims::whole;
 use super::copies::{Copy, Miss, spread, spread_head, walk};
 use super::frame::{END_BYTES, Frame, Head, Kind, VolumeId};
 use super::inventory::{Found, Owner, take};
@@ -80,7 +81,9 @@ impl State {
 
     fn copy(&self, place: &Place) -> io::Result<Seq> {
         let target = &*place.1;
-        target.claim(&self.claim)?;
+        // It is blank if it has lost what it had. If that happens while it gets the state, it stays
+        // so: it has another mark then.
+        let claimed = target.claim(&self.claim)?;
         let found = take(&place.1, &self.volume)?;
         if found.iter().any(|found| found.owner == Owner::Foreign) {
             return Err(io::Error::other("it holds the journal of another volume"));
@@ -133,6 +136,7 @@ impl State {
                 target.remove(found.file)?;
             }
         }
+        whole(target, &claimed)?;
         Ok(last)
     }
 

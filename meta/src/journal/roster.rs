@@ -8,8 +8,8 @@ use super::writer::Writer;
 use crate::kv::{KvError, Seq};
 use std::cmp::Reverse;
 use std::io;
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, Weak};
 
 /// How many times in a row the sources of a copy may go away before the target counts as failed.
 const MAX_STRANDED: u32 = 8;
@@ -264,7 +264,12 @@ impl Writer {
 
     /// Notes what all mirrors have: older files are not needed by any of them.
     pub fn note_least(&self) {
-        let least = self.mirrors.iter().map(|mirror| if mirror.whole { mirror.acked } else { mirror.since });
+        // What it got by a copy it has, too.
+        let has = |mirror: &Mirror| if mirror.whole { mirror.acked.max(mirror.since) } else { mirror.since };
+        let whole = self.mirrors.iter().filter(|mirror| mirror.whole);
+        let have = whole.map(|mirror| (mirror.place.0, has(mirror))).collect();
+        *self.shared.have.lock().unwrap_or_else(PoisonError::into_inner) = have;
+        let least = self.mirrors.iter().map(has);
         let copying = self.mirrors.iter().any(|mirror| mirror.copying.is_some());
         self.shared.least.store(if copying { 0 } else { least.min().unwrap_or(0) }, Ordering::Relaxed);
     }

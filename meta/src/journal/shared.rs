@@ -1,6 +1,6 @@
 //! The state that an engine's threads share, and how they wait for each other.
 
-use super::claims::{Granted, take_request};
+use super::claims::Granted;
 use super::files::Files;
 use super::frame::{Epoch, Frame, Kind, Origin, VolumeId, put_edit};
 use super::lease::Lease;
@@ -8,11 +8,12 @@ use super::lineage::Lineage;
 use super::local_wal::LocalWal;
 use super::options::{Access, Limits, Place, Status};
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
+use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
-use volume::target::{Claim, ClaimRequest};
+use volume::target::Claim;
 
 /// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
 /// files, log, tasks.
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     pub slack: AtomicI64,
     /// All mirrors have the transactions up to this one.
     pub least: AtomicU64,
+    /// What each whole mirror has: all transactions up to this one.
+    pub have: Mutex<Vec<(TargetId, Seq)>>,
     /// Why this opening has ended, when another one has taken over.
     fenced: OnceLock<KvError>,
 }
@@ -181,6 +184,7 @@ impl Shared {
             moving: Mutex::default(),
             slack: AtomicI64::new(i64::MAX),
             least: AtomicU64::new(0),
+            have: Mutex::default(),
             fenced: OnceLock::new(),
         }
     }
@@ -205,11 +209,6 @@ impl Shared {
         if self.access == Access::Write {
             self.need.fetch_max((self.losses + 1).min(targets), Ordering::Relaxed);
         }
-    }
-
-    /// The request that takes or renews the claim of this epoch.
-    pub fn claim_request(&self) -> ClaimRequest {
-        take_request(&self.claim, self.lease.length())
     }
 
     /// The state of an index with everything up to a transaction.

@@ -112,7 +112,16 @@ impl Target for Shadow {
     /// Takes a claim in memory only, even if another holder has the target.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let own = self.over.claim(&ClaimRequest::Read)?;
-        if *ask == ClaimRequest::Read && own.claim.is_none() { self.inner.claim(ask) } else { self.over.claim(ask) }
+        match ask {
+            ClaimRequest::Read if own.claim.is_none() => self.inner.claim(ask),
+            ClaimRequest::Take { claim, lease, blank } if own.claim.is_none() => {
+                // What is below is blank, or not.
+                let below = self.inner.claim(&ClaimRequest::Read)?;
+                let blank = if below.claim.is_some() { below.blank } else { *blank };
+                self.over.claim(&ClaimRequest::Take { claim: claim.clone(), lease: *lease, blank })
+            }
+            _ => self.over.claim(ask),
+        }
     }
 }
 
