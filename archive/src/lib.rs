@@ -6,6 +6,8 @@ pub mod crew;
 pub mod dry;
 pub mod encode;
 pub mod energy;
+#[cfg(test)]
+mod golden;
 pub mod job;
 pub mod limit;
 pub mod message;

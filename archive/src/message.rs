@@ -275,3 +275,99 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
         Some(_) => [directory, b"/", name].concat(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::{row, table};
+
+    fn time(seconds: i64) -> Time {
+        Time { seconds, nanoseconds: 300 }
+    }
+
+    fn place() -> Place {
+        Place {
+            source: b"/data/a".to_vec(),
+            below: 6,
+            target: b"archive/a".to_vec(),
+            ino: 1000,
+            fresh: true,
+            system: 300,
+            accessed: time(1),
+            modified: time(2),
+        }
+    }
+
+    fn item(kind: Kind) -> Item {
+        let stat = Stat {
+            kind,
+            mode: 0o644,
+            uid: 1001,
+            gid: 101,
+            links: 2,
+            device: 7,
+            size: 8192,
+            allocated: 4096,
+            accessed: time(3),
+            modified: time(-4),
+            changed: time(5),
+            identity: (300, 301),
+        };
+        Item { name: b"name".to_vec(), stat }
+    }
+
+    fn large() -> Large {
+        Large { place: place(), item: item(Kind::File), part_bytes: 1 << 20, ino: 1001 }
+    }
+
+    fn tally() -> Tally {
+        let mut sizes = Sizes::default();
+        sizes.add(3);
+        Tally {
+            files: 1,
+            bytes: 300,
+            others: 2,
+            unchanged_files: 3,
+            unchanged_bytes: 301,
+            sizes,
+            found_files: 4,
+            found_bytes: 302,
+        }
+    }
+
+    #[test]
+    fn messages_have_fixed_bytes() {
+        let group = |kind| Group { place: place(), items: vec![item(kind)] };
+        let names = Walk::Names(place(), vec![b"a".to_vec(), b"b".to_vec()]);
+        let worked = |phase| Message::Worked(Span { phase, start: 0.5, end: 1.5, cpu: 0.25, bytes: 300 });
+        let lines = [
+            row!("walk-directory", Message, Message::Walk(Walk::Directory(place()))),
+            row!("walk-names", Message, Message::Walk(names)),
+            row!("walk-list", Message, Message::Walk(Walk::List(place()))),
+            row!("continue", Message, Message::Continue),
+            row!(
+                "found",
+                Message,
+                Message::Found { groups: vec![group(Kind::Symlink)], walks: vec![Walk::List(place())], done: true }
+            ),
+            row!("ready", Message, Message::Ready),
+            row!("do-files", Message, Message::Do(300, Work::Files(vec![group(Kind::File)]))),
+            row!("do-open", Message, Message::Do(301, Work::Open(large()))),
+            row!("do-part", Message, Message::Do(302, Work::Part(large(), 303))),
+            row!("do-close", Message, Message::Do(304, Work::Close(large()))),
+            row!("opened", Message, Message::Opened(305, large(), vec![0, 306])),
+            row!("done", Message, Message::Done(vec![Ended { task: 307, good: true }])),
+            row!("failed", Message, Message::Failed("why".into())),
+            row!("finish", Message, Message::Finish),
+            row!("problem", Message, Message::Problem(Problem { path: b"/a".to_vec(), what: "why".into() })),
+            row!("worked-explore", Message, worked(Phase::Explore)),
+            row!("worked-work", Message, worked(Phase::Work)),
+            row!("worked-commit", Message, worked(Phase::Commit)),
+            row!("tally", Message, Message::Tally(Box::new(tally()))),
+            row!("explored", Message, Message::Explored),
+            row!("broken", Message, Message::Broken("why not".into())),
+            row!("bye", Message, Message::Bye),
+        ];
+        table(include_str!("golden.txt"), &lines);
+    }
+}

@@ -1,8 +1,8 @@
 //! The bytes of every value of the metadata. They were made from `docs/format.md`, not by this
 //! code: what differs from them is another format, which needs another version.
 
-use crate::record::{Content, Dinode, DirectoryState, Entry, Home, decode, encode};
-use crate::{Kind, SetRecord, StripeRecord, Time, Totals};
+use crate::record::{Content, Dinode, DirectoryDelta, DirectoryState, Entry, Home, decode, encode};
+use crate::{Attributes, Kind, SetRecord, StripeRecord, Time, Totals, keys};
 use plan::{Extent, Place, Span, TargetId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,9 +12,27 @@ use std::fmt::Debug;
 #[track_caller]
 pub(crate) fn is_fixed<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, bytes: &str) {
     let encoded = encode(value);
-    let hexadecimal: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hexadecimal, bytes, "{value:?}");
+    assert_eq!(hex(&encoded), bytes, "{value:?}");
     assert_eq!(decode::<T>(&encoded).as_ref(), Ok(value));
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A line of a table: a name and the bytes of a value, which decode to this value.
+#[track_caller]
+pub(crate) fn row<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, value: &T) -> String {
+    let encoded = encode(value);
+    assert_eq!(decode::<T>(&encoded).as_ref(), Ok(value));
+    format!("{name} {}", hex(&encoded))
+}
+
+/// That these lines are the table's. If not, all of them are shown.
+#[track_caller]
+pub(crate) fn table(expected: &str, lines: &[String]) {
+    assert!(expected.lines().eq(lines), "the bytes have changed; they are now:\n{}\n", lines.join("\n"));
 }
 
 const NO_TIMES: [Time; 4] = [Time { seconds: 0, nanoseconds: 0 }; 4];
@@ -57,6 +75,11 @@ fn files_have_fixed_bytes() {
     is_fixed(&Home::Here(large), "01120480030000008110808080808020ffffffffffffffff7f000000000000000001");
     let state = DirectoryState { modified: time(1, 2), changed: time(3, 4), entries: 5, directories: -1 };
     is_fixed(&state, "020206040a01");
+    // What is added to it, as an operand of a merge.
+    let delta = DirectoryDelta { modified: Some(time(1, 2)), changed: None, entries: -1, directories: 1 };
+    is_fixed(&delta, "010202000102");
+    let delta = DirectoryDelta { modified: None, changed: Some(time(3, 4)), entries: 300, directories: 0 };
+    is_fixed(&delta, "00010604d80400");
     is_fixed(&(300u64, Place::Stripe(span())), "ac0200f0a204108080048001");
 }
 
@@ -70,4 +93,33 @@ fn chunk_sets_have_fixed_bytes() {
     is_fixed(&vec![1u16, 300], "0201ac02");
     // The next numbers of files and chunk sets, and the number of openings.
     is_fixed(&300u64, "ac02");
+}
+
+/// The records of requests that are carried out only once: the key, and the answers by operation.
+#[test]
+fn requests_have_fixed_bytes() {
+    assert_eq!(hex(&keys::request(7, 300)), "4b0000000000000007000000000000012c");
+    let attributes = Attributes {
+        ino: 1000,
+        kind: Kind::File,
+        mode: 0o644,
+        links: 1,
+        uid: 1000,
+        gid: 100,
+        device: 0,
+        size: 300,
+        allocated: 128,
+        accessed: Time { seconds: 1, nanoseconds: 2 },
+        modified: Time { seconds: -3, nanoseconds: 4 },
+        changed: Time { seconds: 5, nanoseconds: 6 },
+        created: Time { seconds: 7, nanoseconds: 8 },
+    };
+    is_fixed(&attributes, "e80700a40301e8076400ac028001020205040a060e08");
+    // Removals: whether it was the last name, and whether the file is an orphan.
+    is_fixed(&(true, false), "0100");
+    // Renames: the same of the file that was replaced.
+    is_fixed(&Some((300u64, true, true)), "01ac020101");
+    is_fixed(&None::<(u64, bool, bool)>, "00");
+    // The other operations have no answer.
+    is_fixed(&(), "");
 }

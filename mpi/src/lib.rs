@@ -5,6 +5,8 @@
 
 pub mod command;
 mod follow;
+#[cfg(test)]
+mod golden;
 pub mod layout;
 mod lead;
 pub mod metadata;

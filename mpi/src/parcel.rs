@@ -95,6 +95,42 @@ impl Parcel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::{row, table};
+
+    #[test]
+    fn parcels_have_fixed_bytes() {
+        let hosts = ["a".to_owned(), "b".to_owned(), "b".to_owned()];
+        let facts = || Facts { job: "job".into(), code: "rs:4+2".into(), k: 4, m: 2, files: 300, ..Facts::default() };
+        let setup = Setup {
+            layout: Layout::new(&hosts, 1, 1, false),
+            began: Duration::new(5, 6),
+            volume: "/volume".into(),
+            hidden: 1000,
+            update: true,
+            places: vec!["/disk".into()],
+            absent: vec![TargetId(300)],
+            facts: facts(),
+        };
+        let farewell = Farewell { sets: 1, bytes: 300, cpu_seconds: 0.5, trouble: Some("why".into()) };
+        let problem = Problem { path: b"/a".to_vec(), what: "why".into() };
+        let lines = [
+            row!("hello", Parcel, Parcel::Hello("1.0".into(), "a".into())),
+            row!("setup", Parcel, Parcel::Setup(Box::new(setup))),
+            row!("role", Parcel, Parcel::Role(2, 300, Box::new(Message::Bye))),
+            row!("call", Parcel, Parcel::Call(300, 7, 27, Bytes::from_static(b"call"))),
+            row!("answer", Parcel, Parcel::Answer(300, Some(Bytes::from_static(b"answer")))),
+            row!("answer-unknown", Parcel, Parcel::Answer(301, None)),
+            row!("recall", Parcel, Parcel::Recall(vec![(1000, 300)])),
+            row!("problem", Parcel, Parcel::Problem(problem)),
+            row!("progress", Parcel, Parcel::Progress(Box::new(facts()))),
+            row!("facts", Parcel, Parcel::Facts(Box::new(facts()), Some("why".into()))),
+            row!("farewell", Parcel, Parcel::Farewell(farewell)),
+            row!("stop", Parcel, Parcel::Stop),
+            row!("alive", Parcel, Parcel::Alive),
+            row!("end", Parcel, Parcel::End),
+        ];
+        table(include_str!("golden.txt"), &lines);
+    }
 
     #[test]
     fn parcels_come_back() {

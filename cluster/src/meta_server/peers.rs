@@ -97,7 +97,7 @@ impl Ways {
         match self.client(address).call_blocking(PEER, &body, &[], deadline) {
             Ok(answer) => postcard::from_bytes(&answer.payload).map_err(|_| "it said what cannot be read".into()),
             Err(wire::Error::Remote { status: REFUSED, body }) => Err(String::from_utf8_lossy(&body).into_owned()),
-            Err(wire::Error::Remote { .. }) => Err("it is no metadata server of this version".into()),
+            Err(wire::Error::Remote { .. }) => Err("it is not a metadata server of this version".into()),
             Err(why) => Err(why.to_string()),
         }
     }
@@ -142,7 +142,40 @@ pub(super) fn reply(told: &Told) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use super::super::standby::{Holds, Whereabouts};
+    use super::super::{Ticket, seat};
     use super::*;
+    use crate::golden::{row, table};
+
+    #[test]
+    fn messages_have_fixed_bytes() {
+        let peer = |name: &str| seat::Peer { name: name.into(), address: format!("{name}:1") };
+        let message = |what| Message { token: b"token".to_vec(), volume: [0xab; 16], from: peer("a"), what };
+        let told = Told {
+            holder: Some(peer("b")),
+            holds: true,
+            servers: vec![peer("a"), peer("b")],
+            last: 300,
+            label: Some("{}".into()),
+            refused: Some("why".into()),
+        };
+        let servers = vec!["a:1".to_owned(), "b:1".to_owned()];
+        let whereabouts = Whereabouts { holder: Some("b:1".into()), servers: servers.clone() };
+        let ticket = Ticket { session: 7, secret: [0x5e; 16], request: 300, answered: 299, again: true };
+        let lines = [
+            row!("join", Message, message(What::Join)),
+            row!("heartbeat", Message, message(What::Beat(Progress { applied: Some(300) }))),
+            row!("heartbeat-without-index", Message, message(What::Beat(Progress { applied: None }))),
+            row!("take-over", Message, message(What::TakeOver)),
+            row!("answer", Told, told),
+            row!("empty-answer", Told, Told::default()),
+            row!("whereabouts", Whereabouts, whereabouts),
+            row!("whereabouts-unknown", Whereabouts, Whereabouts::default()),
+            row!("holds", Holds, Holds { opening: 300, servers }),
+            row!("ticket", Ticket, ticket),
+        ];
+        table(include_str!("golden.txt"), &lines);
+    }
 
     fn key(name: &str) -> Arc<ClusterKey> {
         let path = std::env::temp_dir().join(format!("weft-peers-{name}-{}", std::process::id()));

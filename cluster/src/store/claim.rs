@@ -243,6 +243,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::{hex, table};
     use std::io::IoSlice;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
@@ -262,6 +263,32 @@ mod tests {
 
     fn take(number: u64, holder: u128) -> ClaimRequest {
         ClaimRequest::Take { claim: claim(number, holder), lease: Duration::from_millis(1500) }
+    }
+
+    #[test]
+    fn messages_have_fixed_bytes() {
+        let line = |name: &str, bytes: Vec<u8>| format!("{name} {}", hex(&bytes));
+        let state = |name: &str, claim, lease| line(name, encode_state(&ClaimState { claim, lease }));
+        let refusal = |name: &str, refusal: Refusal| line(name, encode_refusal(&refusal.into()).unwrap());
+        let left = Duration::from_millis(300);
+        let lines = [
+            line("read", encode_ask(&ClaimRequest::Read)),
+            line("take", encode_ask(&take(300, 9))),
+            line("release", encode_ask(&ClaimRequest::Release(claim(300, 9).epoch))),
+            state("over", None, Lease::Over),
+            state("released", Some(claim(1, 9)), Lease::Released),
+            state("runs", Some(claim(2, 9)), Lease::Runs(left)),
+            state("locked", Some(claim(3, 9)), Lease::Locked),
+            refusal("fenced", Refusal::Fenced(Box::new(claim(4, 9)))),
+            refusal("held", Refusal::Held { claim: Some(Box::new(claim(5, 9))), remaining: Some(left) }),
+            refusal("held-unknown", Refusal::Held { claim: None, remaining: None }),
+            refusal("unclaimed", Refusal::Unclaimed(Some(Epoch { number: 300, id: 5 }))),
+            refusal("unclaimed-unknown", Refusal::Unclaimed(None)),
+            line("epoch", encode_epoch(Some(Epoch { number: 300, id: 5 }))),
+            line("no-epoch", encode_epoch(None)),
+        ];
+        // `messages_keep_what_they_mean` decodes each of these kinds.
+        table(include_str!("golden/claim.txt"), &lines);
     }
 
     #[test]

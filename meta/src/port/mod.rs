@@ -7,6 +7,8 @@
 //! metadata's own records (postcard).
 
 mod bound;
+#[cfg(test)]
+mod golden;
 mod sound;
 #[macro_use]
 mod table;

@@ -284,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_headers_are_fixed() {
+        let bytes = chunk().encode();
+        crate::format::golden::is_fixed(&bytes, include_str!("golden/chunk.txt"));
+        assert_eq!(ChunkHeader::decode(&bytes), Ok(chunk()));
+    }
+
+    #[test]
+    fn the_bytes_of_a_stripe_header_are_fixed() {
+        let bytes = header().encode();
+        crate::format::golden::is_fixed(&bytes, include_str!("golden/stripe.txt"));
+        assert_eq!(StripeHeader::decode(&bytes), Ok(header()));
+    }
+
+    #[test]
     fn what_a_newer_weft_wrote_is_told_from_damage() {
         let mut bytes = chunk().encode();
         bytes[8] = 2;

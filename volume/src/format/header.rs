@@ -236,6 +236,13 @@ pub(super) mod tests {
     const GOLDEN: u64 = 0x0ffa_84d1_f267_5de7;
 
     #[test]
+    fn the_bytes_of_a_header_are_fixed() {
+        let bytes = example().encode();
+        crate::format::golden::is_fixed(&bytes[..], include_str!("golden/header.txt"));
+        assert_eq!(Header::decode(&bytes[..]), Ok(example()));
+    }
+
+    #[test]
     fn the_fields_are_where_the_document_says() {
         let bytes = example().encode();
         assert_eq!(&bytes[..8], b"\x89WEFT\r\n\x1a");

@@ -7,6 +7,8 @@
 mod bytes;
 mod chunk;
 mod claim;
+#[cfg(test)]
+mod golden;
 mod header;
 mod layout;
 mod record;

@@ -159,6 +159,14 @@ mod tests {
     const GOLDEN: u64 = 0x3c76_987d_8aef_6a4a;
 
     #[test]
+    fn the_bytes_of_a_header_are_fixed() {
+        let header = example(&[7; 5000], 512);
+        let bytes = encoded(&header);
+        crate::format::golden::is_fixed(&bytes, include_str!("golden/record.txt"));
+        assert_eq!(RecordHeader::decode(&bytes), Ok(header));
+    }
+
+    #[test]
     fn a_bad_granule_is_located() {
         let mut block = vec![7; 5000];
         let header = example(&block, 512);
