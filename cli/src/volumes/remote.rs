@@ -361,6 +361,22 @@ impl End {
 mod tests {
     use super::*;
 
+    /// Who asked for the end of a mount hears of it, however soon after that it ends.
+    #[test]
+    fn the_end_of_a_mount_is_told_to_all_who_asked() {
+        let place = std::env::temp_dir().join(format!("weft-end-{}", std::process::id()));
+        std::fs::create_dir(&place).unwrap();
+        for _ in 0..50 {
+            let served = serve(&place, || true).unwrap();
+            let end = end_of(&place).unwrap();
+            served.stop();
+            served.ended(&Ok(()));
+            drop(served);
+            assert!(end.wait().is_ok());
+        }
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
     #[test]
     fn own_files_stay_here() {
         let left = |line: &str| {
