@@ -1,11 +1,12 @@
 //! Requests of a client to a metadata server: each is the number of an operation, the length of its
-//! arguments, and these. All go to one volume, in one session.
+//! arguments in two bytes, little-endian, and these. All go to one volume; those that begin a
+//! session come from nobody, the others from one session.
 #![no_main]
 
 use fs::label::{Label, Member};
 use fs::{Answer, Caller, FileSystem, OpenOptions, Recall, Request, Sessions};
 use meta::kv::MemoryIndex;
-use meta::port::{BEGIN, Call, Remote, Session};
+use meta::port::{BEGIN, Call, ENTER, Remote, Session};
 use plan::TargetId;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -13,9 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use volume::target::{Memory, Target};
 
-/// Operations that wait when nobody answers: one that another client was asked for, a lock.
-const WAIT: [u16; 1] = [74];
+/// Takes a lock; the last byte of its arguments says whether to wait for it.
+const LOCK: u16 = 74;
+/// Sessions that are begun before a new server is.
+const MOST_SESSIONS: u64 = 200;
 
+#[derive(Clone)]
 struct Client {
     sessions: Arc<Sessions>,
     session: Option<u64>,
@@ -55,15 +59,27 @@ thread_local! {
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     CLIENT.with_borrow_mut(|client| {
         let mut rest = bytes;
-        while let [operation, length, after @ ..] = rest {
-            let (arguments, behind) = after.split_at(usize::from(*length).min(after.len()));
+        while let [operation, low, high, after @ ..] = rest {
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            let (arguments, behind) = after.split_at(length.min(after.len()));
             rest = behind;
-            let operation = u16::from(*operation);
-            if operation != BEGIN && !WAIT.contains(&operation) && client.call(operation, arguments).is_err() {
+            let (operation, mut arguments) = (u16::from(*operation), arguments.to_vec());
+            if operation == LOCK
+                && let Some(wait) = arguments.last_mut()
+            {
+                *wait = 0;
+            }
+            if matches!(operation, BEGIN | ENTER) {
+                let _ = Client { session: None, ..client.clone() }.call(operation, &arguments);
+            }
+            if client.call(operation, &arguments).is_err() {
                 // It ended its session.
                 *client = begin(&client.sessions);
             }
         }
         assert_eq!(client.sessions.volume().counts().defects(), 0);
+        if client.sessions.living().0 > MOST_SESSIONS {
+            *client = serve();
+        }
     });
 });
