@@ -171,7 +171,7 @@ mod tests {
             ("threads=0", "1 to 1024"),
             ("ro=1", "ro=1"),
             ("fsname=", "fsname="),
-            ("coding=me", "client, server and auto"),
+            ("coding=me", "client, server or auto"),
         ] {
             let message = parse_options(list).unwrap_err();
             assert!(message.contains(part), "{message}");

@@ -440,6 +440,6 @@ mod tests {
         for coding in [Coding::Client, Coding::Server, Coding::Auto] {
             assert_eq!(coding.to_string().parse(), Ok(coding));
         }
-        assert!("both".parse::<Coding>().unwrap_err().contains("client, server and auto"));
+        assert!("both".parse::<Coding>().unwrap_err().contains("client, server or auto"));
     }
 }

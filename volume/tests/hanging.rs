@@ -61,9 +61,9 @@ fn what_was_not_begun_in_time_does_not_happen() {
     assert!(targets.hangs(id));
     // Though it is forgiven, nothing is created on it while it may still carry out an abandoned
     // operation.
-    disk.set(Faults::default());
     targets.forgive(id);
     assert!(!targets.is_healthy(id));
+    disk.set(Faults::default());
     until(|| !targets.hangs(id));
     assert!(targets.is_healthy(id));
     std::thread::sleep(HANGS);

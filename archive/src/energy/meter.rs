@@ -216,7 +216,7 @@ mod tests {
         assert!(refused("").is_some() && refused("volts,amps\n1,2\n").is_some() && refused("0.5,60\n").is_some());
         assert!(Meter::open(&scratch.path("missing")).err().unwrap().contains("no such file"));
         let garbage = scratch.file("log.csv", &format!("time,watts\n{}", "what,ever\n".repeat(30)));
-        assert!(Meter::open(&garbage).unwrap().read(0.0).unwrap_err().contains("no readings"));
+        assert!(Meter::open(&garbage).unwrap().read(0.0).unwrap_err().contains("not readings"));
         let ahead = scratch.file("log.csv", "2026-11-21T19:30:00Z,60\n");
         assert!(Meter::open(&ahead).unwrap().read(1_795_285_800.0).unwrap_err().contains("3600 s ahead"));
         let empty = scratch.file("log.csv", "time,watts\n");

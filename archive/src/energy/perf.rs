@@ -211,7 +211,7 @@ mod tests {
         scratch.append("perf.csv", &RECORDED.replace('#', "# again"));
         assert_eq!(recorded.read(1.0), Ok(Reading::Joules(66.0)));
         scratch.append("perf.csv", "rubbish power/energy-pkg/\n");
-        assert!(recorded.read(2.0).unwrap_err().contains("no line of perf"));
+        assert!(recorded.read(2.0).unwrap_err().contains("not a line of perf"));
         assert!(Recorded::open(&scratch.path("missing")).is_err());
     }
 

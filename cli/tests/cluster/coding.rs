@@ -209,7 +209,7 @@ fn who_codes_can_be_said_of_a_volume_and_of_a_mount() {
     assert!(error.contains("only storage servers can code"), "{error}");
     assert!(!volume.exists());
     let error = run(create().args(["--coding", "both"])).errors;
-    assert!(error.contains("client, server and auto"), "{error}");
+    assert!(error.contains("client, server or auto"), "{error}");
     run(create().args(["--coding", "auto"])).good();
     let label = fs::read_to_string(volume.join("volume.json")).unwrap();
     assert!(label.contains(r#""coding": "auto""#), "{label}");

@@ -192,7 +192,7 @@ mod tests {
         for bad in ["", "weft-cluster-key-1 ", "weft-cluster-key-1 12", "weft-cluster-key-2 00", "-----BEGIN"] {
             std::fs::write(&path, bad).unwrap();
             let said = ClusterKey::read(&path).unwrap_err().to_string();
-            assert!(said.contains("no cluster key"), "{said}");
+            assert!(said.contains("not a cluster key"), "{said}");
         }
         std::fs::remove_dir_all(&place).unwrap();
     }
