@@ -234,7 +234,7 @@ mod tests {
         make(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         std::os::unix::fs::symlink(&own, &link).unwrap();
-        for (path, why) in [(&open, "others may write"), (&link, "no directory")] {
+        for (path, why) in [(&open, "others may write"), (&link, "not a directory")] {
             let refused = make(path).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");
         }
