@@ -468,5 +468,5 @@ fn a_server_with_a_certificate_and_no_key_does_not_start() {
     fs::write(ids.join(KEY_FILE), "nonsense").unwrap();
     fs::set_permissions(ids.join(KEY_FILE), fs::Permissions::from_mode(0o600)).unwrap();
     let said = start();
-    assert!(said.contains("no cluster key"), "{said}");
+    assert!(said.contains("not a cluster key"), "{said}");
 }
