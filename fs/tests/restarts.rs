@@ -310,3 +310,32 @@ fn a_server_that_can_read_nothing_takes_no_chunk_sets_away() {
     client.close(ino);
     client.close_volume().unwrap();
 }
+
+/// A client has filled chunk sets and not committed all that is in them when the server restarts.
+#[test]
+fn full_chunk_sets_are_reclaimed_with_what_is_not_committed() {
+    let cluster = Cluster::new("rs:2+1", 4);
+    let (client, wire) = cluster.wired_client("a");
+    let ino = make(&client, "file");
+    client.open(ino, true).unwrap();
+    client.sync(ino).unwrap();
+    // A set has space for 6 MiB.
+    let data = pattern(1, 30_000_000);
+    // Nothing is committed.
+    wire.full.store(true, Ordering::SeqCst);
+    client.write(ino, 0, &data).unwrap();
+    let begun = Instant::now();
+    while wire.asked(22) < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no set is full: {:?}", lock(&cluster.lab).chunks());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Only that the sets are full is durable.
+    cluster.volume().sync_all().unwrap();
+    cluster.kill();
+    cluster.start();
+    wire.full.store(false, Ordering::SeqCst);
+    client.sync(ino).unwrap();
+    assert!(content(&client, ino).unwrap() == data);
+    client.close(ino);
+    client.close_volume().unwrap();
+}

@@ -450,7 +450,7 @@ impl Sessions {
     }
 
     /// Of the sets that a session reclaims, those that it had before this server started. It gets
-    /// no others.
+    /// no others. Full sets are among them: the client may not have committed all that is in them.
     ///
     /// # Errors
     /// When the metadata cannot be read at the moment, as when too few targets renew the claim. The
@@ -462,16 +462,15 @@ impl Sessions {
         }
         let owned = lock(&leases.owned).get(&session).cloned().unwrap_or_default();
         let meta = &self.fs.engine()?.meta;
-        let mut open = Vec::new();
+        let mut there = Vec::new();
         for set in told.into_iter().filter(|set| owned.contains(set)) {
             match meta.set(set) {
-                Ok(record) if record.sealed => {}
-                Ok(_) => open.push(set),
+                Ok(_) => there.push(set),
                 Err(meta::Error::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(open)
+        Ok(there)
     }
 
     /// A client joins. Notifies a client that has the exclusive lease, and waits until its lease

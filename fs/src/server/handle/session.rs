@@ -180,6 +180,10 @@ impl Session for Handle {
 
     fn release_sets(&self, sets: &[u64]) -> Result<()> {
         let released = self.sessions.fs.leases.table().release(self.session, sets);
+        if !released.is_empty() {
+            // Before anything in them is freed: after a crash the session does not get them back.
+            self.sessions.note_sets().map_err(told)?;
+        }
         self.sessions.take_back(&released).map_err(told)
     }
 
