@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::target::Faults;
 
+/// The operation `seal_set` of `meta::port`.
+const SEAL_SET: u16 = 22;
+
 /// Clients that commit the same file when the server restarts reclaim their sessions without
 /// waiting for each other.
 #[test]
@@ -325,7 +328,7 @@ fn full_chunk_sets_are_reclaimed_with_what_is_not_committed() {
     wire.full.store(true, Ordering::SeqCst);
     client.write(ino, 0, &data).unwrap();
     let begun = Instant::now();
-    while wire.asked(22) < 2 {
+    while wire.asked(SEAL_SET) < 2 {
         assert!(begun.elapsed() < Duration::from_secs(120), "no set is full: {:?}", lock(&cluster.lab).chunks());
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -170,8 +170,8 @@ impl Setting {
         }
     }
 
-    /// The slaves that get something over the network from whoever distributes: m+2 mirrors of the
-    /// journal, k+m stores from a client, k+m-1 from a Master, which has one of the blocks itself.
+    /// How many slaves get data over the network: m+2 mirrors of the journal from the metadata
+    /// server, k+m stores from a client, k+m-1 from a Master, which keeps one block itself.
     pub fn slaves(&self) -> f64 {
         match (self.way, self.coder) {
             (Way::Inline, _) => f64::from(self.m) + 2.0,

@@ -1,6 +1,6 @@
 //! The cost of the journal inside a call of the metadata: its sending is DD, its mirrors' writing
-//! is SP. The thread that waits for the journal, here or in the metadata server, carries it to
-//! whoever counts the call; an answer of the server has it at its end. Only lengths of time go
+//! is SP. The thread that waits for the journal, here or in the metadata server, carries it to the
+//! code that counts the call. An answer of the server has it at its end. Only lengths of time go
 //! from one machine to another, so their clocks need not agree.
 
 use std::cell::Cell;

@@ -139,7 +139,7 @@ mod tests {
         assert!(table.all_superseded().is_empty());
     }
 
-    /// The answer is that of the moment before, or there is none yet.
+    /// The client answered before it closed the file, or has not answered yet.
     #[test]
     fn what_is_closed_after_the_question_is_not_superseded() {
         let (mut table, a, _) = two();
