@@ -267,7 +267,6 @@ fn times_room_and_syncs_are_as_on_a_local_file_system() {
 /// A file is cut off and written again, over and over. A reader at another mount may find any part
 /// of the old content or of the new one, and no bytes that nobody wrote.
 #[test]
-#[ignore = "a page that a kernel reads while the file is empty stays zero there: 1 of 3 runs fails"]
 fn a_reader_beside_a_truncate_and_write_sees_old_or_new_bytes() {
     if !possible("a_reader_beside_a_truncate_and_write_sees_old_or_new_bytes") {
         return;

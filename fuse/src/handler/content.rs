@@ -26,6 +26,8 @@ impl<F: Files> Handler<F> {
         if flags & libc::O_TRUNC != 0 {
             let change = SetAttributes { size: Some(0), ..SetAttributes::default() };
             self.set_attributes(user, ino, change).inspect_err(|_| self.close(ino, flags))?;
+            self.opens.telling(ino, 0);
+            self.opens.told_size(ino);
         }
         Ok(())
     }
@@ -76,8 +78,15 @@ impl<F: Files> Handler<F> {
         });
     }
 
-    /// Reads and hands what was read to a function.
-    pub(super) fn read(&self, ino: u64, offset: u64, size: u32, answer: impl FnOnce(Result<&[u8], Errno>)) {
+    /// Reads and hands what was read to a function. `pages` says that the kernel keeps it.
+    pub(super) fn read(
+        &self,
+        ino: u64,
+        offset: u64,
+        size: u32,
+        pages: bool,
+        answer: impl FnOnce(Result<&[u8], Errno>),
+    ) {
         BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
             if buffer.len() < size {
@@ -85,6 +94,13 @@ impl<F: Files> Handler<F> {
             }
             let into = &mut buffer[..size];
             let read = self.caller.call("reading", ino, |files| files.read(ino, offset, into));
+            // A program sees this error only if the kernel asked for a page twice, while others
+            // truncated the file and programs of this machine asked for its size: it reads again.
+            let read = read.and_then(|read| {
+                let asked = offset..offset + size as u64;
+                let short = pages && read < size && !self.opens.may_answer(ino, asked, read);
+                if short { Err(Errno::EINTR) } else { Ok(read) }
+            });
             answer(read.map(|read| &buffer[..read]));
         });
     }

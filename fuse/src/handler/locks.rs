@@ -15,6 +15,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+/// The bit of the handles whose reads go past the kernel's pages.
+const DIRECT: u64 = 1 << 63;
+
+/// Whether reads through a handle go past the kernel's pages.
+pub(super) fn is_direct(handle: FileHandle) -> bool {
+    handle.0 & DIRECT != 0
+}
+
 /// The openings of files through which owners got locks. The kernel says when a process gives up
 /// its own locks, but nothing of those that belong to an opening (`F_OFD_SETLK`): these end with
 /// it.
@@ -37,9 +45,9 @@ impl Held {
     }
 
     /// The handle of a new opening, which begins without pages of the file in the kernel, in a time
-    /// without other clients if there are none.
-    pub fn handle(&self, alone: Option<u64>) -> FileHandle {
-        let handle = 1 + self.opened.fetch_add(1, Ordering::Relaxed);
+    /// without other clients if there are none. `direct`: its reads go past the kernel's pages.
+    pub fn handle(&self, alone: Option<u64>, direct: bool) -> FileHandle {
+        let handle = (1 + self.opened.fetch_add(1, Ordering::Relaxed)) | if direct { DIRECT } else { 0 };
         alone.map(|alone| self.fresh().insert(handle, alone));
         FileHandle(handle)
     }
@@ -175,8 +183,9 @@ mod tests {
     #[test]
     fn an_opening_ends_the_locks_that_were_not_given_up_before() {
         let held = Held::default();
-        let (first, second) = (held.handle(None), held.handle(None));
+        let (first, second) = (held.handle(None, false), held.handle(None, true));
         assert_ne!(first, second);
+        assert!(!is_direct(first) && is_direct(second));
         held.add(first, 5, 70);
         held.add(first, 5, 70);
         held.add(first, 5, 71);
@@ -191,7 +200,7 @@ mod tests {
     #[test]
     fn pages_are_kept_while_nobody_else_can_have_changed_the_file() {
         let held = Held::default();
-        let (shared, alone) = (held.handle(None), held.handle(Some(4)));
+        let (shared, alone) = (held.handle(None, false), held.handle(Some(4), false));
         assert!(held.is_stale(shared, None) && held.is_stale(shared, None));
         assert!(!held.is_stale(alone, Some(4)), "it was opened in this time");
         assert!(held.is_stale(alone, None));

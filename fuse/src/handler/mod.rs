@@ -19,6 +19,7 @@ mod opens;
 mod permission;
 mod seek;
 mod signals;
+mod sizes;
 
 use crate::Log;
 use crate::files::Files;
@@ -94,6 +95,14 @@ impl<F: Files> Handler<F> {
 
     /// The attributes of a file that the kernel gets, and keeps.
     fn tell(&self, found: &fs::Attributes) -> fuser::FileAttr {
+        if self.shared {
+            self.opens.telling(found.ino, found.size);
+            self.opens.told_size(found.ino);
+        }
+        self.tell_allocated(found)
+    }
+
+    fn tell_allocated(&self, found: &fs::Attributes) -> fuser::FileAttr {
         self.opens.told(found.ino, found.allocated);
         file_attributes(found)
     }
@@ -113,7 +122,8 @@ impl<F: Files> Handler<F> {
     /// The handle of a new opening.
     fn handle(&self, ino: u64, flags: i32) -> FileHandle {
         let files = self.caller.files();
-        let handle = self.held.handle(files.alone());
+        let direct = self.kept(flags).contains(FopenFlags::FOPEN_DIRECT_IO);
+        let handle = self.held.handle(files.alone(), direct);
         if files.is_shared() && opens::may_write(flags) {
             self.losses.opened(handle, files.losses(ino));
         }
@@ -165,7 +175,10 @@ impl<F: Files> Filesystem for Handler<F> {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.introduce("looking up", parent.0, |files| files.lookup(parent.0, name.as_bytes()));
         match found {
-            Ok(found) => reply.entry(&self.valid(), &self.tell(&found), self.tell_generation(&found)),
+            Ok(found) => {
+                let (valid, generation) = (self.valid(), self.tell_generation(&found));
+                self.tell_size(&found, move |told| reply.entry(&valid, &told, generation));
+            }
             // File 0 makes the kernel remember that no file has that name.
             Err(error) if i32::from(error) == libc::ENOENT => reply.entry(&self.valid(), &NONE, GENERATION),
             Err(error) => reply.error(error),
@@ -182,7 +195,10 @@ impl<F: Files> Filesystem for Handler<F> {
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.caller.call("reading attributes", ino.0, |files| files.attributes(ino.0));
         let found = found.map_err(|error| self.not_there(request.pid(), ino.0, error));
-        answer!(reply, found, found => reply.attr(&self.valid(), &self.tell(&found)));
+        answer!(reply, found, found => {
+            let valid = self.valid();
+            self.tell_size(&found, move |told| reply.attr(&valid, &told));
+        });
     }
 
     fn setattr(
@@ -317,14 +333,15 @@ impl<F: Files> Filesystem for Handler<F> {
         handle: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         if let Err(error) = self.has_its_locks(handle) {
             return reply.error(error);
         }
-        self.read(ino.0, offset, size, |data| answer!(reply, data, data => reply.data(data)));
+        let pages = self.shared && !locks::is_direct(handle) && flags.0 & libc::O_DIRECT == 0;
+        self.read(ino.0, offset, size, pages, |data| answer!(reply, data, data => reply.data(data)));
     }
 
     fn write(
@@ -344,6 +361,9 @@ impl<F: Files> Filesystem for Handler<F> {
         // The kernel knows the end only of files that no other process changes.
         let offset = if self.shared && open_flags.0 & libc::O_APPEND != 0 { None } else { Some(offset) };
         let written = self.with_its_locks(handle, || self.write(ino.0, offset, data, cached, take_privileges));
+        if let Some(offset) = offset.filter(|_| self.shared && written.is_ok()) {
+            self.opens.wrote(ino.0, offset + data.len() as u64);
+        }
         answer!(reply, written, written => reply.written(written));
     }
 

@@ -1,7 +1,9 @@
 //! Which files are open.
 
+use super::sizes::Size;
 use fs::lock;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -22,6 +24,8 @@ struct Openers {
     told: Option<u64>,
     /// How often the mount was fenced before the kernel had any unwritten page of the file.
     fences: u64,
+    /// Where the kernel believes the end of the file to be, in shared mounts.
+    size: Size,
 }
 
 /// Whether a file that is opened with these flags may be written to.
@@ -89,6 +93,37 @@ impl Opens {
         {
             openers.told = Some(allocated);
         }
+    }
+
+    /// An answer that says the size of a file begins.
+    pub fn telling(&self, ino: u64, size: u64) {
+        if let Some(openers) = self.map().get_mut(&ino) {
+            openers.size.telling(size);
+        }
+    }
+
+    /// The kernel has that answer.
+    pub fn told_size(&self, ino: u64) {
+        if let Some(openers) = self.map().get_mut(&ino) {
+            openers.size.told();
+        }
+    }
+
+    /// The kernel puts the end of a file to where it wrote, or behind it.
+    pub fn wrote(&self, ino: u64, end: u64) {
+        if let Some(openers) = self.map().get_mut(&ino) {
+            openers.size.wrote(end);
+        }
+    }
+
+    /// Where the kernel believes the end of an open file to be that has grown to `size` since.
+    pub fn grows(&self, ino: u64, size: u64) -> Option<u64> {
+        self.map().get(&ino).and_then(|openers| openers.size.grows(size))
+    }
+
+    /// Whether the kernel may get what was read of the pages `asked`, `read` bytes.
+    pub fn may_answer(&self, ino: u64, asked: Range<u64>, read: usize) -> bool {
+        self.map().get_mut(&ino).is_none_or(|openers| openers.size.may_answer(asked, read as u64))
     }
 
     /// Whether the kernel must ask again how many bytes a file takes; `allocated` is the number
