@@ -151,11 +151,7 @@ fn test() -> Result<(), String> {
     let peers = steps.time("peers", build_peers)?;
     let mut skipped: Vec<String> =
         peers.into_iter().map(|(peer, why)| format!("comparison with {peer} ({why})")).collect();
-    let programs = steps.time("compiling, with assertions", || suite::build(&root, &WITH_ASSERTIONS, &[]))?;
-    let checked = steps.time("tests, with assertions", || suite::run(&root, programs, &[THREADS]));
-    let documented =
-        steps.time("tests in documentation", || cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &[]));
-    let simulated = steps.time("simulation", || simulate::test(&root));
+    let programs = steps.time("compiling, with assertions", || suite::build(&root, &WITH_ASSERTIONS, &[], true))?;
     let look = match mir::not_needed() {
         None => [("RUSTFLAGS", mir::FLAGS)].as_slice(),
         Some(why) => {
@@ -166,8 +162,18 @@ fn test() -> Result<(), String> {
     let mpi = mpi::ready();
     let with_mpi = if mpi.is_ok() { WITH_MPI.as_slice() } else { &[] };
     skipped.extend(mpi.err().map(|why| format!("weft-mpi, the archive encoder under MPI ({why})")));
-    let programs =
-        steps.time("compiling, as users do", || suite::build(&root, &[&AS_USERS_RUN, with_mpi].concat(), look))?;
+    // Most tests wait for servers and disks, and leave the processors to the compiler.
+    let (programs, checked) = steps.time("tests, with assertions, while compiling as users do", || {
+        std::thread::scope(|scope| {
+            let built = scope.spawn(|| suite::build(&root, &[&AS_USERS_RUN, with_mpi].concat(), look, false));
+            let checked = suite::run(&root, programs, &[THREADS]);
+            (built.join().expect("it does not panic"), checked)
+        })
+    });
+    let documented =
+        steps.time("tests in documentation", || cargo(&[&["test", "--doc"], &WITH_ASSERTIONS[..]].concat(), &[]));
+    let simulated = steps.time("simulation", || simulate::test(&root));
+    let programs = programs?;
     let ran = steps.time("tests, as users run", || suite::run(&root, programs, &[THREADS]));
     // All failures at once: a run takes many minutes.
     checked.and(ran).and(documented).and(simulated)?;

@@ -28,11 +28,17 @@ pub struct Program {
     folder: PathBuf,
 }
 
-/// Compiles what `cargo test ARGUMENTS` would run.
-pub fn build(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Program>, String> {
+/// Compiles what `cargo test ARGUMENTS` would run. If it is not `urgent`, other programs go first.
+pub fn build(
+    root: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+    urgent: bool,
+) -> Result<Vec<Program>, String> {
     let start = Instant::now();
     eprintln!("== cargo test --no-run {}", arguments.join(" "));
-    let mut cargo = Command::new(env!("CARGO"))
+    let mut cargo = Command::new("nice")
+        .args(["-n", if urgent { "0" } else { "10" }, env!("CARGO")])
         .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
         .args(arguments)
         .envs(environment.iter().copied())
