@@ -23,7 +23,7 @@ pub fn run(root: &Path, seconds: u64) -> Result<(), String> {
     let host = said.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc does not say its host")?;
     for soak in SOAKS {
         let mut command = Command::new("rustup");
-        command.args(["run", "nightly", "cargo", "test", "--release", "--target", host]).args(soak);
+        command.args(["run", "nightly", "cargo", "test", "--release", "--no-fail-fast", "--target", host]).args(soak);
         // Threads that still wait for targets that hang when a test ends have their memory.
         command.env("ASAN_OPTIONS", "detect_leaks=0").env("RUSTFLAGS", "-Zsanitizer=address");
         command.env("CARGO_TARGET_DIR", root.join("target/asan")).env_remove("RUSTC").current_dir(root);

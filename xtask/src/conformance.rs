@@ -5,6 +5,7 @@
 //! is tested and lists what may differ.
 
 mod accepted;
+mod attributes;
 mod fsx;
 mod pjdfstest;
 mod programs;
@@ -15,7 +16,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How it is called.
-pub const USAGE: &str = "conformance DIR [--only pjdfstest|fsx|programs] [--minutes N] [--files N] [--reference DIR]";
+pub const USAGE: &str =
+    "conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]";
+
+/// What `--only` can ask for, besides one of the programs.
+const PARTS: [&str; 4] = ["pjdfstest", "attributes", "fsx", "programs"];
 
 /// What to know before a run.
 const HELP: &str = "\
@@ -98,21 +103,24 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
         skipped: vec![],
         passed: 0,
     };
-    let asked = |part: &str| options.only.as_deref().is_none_or(|only| only == part);
-    if asked("programs") {
-        for (tool, package) in programs::missing() {
+    let only = options.only.as_deref();
+    let asked = |part: &str| only.is_none_or(|only| only == part);
+    let wanted: Vec<_> = programs::names().filter(|name| asked("programs") || only == Some(name)).collect();
+    if !wanted.is_empty() {
+        for (tool, package) in programs::missing(&wanted) {
             println!("missing {tool}: root installs the package {package} if that is possible; else it is skipped");
         }
     }
     if asked("pjdfstest") {
         pjdfstest::run(&mut session);
     }
+    if asked("attributes") {
+        attributes::run(&mut session);
+    }
     if asked("fsx") {
         fsx::run(&mut session);
     }
-    if asked("programs") {
-        programs::run(&mut session);
-    }
+    programs::run(&mut session, &wanted);
     session.end()
 }
 
@@ -125,8 +133,9 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
         match word {
             "--only" => {
                 let part = value()?;
-                if !["pjdfstest", "fsx", "programs"].contains(&part) {
-                    return Err(format!("{part:?} is none of pjdfstest, fsx, programs"));
+                if !PARTS.contains(&part) && !programs::names().any(|name| name == part) {
+                    let programs: Vec<_> = programs::names().collect();
+                    return Err(format!("{part:?} is none of {}, {}", PARTS.join(", "), programs.join(", ")));
                 }
                 options.only = Some(part.to_owned());
             }

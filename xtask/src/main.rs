@@ -1,5 +1,5 @@
 //! The project's own tasks: `cargo xtask check|test|links|rules|peers|fuzz|conformance|torture` and
-//! `simulate`. Few dependencies, so that it compiles at once.
+//! others. Few dependencies, so that it compiles at once.
 
 mod asan;
 mod conformance;
@@ -31,9 +31,10 @@ cargo xtask TASK
           --write writes down counts that fell
   peers   build the other libraries that compatibility tests and benchmarks compare with
   fuzz [SECONDS]   run every fuzz target so long (default 60); installs cargo-fuzz if it must
+  alerts  the alert rules of docs/monitoring and their tests, by Prometheus's promtool
   mir     look through what a release build compiles for values that rustc 1.95 and 1.96 free twice
   asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, where there is a nightly compiler
-  conformance DIR [--only pjdfstest|fsx|programs] [--minutes N] [--files N] [--reference DIR]
+  conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
   torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         ["rules"] => rules::check(&root(), false),
         ["rules", "--write"] => rules::check(&root(), true),
         ["mir"] => mir(),
+        ["alerts"] => said(optional("tests of the alert rules", monitoring::check(&root()))),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
         ["simulate", ref rest @ ..] => simulate::run(&root(), rest),

@@ -2,6 +2,7 @@
 
 use crate::Lab;
 use plan::{Span, TargetId};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::target::{Faults, Memory, Target, TargetFile};
@@ -70,21 +71,26 @@ fn slow_disks_are_waited_for_when_there_are_no_others() {
 #[test]
 fn a_disk_that_hangs_keeps_small_stripes_from_nobody_else() {
     let lab = Lab::on("rs:4+2", Duration::from_millis(200), || Arc::new(Memory::default()));
-    lab.append(1000, 1).unwrap();
+    let append = |sequences: Range<u64>| {
+        let begun = Instant::now();
+        for sequence in sequences {
+            assert_eq!(lab.append(1000, sequence).unwrap().1, []);
+        }
+        begun.elapsed()
+    };
+    // What as many take while nothing hangs: long on a busy machine, or with a sanitizer.
+    let usual = append(1..48);
     lab.disks[2].set(Faults { delay: Duration::from_secs(3), ..Faults::default() });
     let begun = Instant::now();
-    let (stripe, missing) = lab.append(1000, 2).unwrap();
+    let (stripe, missing) = lab.append(1000, 48).unwrap();
     assert_eq!(missing, [2]);
     // Now it is known, and nothing waits for it.
-    let known = Instant::now();
-    for sequence in 3..50 {
-        assert_eq!(lab.append(1000, sequence).unwrap().1, []);
-    }
-    assert!(known.elapsed() < Duration::from_millis(150), "{:?}", known.elapsed());
+    let known = append(49..96);
+    assert!(known < Duration::from_millis(150) + 2 * usual, "{known:?}, {usual:?} when nothing hangs");
     assert_eq!(lab.read(&stripe, 0, 1000).unwrap(), stripe.data);
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(1) + 4 * usual, "{:?}", begun.elapsed());
     for position in [0, 1, 3, 4, 5] {
-        assert_eq!(scan(&**lab.disks[position].inner(), lab.file(position)).unwrap().records.len(), 49);
+        assert_eq!(scan(&**lab.disks[position].inner(), lab.file(position)).unwrap().records.len(), 95);
     }
 }
 

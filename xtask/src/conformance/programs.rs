@@ -17,7 +17,7 @@ struct Program {
     script: &'static str,
 }
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
     Program { name: "git", needs: &[("git", "git")], script: include_str!("git.sh") },
     Program { name: "cargo", needs: &[("cargo", "cargo")], script: include_str!("cargo.sh") },
     Program { name: "sqlite", needs: &[("python3", "python3")], script: include_str!("sqlite.sh") },
@@ -25,21 +25,32 @@ const PROGRAMS: [Program; 7] = [
     Program { name: "rsync", needs: &[("rsync", "rsync"), ("python3", "python3")], script: include_str!("rsync.sh") },
     Program { name: "dd", needs: &[("dd", "coreutils")], script: include_str!("dd.sh") },
     Program { name: "fio", needs: &[("fio", "fio")], script: include_str!("fio.sh") },
+    Program { name: "stress-ng", needs: &[("stress-ng", "stress-ng")], script: include_str!("stress-ng.sh") },
 ];
 
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Runs every program.
-pub fn run(session: &mut Session) {
-    for program in &PROGRAMS {
+/// Every program.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PROGRAMS.iter().map(|program| program.name)
+}
+
+fn named(names: &[&str]) -> impl Iterator<Item = &'static Program> {
+    PROGRAMS.iter().filter(|program| names.contains(&program.name))
+}
+
+/// Runs the programs with these names.
+pub fn run(session: &mut Session, names: &[&str]) {
+    for program in named(names) {
         let verdict = try_one(session, program).unwrap_or_else(Verdict::Skipped);
         session.report(program.name, verdict);
     }
 }
 
-/// Programs that are not on this machine, each with the Debian package that it comes from.
-pub fn missing() -> Vec<(&'static str, &'static str)> {
-    let mut missing: Vec<_> = PROGRAMS.iter().flat_map(|program| program.needs).copied().collect();
+/// What these programs need and is not on this machine, each with the Debian package that it comes
+/// from.
+pub fn missing(names: &[&str]) -> Vec<(&'static str, &'static str)> {
+    let mut missing: Vec<_> = named(names).flat_map(|program| program.needs).copied().collect();
     missing.sort_unstable();
     missing.dedup();
     missing.retain(|(tool, _)| !is_here(tool));
@@ -92,6 +103,6 @@ mod tests {
     #[test]
     fn a_program_is_here_or_missing() {
         assert!(is_here("sh") && !is_here("no-program-has-this-name"));
-        assert!(missing().iter().all(|(tool, _)| !is_here(tool)));
+        assert!(missing(&names().collect::<Vec<_>>()).iter().all(|(tool, _)| !is_here(tool)));
     }
 }
