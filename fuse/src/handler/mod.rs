@@ -93,20 +93,6 @@ impl<F: Files> Handler<F> {
         self.caller.files().valid_for()
     }
 
-    /// The attributes of a file that the kernel gets, and keeps.
-    fn tell(&self, found: &fs::Attributes) -> fuser::FileAttr {
-        if self.shared {
-            self.opens.telling(found.ino, found.size);
-            self.opens.told_size(found.ino);
-        }
-        self.tell_allocated(found)
-    }
-
-    fn tell_allocated(&self, found: &fs::Attributes) -> fuser::FileAttr {
-        self.opens.told(found.ino, found.allocated);
-        file_attributes(found)
-    }
-
     /// After a sync, the kernel must not show how much room the file took before: it does not know
     /// that by itself, as it knows size and times.
     fn forget_allocated(&self, ino: u64) {
