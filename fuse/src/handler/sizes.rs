@@ -13,7 +13,7 @@
 use super::Handler;
 use super::convert::file_attributes;
 use crate::files::Files;
-use fs::{Attributes, Kind};
+use fs::{Attributes, FileKind};
 use fuser::{FileAttr, INodeNo};
 use std::ops::Range;
 
@@ -109,7 +109,7 @@ impl<F: Files> Handler<F> {
     /// Answers with attributes. A thread of its own makes the kernel drop pages, as that may wait
     /// for requests that this process must serve meanwhile.
     pub(super) fn tell_size(&self, found: &Attributes, answer: impl FnOnce(FileAttr) + Send + 'static) {
-        if !self.shared || found.kind != Kind::File {
+        if !self.shared || found.kind != FileKind::File {
             return answer(self.tell(found));
         }
         let (ino, grows) = (INodeNo(found.ino), self.opens.grows(found.ino, found.size));
