@@ -3,6 +3,7 @@
 
 mod asan;
 mod conformance;
+mod failover;
 mod fuzz;
 mod links;
 mod mir;
@@ -36,6 +37,9 @@ cargo xtask TASK
   asan [SECONDS]   the soaks, and every fuzz target for so long (default 30), under AddressSanitizer, where there is a nightly compiler
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
+  failover DIR [--kills N] [--stops N] [--handovers N] [--weft PROGRAM]
+          how long clients wait when the metadata server of a cluster of processes is killed (default 100 times), stopped (10) or
+          gives the volume to another one (20), as root; checks every byte that was durable
   torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
           stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes
@@ -65,6 +69,8 @@ fn main() -> ExitCode {
         ["mir"] => mir(),
         ["alerts"] => said(optional("tests of the alert rules", monitoring::check(&root()))),
         ["conformance", ref rest @ ..] => conformance::run(&root(), rest),
+        ["failover", ref rest @ ..] => failover::run(&root(), rest),
+        ["failover-clients", ref rest @ ..] => failover::clients::run(rest),
         ["torture", ref rest @ ..] => torture::run(&root(), rest),
         ["simulate", ref rest @ ..] => simulate::run(&root(), rest),
         ["model", ref rest @ ..] => {

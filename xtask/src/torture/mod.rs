@@ -3,8 +3,8 @@
 
 mod disks;
 mod faults;
-mod model;
-mod process;
+pub mod model;
+pub mod process;
 mod world;
 pub mod writers;
 
@@ -268,7 +268,11 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
     disks::clean(&folder)
 }
 
-fn possible() -> Result<(), String> {
+/// Whether what mounts can run here.
+///
+/// # Errors
+/// Why not.
+pub fn possible() -> Result<(), String> {
     let root = crate::peers::output_of(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     let fuse = fs::File::options().read(true).write(true).open("/dev/fuse");
     match (root, fuse) {
