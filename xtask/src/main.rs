@@ -38,8 +38,8 @@ cargo xtask TASK
   conformance DIR [--only pjdfstest|attributes|fsx|programs|PROGRAM] [--minutes N] [--files N] [--reference DIR]
           POSIX tests, random operations and programs in a file system, beside a local one (docs/posix.md)
   failover DIR [--kills N] [--stops N] [--handovers N] [--weft PROGRAM]
-          how long clients wait when the metadata server of a cluster of processes is killed (default 100 times), stopped (10) or
-          gives the volume to another one (20), as root; checks every byte that was durable
+          how long clients wait when a metadata server is killed (default 100 times), stopped (10) or gives the volume
+          to another one (20), on a cluster of processes, as root; checks every byte that was durable
   torture DIR [--cluster] [--minutes N] [--seed N] [--writers N] [--weft PROGRAM] [--clean]
           random faults against a release build, as root: disks that are full, hang or go away, processes that are killed and
           stopped; checks every acknowledged byte. It works in DIR/weft-torture, which the next run, or --clean, removes

@@ -4,6 +4,7 @@
 //! acknowledged is read). What is wrong is the answer to the next order.
 
 use crate::torture::model::{bytes, versions};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -53,8 +54,10 @@ pub fn run(mounts: &[&str]) -> Result<(), String> {
     let state: &State = Box::leak(Box::new(state));
     let mounts: Vec<PathBuf> = mounts.iter().map(PathBuf::from).collect();
     for writer in 0..writers {
-        let folder = mounts[writer % mounts.len()].join(format!("w{writer}"));
-        fs::create_dir(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        let mount = &mounts[writer % mounts.len()];
+        let folder = mount.join(format!("w{writer}"));
+        let created = fs::create_dir(&folder).and_then(|()| File::open(mount)?.sync_all());
+        created.map_err(|why| format!("{}: {why}", folder.display()))?;
         std::thread::spawn(move || write(state, writer, &folder));
     }
     let mut before = Vec::new();
@@ -131,7 +134,7 @@ fn write(state: &State, writer: usize, folder: &Path) {
         }
         let (file, cells) = (random.usize(..FILES), random.usize(1..MAX_CELLS));
         let mut files = lock(&state.files[writer]);
-        let change = Change { state, folder, writer, file, before: files.get(&file).copied() };
+        let change = Change { state, folder, writer, file, before: files.get(&file).copied(), doing: Cell::default() };
         let done = match (random.u32(..10), change.before) {
             (0, Some(_)) => change.remove().map(|()| None),
             (1..=4, Some((cells, _))) => change.write_over(cells, version).map(|()| Some((cells, version))),
@@ -156,6 +159,7 @@ struct Change<'a> {
     writer: usize,
     file: usize,
     before: Option<(usize, u32)>,
+    doing: Cell<&'static str>,
 }
 
 impl Change<'_> {
@@ -163,8 +167,9 @@ impl Change<'_> {
         self.folder.join(self.file.to_string())
     }
 
-    /// Notes how long an operation took.
-    fn timed<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    /// Notes what is done, and how long it took.
+    fn timed<T>(&self, what: &'static str, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.doing.set(what);
         let begun = Instant::now();
         let done = work();
         let mut longest = lock(&self.state.longest_wait);
@@ -179,25 +184,25 @@ impl Change<'_> {
             match work(failures) {
                 Ok(()) => break,
                 Err(why) if failures < MAX_FAILURES && why.raw_os_error() == Some(EIO) => {}
-                Err(why) => return Err(why.to_string()),
+                Err(why) => return Err(format!("{}: {why}", self.doing.get())),
             }
         }
         Ok(())
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        let folder = self.timed(|| File::open(self.folder))?;
-        self.timed(|| folder.sync_all())
+        let folder = self.timed("open the folder", || File::open(self.folder))?;
+        self.timed("sync the folder", || folder.sync_all())
     }
 
     /// Writes beside it, and renames.
     fn replace(&self, cells: usize, version: u32) -> Result<(), String> {
         let (new, content) = (self.folder.join("new"), bytes(id(self.writer, self.file), 0, cells, version));
         self.insist(|_| {
-            let file = self.timed(|| File::create(&new))?;
-            self.timed(|| file.write_all_at(&content, 0))?;
-            self.timed(|| file.sync_all())?;
-            self.timed(|| fs::rename(&new, self.path()))?;
+            let file = self.timed("create", || File::create(&new))?;
+            self.timed("write", || file.write_all_at(&content, 0))?;
+            self.timed("sync", || file.sync_all())?;
+            self.timed("rename", || fs::rename(&new, self.path()))?;
             self.sync_folder()
         })
     }
@@ -205,21 +210,21 @@ impl Change<'_> {
     fn write_over(&self, cells: usize, version: u32) -> Result<(), String> {
         let content = bytes(id(self.writer, self.file), 0, cells, version);
         self.insist(|failures| {
-            let file = self.timed(|| OpenOptions::new().read(true).write(true).open(self.path()))?;
+            let file = self.timed("open", || OpenOptions::new().read(true).write(true).open(self.path()))?;
             let mut read = Vec::new();
-            self.timed(|| io::Read::read_to_end(&mut &file, &mut read))?;
+            self.timed("read", || io::Read::read_to_end(&mut &file, &mut read))?;
             // A repetition may find what it wrote itself, or a part of it.
             if let Some((cells, version)) = self.before.filter(|_| failures == 0) {
                 is_right(&read, self.writer, self.file, cells, version).map_err(io::Error::other)?;
             }
-            self.timed(|| file.write_all_at(&content, 0))?;
-            self.timed(|| file.sync_data())
+            self.timed("write", || file.write_all_at(&content, 0))?;
+            self.timed("sync", || file.sync_data())
         })
     }
 
     fn remove(&self) -> Result<(), String> {
         self.insist(|failures| {
-            match self.timed(|| fs::remove_file(self.path())) {
+            match self.timed("remove", || fs::remove_file(self.path())) {
                 // It was removed, and the sync failed.
                 Err(why) if failures > 0 && why.kind() == ErrorKind::NotFound => Ok(()),
                 removed => removed,
