@@ -37,7 +37,7 @@ impl Lab {
         let disk = &self.disks[number];
         if let Some(last) = disk.claim(&ClaimRequest::Read).unwrap().claim {
             let claim = Claim { epoch: Epoch { number: last.epoch.number + 1, id: 1 }, ..last };
-            disk.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
+            disk.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }).unwrap();
         }
         disk
     }

@@ -38,7 +38,7 @@ fn put_back(lab: &Lab, saved: &[(usize, TargetFile, Vec<u8>)]) {
     for disk in &lab.disks {
         let last = disk.claim(&ClaimRequest::Read).unwrap().claim.unwrap();
         let claim = Claim { epoch: Epoch { number: last.epoch.number + 1, id: 1 }, ..last };
-        disk.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
+        disk.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }).unwrap();
     }
     metadata(lab).into_iter().for_each(|(number, file, _)| lab.disks[number].remove(file).unwrap());
     for (number, file, bytes) in saved {

@@ -142,7 +142,7 @@ impl Disks {
         for (from, to) in self.0.iter().zip(&copy.0) {
             content(from).iter().for_each(|(file, bytes)| to.write(*file, 0, &[IoSlice::new(bytes)]).unwrap());
             let claim = from.open_again().claim(&ClaimRequest::Read).unwrap().claim.unwrap();
-            to.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
+            to.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }).unwrap();
         }
         copy
     }

@@ -150,11 +150,11 @@ fn a_crash_in_a_move_loses_nothing_that_was_synced() {
             });
         });
         crashed.iter().for_each(|target| target.crash(&mut rng));
-        // The volume has the targets that were claimed before the journal moved.
+        // The volume has the targets that counted before the journal moved.
         let mut options = options(&crashed, 2, memory(), small());
-        let claimed =
-            |id: &TargetId| crashed[usize::from(id.0)].claims.claim(&ClaimRequest::Read).unwrap().claim.is_some();
-        options.voters.retain(claimed);
+        let counted =
+            |id: &TargetId| crashed[usize::from(id.0)].claims.claim(&ClaimRequest::Read).unwrap().proof().is_some();
+        options.voters.retain(counted);
         let kv = Journaled::open(options).unwrap_or_else(|e| panic!("{seed}: {e}"));
         assert!(kv.status().committed >= synced && sum(&kv) == kv.status().committed, "{seed}: {:?}", kv.status());
     }

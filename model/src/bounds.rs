@@ -12,7 +12,7 @@ pub struct Bounds {
     pub openings: u8,
     /// How many transactions each of them writes.
     pub writes: u8,
-    /// How many voters lose all that they have, m at most.
+    /// How many times a voter loses all that it has. At most m voters lack what they had at a time.
     pub wipes: u8,
     /// How many times a holder drops a mirror and removes its journal.
     pub drops: u8,
@@ -42,7 +42,8 @@ impl Bounds {
             () if self.losses > 2 => Err("at most 2 voters are lost".into()),
             () if self.voters > 5 || self.openings > 4 => Err("at most 5 voters and 4 openings".into()),
             () if self.voters < 2 * self.losses + 1 => Err("with m voters gone, m+1 must be left".into()),
-            () if self.wipes > self.losses => Err("at most m voters may be lost".into()),
+            () if self.wipes > 0 && self.losses == 0 => Err("no voter may be lost".into()),
+            () if self.wipes > 4 => Err("at most 4 losses".into()),
             () if whole > 8 => Err("at most 8 transactions, in all openings together".into()),
             () => Ok(()),
         }
@@ -66,15 +67,22 @@ pub enum Broken {
     Lineage,
     /// A voter grants a claim although it has promised not to.
     Lease,
-    /// The claim that a voter had is read before the new claim is made, not with it.
+    /// The claim that a voter had, which is read before the new one is made, alone says what it
+    /// missed.
     ClaimRead,
-    /// A voter that has lost everything is claimed at once and counts from then on.
+    /// A voter that has lost everything is claimed and counts from then on.
     Blank,
+    /// A blank voter counts before it, or enough others, have all that is durable.
+    Whole,
+    /// A blank voter counts although others may have the claim that was lost with it.
+    Fresh,
+    /// A server claims a voter that it counts as a mirror.
+    Renewal,
 }
 
 impl Broken {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("fence", Self::Fence),
         ("quorum", Self::Quorum),
         ("durable", Self::Durable),
@@ -84,5 +92,8 @@ impl Broken {
         ("lease", Self::Lease),
         ("claim-read", Self::ClaimRead),
         ("blank", Self::Blank),
+        ("whole", Self::Whole),
+        ("fresh", Self::Fresh),
+        ("renewal", Self::Renewal),
     ];
 }

@@ -56,15 +56,17 @@ impl Protocol {
         to
     }
 
-    /// The history that these voters prove, each with the claim that it had and its journal: the
-    /// longest of the highest epoch. A voter with a lower claim missed that opening.
+    /// The history that these voters prove, each with the claim that was read before it was
+    /// replaced and its journal: the longest of the highest epoch. A voter with a journal of that
+    /// epoch had its claim, whatever was read earlier.
     pub(crate) fn choose(&self, voters: impl Iterator<Item = (Epoch, Journal)> + Clone) -> Option<Log> {
         let journals = voters.filter(|(_, journal)| journal.epoch.number > 0);
         if self.broken == Some(Broken::Lineage) {
             return journals.map(|(_, journal)| journal.log).max_by_key(|log| log.length());
         }
         let newest = journals.clone().map(|(_, journal)| journal.epoch).max()?;
-        let believed = journals.filter(|(before, _)| before.number >= newest.number);
+        let late = self.broken == Some(Broken::ClaimRead);
+        let believed = journals.filter(|(before, _)| !late || before.number >= newest.number);
         let known = believed.filter(|(_, journal)| self.same(journal.epoch, newest));
         known.map(|(_, journal)| journal.log).max_by_key(|log| log.length())
     }
@@ -74,9 +76,16 @@ impl Protocol {
     pub(crate) fn durable(&self, state: &State, server: usize, without: Option<usize>) -> u8 {
         let needed = self.bounds.durable() - usize::from(self.broken == Some(Broken::Durable));
         let voters = self.voters(state).iter().enumerate().filter(|(number, _)| Some(*number) != without);
-        let mut has: Vec<u8> = voters.map(|(_, voter)| voter.views[server].has).collect();
+        let views = voters.map(|(_, voter)| &voter.views[server]);
+        let counts = |view: &&View| !view.blank || view.sure || self.broken == Some(Broken::Fresh);
+        let mut has: Vec<u8> = views.filter(counts).map(|view| view.has).collect();
         has.sort_unstable();
         if needed == 0 || needed > has.len() { 0 } else { has[has.len() - needed] }
+    }
+
+    /// As `durable`, and what was so once, although a mirror has lost it since.
+    pub(crate) fn known(&self, state: &State, server: usize) -> u8 {
+        state.openings[server].kept.max(self.durable(state, server, None))
     }
 
     /// It is a holder as soon as all that it has adopted is durable. Readers see it from then on,

@@ -62,13 +62,25 @@ impl Protocol {
             each(Step::Claim(server, number, true), self.claim(state, server, number, true));
             each(Step::Claim(server, number, false), self.claim(state, server, number, false));
         }
+        if self.may_count(state, server, number) {
+            let mut to = *state;
+            to.voters[number].blank = false;
+            to.voters[number].views.iter_mut().for_each(|view| view.marked = false);
+            let view = &mut to.voters[number].views[server];
+            (view.blank, view.sure) = (false, false);
+            each(Step::Whole(server, number), to);
+        }
+        if self.may_show(state, server, number) {
+            each(Step::Show(server, number), self.show(state, server, number));
+        }
         if self.may_put(state, server, at) {
             each(Step::Put(server, number), self.put(state, server, number));
         }
         if self.may_append(state, server, at) {
             each(Step::Append(server, number), self.append(state, server, number));
         }
-        let renews = self.bounds.leases && opening.phase == Phase::Holder && self.same(at.claim, opening.epoch);
+        let ours = self.same(at.claim, opening.epoch) && !at.blank;
+        let renews = self.bounds.leases && opening.phase == Phase::Holder && ours;
         if renews && !(at.lease && at.views[server].fresh) {
             let mut to = *state;
             (to.voters[number].lease, to.voters[number].views[server].fresh) = (true, true);
@@ -92,13 +104,20 @@ impl Protocol {
             to.voters[number].views.iter_mut().for_each(|view| view.fresh = false);
             each(Step::Expire(number), to);
         }
-        if state.wipes < self.bounds.wipes && at.claim.number > 0 {
+        let lost = self.voters(state).iter().filter(|voter| !voter.counts()).count();
+        let may_lose = lost < usize::from(self.bounds.losses) || !at.counts();
+        if state.wipes < self.bounds.wipes && at.claim.number > 0 && may_lose {
             let mut to = *state;
             to.wipes += 1;
             let voter = &mut to.voters[number];
-            (voter.claim, voter.lease, voter.journal) = (Epoch::default(), false, Journal::default());
-            // An opening that has its claim cannot read the journal any more.
-            voter.views.iter_mut().for_each(|view| (view.granted, view.before) = (false, Epoch::default()));
+            (voter.claim, voter.lease, voter.blank) = (Epoch::default(), false, false);
+            voter.journal = Journal::default();
+            for view in &mut voter.views {
+                // An opening that has its claim cannot read the journal any more.
+                (view.granted, view.before, view.marked) = (false, Epoch::default(), false);
+                // Its server does not know that, and goes on with what it has seen.
+                (view.blank, view.sure) = (view.blank && view.has > 0, view.sure && view.has > 0);
+            }
             each(Step::Wipe(number), to);
         }
     }
@@ -146,6 +165,22 @@ impl Model for Protocol {
 
     fn canonical(&self, state: &State) -> State {
         let mut sorted = *state;
+        for server in 0..usize::from(self.bounds.openings) {
+            // What no step looks at.
+            if state.openings[server].kept <= self.durable(state, server, None) {
+                sorted.openings[server].kept = 0;
+            }
+            for voter in &mut sorted.voters {
+                let ours = self.same(voter.claim, state.openings[server].epoch);
+                let view = &mut voter.views[server];
+                if !ours && view.has == 0 {
+                    (view.blank, view.marked, view.sure) = (false, false, false);
+                }
+            }
+            if !sorted.voters.iter().any(|voter| voter.views[server].blank && !voter.views[server].sure) {
+                sorted.voters.iter_mut().for_each(|voter| voter.views[server].shown = false);
+            }
+        }
         sorted.voters[..usize::from(self.bounds.voters)].sort_unstable();
         sorted
     }
@@ -163,7 +198,7 @@ impl Model for Protocol {
             }
         }
         for chosen in 0..1u32 << self.bounds.voters {
-            let blank = |number: u8| chosen & 1 << number != 0 && state.voters[usize::from(number)].claim.number == 0;
+            let blank = |number: u8| chosen & 1 << number != 0 && !state.voters[usize::from(number)].counts();
             if chosen.count_ones() as usize != self.bounds.quorum() || (0..self.bounds.voters).any(blank) {
                 continue;
             }

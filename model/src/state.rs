@@ -63,19 +63,30 @@ pub(crate) struct Journal {
 /// What an opening knows of a voter.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct View {
-    /// The claim that the voter had before it granted this one.
+    /// The claim that the opening read before it asked for its own, if that rule is broken.
     pub before: Epoch,
     pub granted: bool,
     /// The voter has promised, by the clock of the holder, to grant no other claim.
     pub fresh: bool,
     /// One more than the number of transactions that it is known to have. 0: not a mirror.
     pub has: u8,
+    /// It has told that it is blank.
+    pub blank: bool,
+    /// That is still so: it has lost nothing since, and has no other claim.
+    pub marked: bool,
+    /// Enough others have shown their claims since it told that: no claim was lost with it that
+    /// still matters.
+    pub sure: bool,
+    /// It has shown the claim of this opening, and that it is not blank, since one told that it is.
+    pub shown: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Voter {
-    /// None (number 0): it is blank.
+    /// None (number 0): it has lost everything, and nobody has claimed it since.
     pub claim: Epoch,
+    /// It was claimed after it had lost everything, and may lack what it had.
+    pub blank: bool,
     /// The lease of the claim runs.
     pub lease: bool,
     pub journal: Journal,
@@ -102,6 +113,8 @@ pub(crate) struct Opening {
     pub epoch: Epoch,
     /// How many transactions it has adopted.
     pub base: u8,
+    /// One more than what it knew to be durable when it found that a mirror has lost everything.
+    pub kept: u8,
     pub log: Log,
     /// It has adopted less than was answered by then.
     pub lacks: bool,
@@ -126,6 +139,13 @@ pub struct State {
     pub(crate) wipes: u8,
     pub(crate) drops: u8,
     pub(crate) fault: Option<Fault>,
+}
+
+impl Voter {
+    /// Whether an opening counts it.
+    pub fn counts(&self) -> bool {
+        self.claim.number > 0 && !self.blank
+    }
 }
 
 impl State {
@@ -160,7 +180,8 @@ impl fmt::Debug for State {
             }
             let lease = if voter.lease { " leased" } else { "" };
             let Journal { epoch, log } = voter.journal;
-            write!(f, " voter {number}: claim {:?}{lease}", voter.claim)?;
+            let blank = if voter.blank { " blank" } else { "" };
+            write!(f, " voter {number}: claim {:?}{lease}{blank}", voter.claim)?;
             if epoch.number > 0 { write!(f, ", journal {epoch:?} {log:?};")? } else { f.write_str(";")? }
         }
         for (number, opening) in self.openings.iter().enumerate().filter(|(_, opening)| opening.phase != Phase::Idle) {

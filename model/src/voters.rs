@@ -31,6 +31,10 @@ pub enum Step {
     Write(usize),
     /// A server answers all that it knows to be durable.
     Answer(usize),
+    /// A voter shows a server that it has its claim, and is not blank.
+    Show(usize, usize),
+    /// A blank voter counts from now on.
+    Whole(usize, usize),
     /// A voter renews the lease.
     Renew(usize, usize),
     /// The lease that a voter gave runs out, for its holder not later than for the voter.
@@ -56,6 +60,8 @@ impl fmt::Display for Step {
             Self::Establish(server) => write!(f, "server {} begins to answer", name(server)),
             Self::Write(server) => write!(f, "server {} writes a transaction", name(server)),
             Self::Answer(server) => write!(f, "server {} answers what is durable", name(server)),
+            Self::Show(server, voter) => write!(f, "voter {voter} shows server {} its claim", name(server)),
+            Self::Whole(server, voter) => write!(f, "voter {voter} counts again, says server {}", name(server)),
             Self::Renew(server, voter) => write!(f, "voter {voter} renews the lease of server {}", name(server)),
             Self::Expire(voter) => write!(f, "the lease runs out at voter {voter}"),
             Self::Drop(server, voter) => write!(f, "server {} removes its journal at voter {voter}", name(server)),
@@ -70,30 +76,71 @@ impl Protocol {
         one.number == other.number && (one.id == other.id || self.broken == Some(Broken::Ids))
     }
 
-    /// Whether a voter grants a claim that it does not have yet.
+    /// Whether a voter grants a claim that it does not have yet, or tells that it is blank.
     pub(crate) fn may_claim(&self, state: &State, server: usize, at: &Voter) -> bool {
         let epoch = state.openings[server].epoch;
-        let blank = at.claim.number == 0 && self.broken != Some(Broken::Blank);
         let free = !at.lease || self.broken == Some(Broken::Lease);
         let renewed = at.claim != epoch && self.same(at.claim, epoch);
-        state.openings[server].phase != Phase::Idle && !blank && (at.claim.number < epoch.number && free || renewed)
+        let phase = state.openings[server].phase;
+        let open = matches!(phase, Phase::Adopted | Phase::Holder);
+        let tells = open && at.blank && at.claim == epoch && !at.views[server].marked;
+        phase != Phase::Idle && (at.claim.number < epoch.number && free || renewed || tells)
     }
 
-    /// A voter grants a claim. It may be late or repeated: then the server does not count it.
+    /// A voter grants a claim. Its answer may be lost. One that has lost everything is blank from
+    /// then on: it does not count, whoever claims it. A server that claims a voter does not count
+    /// what it had there.
     pub(crate) fn claim(&self, state: &State, server: usize, number: usize, answered: bool) -> State {
         let mut to = *state;
         let phase = state.openings[server].phase;
+        let open = matches!(phase, Phase::Adopted | Phase::Holder);
         let voter = &mut to.voters[number];
-        let view = &mut voter.views[server];
-        if answered && phase == Phase::Claiming {
-            view.granted = true;
-            if self.broken != Some(Broken::ClaimRead) {
-                view.before = voter.claim;
-            }
+        if voter.claim != state.openings[server].epoch {
+            voter.views.iter_mut().for_each(|view| view.marked = false);
         }
-        view.fresh = self.bounds.leases && answered && phase != Phase::Failed;
+        voter.blank |= voter.claim.number == 0 && self.broken != Some(Broken::Blank);
+        let blank = voter.blank;
+        let view = &mut voter.views[server];
+        if phase == Phase::Claiming {
+            view.granted |= answered && !blank;
+        } else if open && (answered || self.broken != Some(Broken::Renewal)) {
+            let told = answered && blank;
+            if view.has > 0 {
+                to.openings[server].kept = self.known(state, server);
+            }
+            (view.has, view.blank, view.marked, view.sure) = (0, told, told, false);
+        }
+        view.fresh = self.bounds.leases && answered && !blank && phase != Phase::Failed;
         voter.claim = state.openings[server].epoch;
         voter.lease = self.bounds.leases;
+        if open && answered && blank {
+            to.voters.iter_mut().for_each(|voter| voter.views[server].shown = false);
+        }
+        to
+    }
+
+    /// Whether a voter has a claim to show that matters: another one that is blank waits for that.
+    pub(crate) fn may_show(&self, state: &State, server: usize, number: usize) -> bool {
+        let at = &state.voters[number];
+        let waits = |voter: &Voter| voter.views[server].blank && !voter.views[server].sure;
+        self.same(at.claim, state.openings[server].epoch)
+            && !(at.blank || at.views[server].shown)
+            && self.voters(state).iter().any(waits)
+    }
+
+    /// A voter shows that it has the claim, and is not blank. When N-Q+1 have, a blank one cannot
+    /// have lost the claim of an opening that goes on: that one has claims on Q voters, so one of
+    /// these would have it, too. Q is what an opening needs.
+    pub(crate) fn show(&self, state: &State, server: usize, number: usize) -> State {
+        let mut to = *state;
+        to.voters[number].views[server].shown = true;
+        let shown = to.voters.iter().filter(|voter| voter.views[server].shown).count();
+        if shown > usize::from(self.bounds.voters) - self.bounds.quorum() {
+            for voter in &mut to.voters {
+                let view = &mut voter.views[server];
+                (view.sure, view.shown) = (view.blank, false);
+            }
+        }
         to
     }
 
@@ -101,7 +148,9 @@ impl Protocol {
     pub(crate) fn may_put(&self, state: &State, server: usize, at: &Voter) -> bool {
         let opening = &state.openings[server];
         let open = matches!(opening.phase, Phase::Adopted | Phase::Holder);
-        open && self.same(at.claim, opening.epoch) && at.views[server].has == 0
+        // It is asked for a claim first, and tells whether it is blank.
+        let told = !at.blank || at.views[server].marked;
+        open && self.same(at.claim, opening.epoch) && at.views[server].has == 0 && told
     }
 
     /// A voter gets what the server had adopted; the transactions since follow one by one.
@@ -119,8 +168,7 @@ impl Protocol {
     pub(crate) fn may_append(&self, state: &State, server: usize, at: &Voter) -> bool {
         let (opening, has) = (&state.openings[server], at.views[server].has);
         let more = has > 0 && has <= opening.log.length();
-        let ours = self.same(at.claim, opening.epoch) && self.same(at.journal.epoch, opening.epoch);
-        more && (ours || self.broken == Some(Broken::Fence)) && at.journal.log.length() + 1 >= has
+        more && (self.same(at.claim, opening.epoch) || self.broken == Some(Broken::Fence))
     }
 
     /// A mirror gets the next transaction.
@@ -128,9 +176,29 @@ impl Protocol {
         let mut to = *state;
         let voter = &mut to.voters[number];
         let has = &mut voter.views[server].has;
+        if voter.journal.log.length() < *has - 1 {
+            // It has lost what was before that.
+            voter.journal.log = Log::holes(*has - 1);
+        }
+        if voter.journal.epoch.number == 0 {
+            voter.journal.epoch = state.openings[server].epoch;
+        }
         voter.journal.log = voter.journal.log.first(*has - 1).push(state.openings[server].log.at(*has - 1));
         *has += 1;
         to
+    }
+
+    /// Whether a blank voter may count: it has got all that is durable, or others have all of it.
+    /// The server has seen it blank, and it has lost nothing since.
+    pub(crate) fn may_count(&self, state: &State, server: usize, number: usize) -> bool {
+        let (opening, at) = (&state.openings[server], &state.voters[number]);
+        let open = matches!(opening.phase, Phase::Adopted | Phase::Holder);
+        let durable = self.known(state, server).max(opening.base + 1);
+        let has = at.views[server].has >= durable || self.durable(state, server, Some(number)) >= durable;
+        let view = &at.views[server];
+        let has = has || self.broken == Some(Broken::Whole);
+        let sure = view.sure || self.broken == Some(Broken::Fresh);
+        open && at.blank && self.same(at.claim, opening.epoch) && view.marked && has && sure
     }
 
     /// Whether a server may drop a mirror: as much is durable without it.
@@ -140,6 +208,6 @@ impl Protocol {
             && state.drops < self.bounds.drops
             && at.views[server].has > 0
             && self.same(at.claim, opening.epoch)
-            && self.durable(state, server, Some(number)) == self.durable(state, server, None)
+            && self.durable(state, server, Some(number)) >= self.known(state, server)
     }
 }

@@ -34,9 +34,11 @@ fn two_openings_are_right() {
 #[test]
 fn more_openings_voters_and_losses_are_right() {
     is_right(Bounds { openings: 3, ..SMALL });
-    is_right(Bounds { leases: true, wipes: 1, drops: 1, ..SMALL });
-    is_right(Bounds { openings: 3, wipes: 1, drops: 1, ..SMALL });
-    is_right(Bounds { voters: 5, losses: 2, wipes: 2, ..SMALL });
+    is_right(Bounds { wipes: 2, ..SMALL });
+    is_right(Bounds { voters: 4, wipes: 1, ..SMALL });
+    is_right(Bounds { leases: true, wipes: 1, ..SMALL });
+    is_right(Bounds { openings: 3, writes: 0, wipes: 1, ..SMALL });
+    is_right(Bounds { voters: 5, losses: 2, ..SMALL });
 }
 
 #[test]
@@ -82,6 +84,21 @@ fn the_claim_that_is_replaced_must_be_read_with_its_replacement() {
 #[test]
 fn a_voter_that_has_lost_everything_must_not_count() {
     is_wrong(Broken::Blank, Bounds { wipes: 1, ..SMALL }, "(a)");
+}
+
+#[test]
+fn a_blank_voter_must_have_all_before_it_counts() {
+    is_wrong(Broken::Whole, Bounds { wipes: 1, ..SMALL }, "(a)");
+}
+
+#[test]
+fn a_claim_that_was_lost_with_a_voter_must_not_matter_before_it_counts() {
+    is_wrong(Broken::Fresh, Bounds { wipes: 1, ..SMALL }, "(a)");
+}
+
+#[test]
+fn a_mirror_must_not_be_claimed_once_more() {
+    is_wrong(Broken::Renewal, Bounds { wipes: 1, ..SMALL }, "(a)");
 }
 
 /// All that the openings may write can be answered: the model does not stop before.

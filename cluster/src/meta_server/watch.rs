@@ -37,7 +37,7 @@ pub(super) fn judge(told: &[Option<ClaimState>], own: u128) -> Found {
     let mut found = Found::default();
     let mut highest = None;
     for told in told {
-        let Some(ClaimState { claim, lease }) = told else {
+        let Some(ClaimState { claim, lease, .. }) = told else {
             found.votes.push(Vote::Silent);
             continue;
         };
@@ -176,7 +176,7 @@ mod tests {
         let holder = Holder { id, name: format!("s{id}"), address: format!("s{id}:7600") };
         let epoch = Epoch { number, id };
         let claim = Claim { volume: VolumeId([7; 16]), generation: number, epoch, mirrors: Vec::new(), holder };
-        Some(ClaimState { claim: Some(claim), lease })
+        Some(ClaimState { claim: Some(claim), lease, blank: 0 })
     }
 
     fn peer(id: u128) -> Peer {

@@ -76,12 +76,15 @@ impl From<Told> for Claim {
     }
 }
 
-/// A request in messages. Times are in milliseconds.
+/// A request in messages. Times are in milliseconds. The mark of a target without a claim follows
+/// `Take`, if it is not 0; so does that of a blank target the state of a claim. Who knows no marks
+/// reads no further.
 #[derive(Serialize, Deserialize)]
 enum Ask {
     Read,
     Take(Told, u64),
     Release(u64, u128),
+    Whole(u64, u128, u32),
 }
 
 /// The state of a lease in messages.
@@ -108,19 +111,34 @@ fn millis(duration: Duration) -> u64 {
 
 /// Encodes a request.
 pub fn encode_ask(ask: &ClaimRequest) -> Vec<u8> {
-    encode(&match ask {
-        ClaimRequest::Read => Ask::Read,
-        ClaimRequest::Take { claim, lease } => Ask::Take(claim.into(), millis(*lease)),
-        ClaimRequest::Release(epoch) => Ask::Release(epoch.number, epoch.id),
-    })
+    let (asked, mark) = match ask {
+        ClaimRequest::Read => (Ask::Read, 0),
+        ClaimRequest::Take { claim, lease, blank } => (Ask::Take(claim.into(), millis(*lease)), *blank),
+        ClaimRequest::Release(epoch) => (Ask::Release(epoch.number, epoch.id), 0),
+        ClaimRequest::Whole { epoch, blank } => (Ask::Whole(epoch.number, epoch.id, *blank), 0),
+    };
+    [encode(&asked), encode_mark(mark)].concat()
+}
+
+fn encode_mark(mark: u32) -> Vec<u8> {
+    if mark == 0 { Vec::new() } else { encode(&mark) }
+}
+
+fn decode_mark(rest: &[u8]) -> io::Result<u32> {
+    if rest.is_empty() { Ok(0) } else { postcard::from_bytes(rest).map_err(|_| unreadable("a mark")) }
 }
 
 /// Decodes a request.
 fn decode_ask(bytes: &[u8]) -> io::Result<ClaimRequest> {
-    Ok(match postcard::from_bytes(bytes).map_err(|_| unreadable("a claim"))? {
+    let (ask, rest) = postcard::take_from_bytes(bytes).map_err(|_| unreadable("a claim"))?;
+    Ok(match ask {
         Ask::Read => ClaimRequest::Read,
-        Ask::Take(told, lease) => ClaimRequest::Take { claim: told.into(), lease: Duration::from_millis(lease) },
+        Ask::Take(told, lease) => {
+            let lease = Duration::from_millis(lease);
+            ClaimRequest::Take { claim: told.into(), lease, blank: decode_mark(rest)? }
+        }
         Ask::Release(number, id) => ClaimRequest::Release(Epoch { number, id }),
+        Ask::Whole(number, id, blank) => ClaimRequest::Whole { epoch: Epoch { number, id }, blank },
     })
 }
 
@@ -132,7 +150,7 @@ fn encode_state(state: &ClaimState) -> Vec<u8> {
         Lease::Runs(left) => ToldLease::Runs(millis(left)),
         Lease::Locked => ToldLease::Locked,
     };
-    encode(&(state.claim.as_ref().map(Told::from), lease))
+    [encode(&(state.claim.as_ref().map(Told::from), lease)), encode_mark(state.blank)].concat()
 }
 
 /// Decodes an answer.
@@ -140,14 +158,15 @@ fn encode_state(state: &ClaimState) -> Vec<u8> {
 /// # Errors
 /// If it cannot be read.
 pub fn decode_state(body: &[u8]) -> io::Result<ClaimState> {
-    let (claim, lease): (Option<Told>, ToldLease) = postcard::from_bytes(body).map_err(|_| unreadable("a claim"))?;
+    let ((claim, lease), rest): ((Option<Told>, ToldLease), &[u8]) =
+        postcard::take_from_bytes(body).map_err(|_| unreadable("a claim"))?;
     let lease = match lease {
         ToldLease::Over => Lease::Over,
         ToldLease::Released => Lease::Released,
         ToldLease::Runs(left) => Lease::Runs(Duration::from_millis(left)),
         ToldLease::Locked => Lease::Locked,
     };
-    Ok(ClaimState { claim: claim.map(Claim::from), lease })
+    Ok(ClaimState { claim: claim.map(Claim::from), lease, blank: decode_mark(rest)? })
 }
 
 /// Encodes a refusal as the body of an answer; None if the error is something else.
@@ -195,7 +214,7 @@ impl Gate {
             let held = || Ok::<_, io::Error>(target.claim(&ClaimRequest::Read)?.claim.map(|claim| claim.epoch));
             // A renewal changes no epoch, and must not wait for the disk.
             let alone = match &ask {
-                ClaimRequest::Read => false,
+                ClaimRequest::Read | ClaimRequest::Whole { .. } => false,
                 ClaimRequest::Take { claim, .. } => held()? != Some(claim.epoch),
                 ClaimRequest::Release(_) => true,
             };
@@ -261,18 +280,22 @@ mod tests {
     }
 
     fn take(number: u64, holder: u128) -> ClaimRequest {
-        ClaimRequest::Take { claim: claim(number, holder), lease: Duration::from_millis(1500) }
+        ClaimRequest::Take { claim: claim(number, holder), lease: Duration::from_millis(1500), blank: 0 }
     }
 
     #[test]
     fn messages_keep_what_they_mean() {
-        for ask in [ClaimRequest::Read, take(4, 9), ClaimRequest::Release(claim(4, 9).epoch)] {
+        let whole = ClaimRequest::Whole { epoch: claim(4, 9).epoch, blank: 7 };
+        let marked = ClaimRequest::Take { claim: claim(4, 9), lease: Duration::ZERO, blank: u32::MAX };
+        for ask in [ClaimRequest::Read, take(4, 9), ClaimRequest::Release(claim(4, 9).epoch), whole, marked] {
             assert_eq!(decode_ask(&encode_ask(&ask)).unwrap(), ask);
         }
         for lease in [Lease::Over, Lease::Released, Lease::Runs(Duration::from_millis(7)), Lease::Locked] {
             for claim in [None, Some(claim(3, 1))] {
-                let state = ClaimState { claim, lease };
-                assert_eq!(decode_state(&encode_state(&state)).unwrap(), state);
+                for blank in [0, 1, u32::MAX] {
+                    let state = ClaimState { claim: claim.clone(), lease, blank };
+                    assert_eq!(decode_state(&encode_state(&state)).unwrap(), state);
+                }
             }
         }
         let refusals = [
@@ -294,6 +317,23 @@ mod tests {
         let odd = [0xff; 9];
         assert!(decode_ask(&odd).is_err() && decode_state(&odd).is_err() && decode_epoch(&odd).is_err());
         assert!(Refusal::of(&decode_refusal(&odd)).is_none());
+    }
+
+    /// Without a mark, the bytes are those of before marks. With one, they say as much to who knows
+    /// no marks.
+    #[test]
+    fn who_knows_no_marks_reads_the_rest() {
+        let told = |mark: u32| {
+            let ask = ClaimRequest::Take { claim: claim(4, 9), lease: Duration::ZERO, blank: mark };
+            let state = ClaimState { claim: Some(claim(4, 9)), lease: Lease::Over, blank: mark };
+            (encode_ask(&ask), encode_state(&state))
+        };
+        let (plain, marked) = (told(0), told(300));
+        let expected = encode(&Ask::Take((&claim(4, 9)).into(), 0));
+        assert_eq!((&plain.0, marked.0.strip_prefix(&plain.0[..])), (&expected, Some(&[0xac, 2][..])));
+        assert_eq!(plain.1, encode(&(Some(Told::from(&claim(4, 9))), ToldLease::Over)));
+        assert!(postcard::from_bytes::<Ask>(&marked.0).is_ok());
+        assert!(postcard::from_bytes::<(Option<Told>, ToldLease)>(&marked.1).is_ok());
     }
 
     #[test]

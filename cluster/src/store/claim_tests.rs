@@ -76,7 +76,9 @@ fn claim(number: u64, holder: u128) -> Claim {
 }
 
 fn take(target: &dyn Target, number: u64, holder: u128) -> io::Result<()> {
-    connected(|| target.claim(&ClaimRequest::Take { claim: claim(number, holder), lease: MAX_LEASE }).map(drop))
+    connected(|| {
+        target.claim(&ClaimRequest::Take { claim: claim(number, holder), lease: MAX_LEASE, blank: 0 }).map(drop)
+    })
 }
 
 fn lease(target: &dyn Target) -> Lease {

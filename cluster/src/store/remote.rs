@@ -425,7 +425,7 @@ impl Target for RemoteTarget {
         let answer = self.call(method::CLAIM, &self.operands(TargetFile::Label), &[IoSlice::new(&request)])?;
         let state = decode_state(&answer.body)?;
         match ask {
-            ClaimRequest::Read => {}
+            ClaimRequest::Read | ClaimRequest::Whole { .. } => {}
             ClaimRequest::Take { claim, .. } => *self.epoch() = Some(claim.epoch),
             ClaimRequest::Release(epoch) => _ = self.epoch().take_if(|own| own == epoch),
         }

@@ -164,7 +164,7 @@ impl Life {
         let epoch = Epoch { number, id: u128::from(self.dice.u64(..)) };
         let claim =
             Claim { volume: VolumeId([7; 16]), generation: 1, epoch, mirrors: Vec::new(), holder: self.holder.clone() };
-        let take = ClaimRequest::Take { claim, lease: LEASE };
+        let take = ClaimRequest::Take { claim, lease: LEASE, blank: 0 };
         let (mut granted, mut highest) = (Vec::new(), number);
         for (store, answer) in self.claim(&all, &take).await {
             match answer {

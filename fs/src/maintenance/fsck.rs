@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use volume::target::{Claim, ClaimRequest, Epoch, TargetFile};
+use volume::target::{Claim, ClaimRequest, Epoch, Target, TargetFile};
 
 /// How often a comparison that found problems is repeated.
 const COMPARED_AGAIN: usize = 2;
@@ -238,8 +238,13 @@ fn claim_all(found: &Found) -> Result<()> {
     let Some(newest) = claims.into_iter().max_by_key(|claim| claim.epoch.number) else { return Ok(()) };
     let epoch = Epoch { number: newest.epoch.number.saturating_add(1), id: u128::from_le_bytes(random_id()) };
     let claim = Claim { epoch, mirrors: Vec::new(), ..newest };
-    let ask = ClaimRequest::Take { claim, lease: std::time::Duration::ZERO };
-    found.disks.values().try_for_each(|target| target.claim(&ask).map(drop).map_err(unreadable))
+    let ask = ClaimRequest::Take { claim, lease: std::time::Duration::ZERO, blank: 0 };
+    let claim = |target: &Arc<dyn Target>| {
+        let blank = target.claim(&ask)?.blank;
+        // What it lacks is made from chunks.
+        if blank == 0 { Ok(()) } else { target.claim(&ClaimRequest::Whole { epoch, blank }).map(drop) }
+    };
+    found.disks.values().try_for_each(|target| claim(target).map_err(unreadable))
 }
 
 impl FileSystem {

@@ -8,15 +8,18 @@
 
 use super::frame::EpochId;
 use super::inventory::{Found, Owner};
-use super::inventory::{ask, take_all};
+use super::inventory::{ask, take_all as list_all};
 use super::options::{Access, Options, Place};
+use super::shared::Shared;
+use super::witnesses::{Witnesses, is_ours};
 use crate::kv::KvError;
 use plan::TargetId;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use volume::format::VolumeId;
-use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, Refusal};
+use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, RENEWAL, Refusal, Target};
 
 /// How many times an opening tries again with a higher number.
 const TRIES: u32 = 10;
@@ -28,9 +31,8 @@ pub(super) struct Granted {
     pub claim: Claim,
     /// For each place, if it granted the claim: the epoch that it had before, if any.
     pub before: Vec<Option<Option<EpochId>>>,
-    /// Places without any claim, among others that have one. They are new or have lost what they
-    /// had. They are not claimed before they have the whole state, or a later opening would count
-    /// them.
+    /// Places that are new or have lost what they had: they have no claim, among others that have
+    /// one, or one with a mark. They do not count.
     pub blank: Vec<usize>,
     /// Why the others did not, and which voters are not among the places.
     pub missing: Vec<(TargetId, String)>,
@@ -72,10 +74,11 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
     for _ in 0..TRIES {
         let read = ask(places, enough, usize::MAX, deadline, |target| target.claim(&ClaimRequest::Read));
         let held = |state: &io::Result<ClaimState>| state.as_ref().ok()?.claim.as_ref().map(name);
+        let marked = |place: usize| read[place].as_ref().is_ok_and(|state| state.blank != 0);
         let before: Vec<Option<EpochId>> = read.iter().map(held).collect();
         if before.iter().all(Option::is_none) {
             // A volume of format 1 has epochs without claims.
-            let found = take_all(places, &options.volume, deadline);
+            let found = list_all(places, &options.volume, deadline);
             number = number.max(found.iter().flatten().flatten().filter_map(epoch_of).max().unwrap_or(0));
         }
         let highest = before.iter().flatten().map(|epoch| epoch.number).max().unwrap_or(0);
@@ -87,14 +90,23 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
             mirrors: Vec::new(),
             holder: options.holder.clone(),
         };
-        let first = before.iter().all(Option::is_none);
-        let is_blank = |place: usize| read[place].is_ok() && before[place].is_none() && !first;
+        // Enough of them say so: with those that do not answer, they may be just those that lost it.
+        let first = before.iter().all(Option::is_none) && read.iter().filter(|state| state.is_ok()).count() >= enough;
+        // What is left counts when nothing else does, for those who accept that.
+        let nothing = (0..places.len()).all(|place| before[place].is_none() || marked(place));
+        let rest = nothing && (options.accept_loss || options.access == Access::PossiblyOld);
+        let is_blank =
+            |place: usize| read[place].is_ok() && !first && (before[place].is_none() || marked(place) && !rest);
         let blank: Vec<usize> = (0..places.len()).filter(|&place| is_blank(place)).collect();
-        // Only a target whose claim is known is claimed: a claim cannot be read afterwards.
+        // Only a target whose claim is known is claimed: a claim cannot be read afterwards. One
+        // that becomes blank in between stays so.
         let known = (0..places.len()).filter(|place| read[*place].is_ok() && !blank.contains(place));
         let known: Vec<Place> = known.map(|place| places[place].clone()).collect();
-        let request = take_request(&claim, options.lease);
-        let taken = ask(&known, enough, usize::MAX, deadline, move |target| target.claim(&request));
+        let request = take_request(&claim, options.lease, if first { 0 } else { mark() });
+        let taken = ask(&known, enough, usize::MAX, deadline, move |target| {
+            let state = target.claim(&request)?;
+            if rest { whole(&**target, &state) } else { Ok(state) }
+        });
         let mut taken = taken.into_iter();
         let mut granted = Granted { epoch: name(&claim), claim, before: Vec::new(), blank, missing: Vec::new() };
         let (mut fenced, mut holder) = (false, None);
@@ -105,6 +117,12 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
                 continue;
             }
             let answer = read.and_then(|_| taken.next().unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())));
+            if answer.as_ref().is_ok_and(|state| state.blank != 0) {
+                granted.blank.push(place);
+                granted.before.push(None);
+                granted.missing.push((*id, "it has just lost what it had".into()));
+                continue;
+            }
             granted.before.push(answer.is_ok().then_some(before));
             let Err(error) = answer else { continue };
             fenced |= Refusal::fenced(&error).is_some();
@@ -153,8 +171,9 @@ pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
 
 /// Gives claims back, so that no other opening waits for their leases.
 pub(super) fn give_back(options: &Options, granted: &Granted) {
-    let ours = |(place, before): (&Place, &Option<_>)| before.is_some().then(|| place.clone());
-    let places: Vec<Place> = options.targets.iter().zip(&granted.before).filter_map(ours).collect();
+    let ours = |place: &usize| granted.counts(*place) || granted.blank.contains(place);
+    let places: Vec<Place> =
+        (0..options.targets.len()).filter(ours).map(|place| options.targets[place].clone()).collect();
     let epoch = granted.claim.epoch;
     // One that does not answer forgets the claim when its lease has run out.
     ask(&places, places.len(), usize::MAX, options.limits.deadline, move |target| {
@@ -162,9 +181,113 @@ pub(super) fn give_back(options: &Options, granted: &Granted) {
     });
 }
 
-/// The request that takes or renews a claim.
-pub(super) fn take_request(claim: &Claim, lease: Option<Duration>) -> ClaimRequest {
-    ClaimRequest::Take { claim: claim.clone(), lease: lease.unwrap_or_default() }
+/// The request that takes or renews a claim. `blank` is the mark of a target that has none.
+pub(super) fn take_request(claim: &Claim, lease: Option<Duration>, blank: u32) -> ClaimRequest {
+    ClaimRequest::Take { claim: claim.clone(), lease: lease.unwrap_or_default(), blank }
+}
+
+/// A new mark.
+fn mark() -> u32 {
+    (random() as u32).clamp(1, RENEWAL - 1)
+}
+
+/// Has a target count that has answered a claim, unless it lost everything since.
+pub(super) fn whole(target: &dyn Target, state: &ClaimState) -> io::Result<ClaimState> {
+    match (&state.claim, state.blank) {
+        (Some(claim), blank @ 1..) => target.claim(&ClaimRequest::Whole { epoch: claim.epoch, blank }),
+        _ => Ok(state.clone()),
+    }
+}
+
+impl Shared {
+    /// The request that takes or renews the claim of this epoch. It claims a target that has lost
+    /// what it had: nobody may ask for that who counts it as a mirror, or while somebody does.
+    /// [`Files::reserve`](super::files::Files::reserve) sees to that.
+    pub fn claim_request(&self) -> ClaimRequest {
+        take_request(&self.claim, self.lease.length(), mark())
+    }
+
+    /// The request that renews the claim, and takes it where an older one is. A target without any
+    /// claim refuses it.
+    pub fn renewal(&self) -> ClaimRequest {
+        take_request(&self.claim, self.lease.length(), RENEWAL)
+    }
+
+    /// Whether m+1 mirrors without this target have all that is durable, and it is no mirror now.
+    pub fn has_others(&self, id: Option<TargetId>) -> bool {
+        let durable = {
+            let log = self.log();
+            if log.established { log.durable } else { return false }
+        };
+        if self.files().mirrors.iter().any(|mirror| Some(mirror.0) == id) {
+            return false;
+        }
+        let have = self.have.lock().unwrap_or_else(PoisonError::into_inner);
+        have.iter().filter(|(other, last)| Some(*other) != id && *last >= durable).count() >= self.need()
+    }
+
+    /// Those that can show that no other opening has a claim that was lost: see [`Witnesses`].
+    pub fn witnesses(&self) -> Witnesses {
+        let files = self.files();
+        let mut places = files.places.clone();
+        // Those that leave the volume stay mirrors until enough others are whole.
+        places.extend(files.mirrors.iter().filter(|mirror| !files.has_place(mirror)).cloned());
+        let need = self.witnesses_needed(files.places.len());
+        Witnesses { places, need, epoch: self.claim.epoch, deadline: self.limits.deadline }
+    }
+}
+
+/// Claims targets for the epoch of this engine. One that is blank counts at once if m+1 other
+/// mirrors are whole, and otherwise when it has got the whole state. One that is a mirror by now is
+/// not claimed again.
+///
+/// That is sound: all that was ever answered as durable is then on m+1 targets without this one. An
+/// opening lacks m targets at most, those included that have lost what they had and do not count
+/// yet, so it has one of these m+1, whether it counts this one or not.
+pub(super) fn take_all(shared: &Shared, places: &[Place]) -> Vec<io::Result<ClaimState>> {
+    let (count, deadline) = (places.len(), shared.limits.deadline);
+    let (request, renewal) = (shared.claim_request(), shared.renewal());
+    let reserved: Vec<_> = {
+        let mut files = shared.files();
+        places.iter().filter_map(|place| Some((place.1.clone(), files.reserve(place)?))).collect()
+    };
+    let reserved = Mutex::new(reserved);
+    let mut answers = ask(places, count, count, deadline, move |target| {
+        let own = {
+            let mut reserved = reserved.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = reserved.iter().position(|(other, _)| Arc::ptr_eq(other, target));
+            own.map(|own| reserved.remove(own))
+        };
+        target.claim(if own.is_some() { &request } else { &renewal })
+    });
+    let blank = |answer: &io::Result<ClaimState>| answer.as_ref().is_ok_and(|state| state.blank != 0);
+    match answers.iter().any(blank).then(|| shared.witnesses().see()) {
+        Some(Ok(())) => {
+            let counts = |&number: &usize| blank(&answers[number]) && shared.has_others(Some(places[number].0));
+            let numbers: Vec<usize> = (0..count).filter(counts).collect();
+            let states: Vec<_> = numbers.iter().filter_map(|&number| answers[number].as_ref().ok().cloned()).collect();
+            let needless: Vec<Place> = numbers.iter().map(|&number| places[number].clone()).collect();
+            let told: Vec<_> = needless.iter().map(|(_, target)| target.clone()).zip(states).collect();
+            let done = ask(&needless, needless.len(), needless.len(), deadline, move |target| {
+                let state = told.iter().find(|(other, _)| Arc::ptr_eq(other, target)).map(|(_, state)| state);
+                state.map_or_else(|| Err(io::ErrorKind::NotFound.into()), |state| whole(&**target, state))
+            });
+            numbers.into_iter().zip(done).for_each(|(number, done)| answers[number] = done);
+        }
+        Some(Err(error)) => fenced(&error).iter().for_each(|fenced| shared.fail(fenced)),
+        None => {}
+    }
+    // The journal thread has made none of them a mirror meanwhile.
+    shared.ask();
+    answers
+}
+
+/// Whether a target still has what it got under the claim of this epoch.
+///
+/// # Errors
+/// When another opening has it, or when it has lost what it had.
+pub(super) fn check_kept(target: &dyn Target, epoch: Epoch) -> io::Result<()> {
+    is_ours(&target.claim(&ClaimRequest::Read)?, epoch)
 }
 
 /// The epoch of a claim.

@@ -32,6 +32,9 @@ pub(super) struct Files {
     /// The complete snapshot on each target.
     pub complete: BTreeMap<TargetId, Seq>,
     pub failed: Vec<Failed>,
+    /// Targets that somebody claims at this moment, who is gone afterwards. They become no mirrors
+    /// meanwhile.
+    pub claiming: Vec<(TargetId, Weak<()>)>,
     /// When the failed targets are retried.
     pub retries: Retries,
     /// Targets that failed outside the journal thread, which has yet to drop them. Each with the
@@ -77,6 +80,23 @@ impl Files {
     /// Whether a target has failed.
     pub fn has_failed(&self, place: &Place) -> bool {
         self.failed.iter().any(|failed| same(&failed.place, place))
+    }
+
+    /// For who claims a target: keeps it from becoming a mirror until the result is dropped. `None`
+    /// if it is one. If it lost what it had, a claim would make it take what follows.
+    pub fn reserve(&mut self, place: &Place) -> Option<Arc<()>> {
+        if self.mirrors.iter().any(|mirror| mirror.0 == place.0) {
+            return None;
+        }
+        let token = Arc::new(());
+        self.claiming.retain(|(_, token)| token.strong_count() > 0);
+        self.claiming.push((place.0, Arc::downgrade(&token)));
+        Some(token)
+    }
+
+    /// Whether somebody claims a target at this moment.
+    pub fn is_reserved(&self, id: TargetId) -> bool {
+        self.claiming.iter().any(|(other, token)| *other == id && token.strong_count() > 0)
     }
 
     /// How many bytes the journal has grown since the last snapshot.

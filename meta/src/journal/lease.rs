@@ -1,7 +1,7 @@
 //! The lease of the claim: as long as m+1 targets have promised to grant the claim to no other
 //! opening, no other one can have changed the volume.
 
-use super::claims::fenced;
+use super::claims::{fenced, whole};
 use super::options::Place;
 use super::shared::Shared;
 use super::worker::{Job, Worker};
@@ -10,9 +10,9 @@ use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use volume::target::ClaimRequest;
+use volume::target::{ClaimRequest, ClaimState, Refusal};
 
 /// How often the claim is renewed, unless the lease is short.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -96,9 +96,11 @@ struct Voter {
     worker: Worker,
     /// It has not answered the last renewal.
     busy: bool,
+    /// It was a whole mirror when that was asked.
+    whole: bool,
 }
 
-type Answer = (TargetId, Instant, std::io::Result<()>);
+type Answer = (TargetId, Instant, std::io::Result<ClaimState>);
 
 /// Renews the claim at all targets until `stop` says whether to give it back, or is gone.
 pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
@@ -117,7 +119,12 @@ pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
         while let Ok((id, asked, answer)) = answers.try_recv() {
             voters.iter_mut().filter(|voter| voter.place.0 == id).for_each(|voter| voter.busy = false);
             match answer {
-                Ok(()) => shared.lease.grant(id, asked),
+                // The promise of a blank one is of no use: another opening may go on without it.
+                Ok(state) if state.blank == 0 => shared.lease.grant(id, asked),
+                Ok(_) => voters.iter().filter(|voter| voter.place.0 == id).for_each(|voter| heal(shared, voter)),
+                Err(error) if Refusal::is_unclaimed(&error) => {
+                    voters.iter().filter(|voter| voter.place.0 == id).for_each(|voter| heal(shared, voter));
+                }
                 Err(error) => {
                     if let Some(fenced) = fenced(&error) {
                         shared.fail(&fenced);
@@ -136,6 +143,38 @@ pub(super) fn run(shared: &Shared, stop: &Receiver<bool>) {
     }
 }
 
+/// A target has lost what it had. Another opening does not count it. A mirror gets everything once
+/// more. Any other one is claimed, and needs nothing if m+1 mirrors are whole: see
+/// `claims::take_all`.
+fn heal(shared: &Shared, voter: &Voter) {
+    let place = &voter.place;
+    let is_mirror = shared.files().mirrors.iter().any(|mirror| super::files::same(mirror, place));
+    if is_mirror {
+        // A new one is blank until it is whole.
+        if voter.whole {
+            let why = std::io::Error::other("it has lost what it had");
+            shared.files().suspects.push((place.clone(), why, Weak::new()));
+            shared.ask();
+        }
+        return;
+    }
+    if !shared.has_others(Some(place.0)) {
+        return;
+    }
+    let reserved = {
+        let mut files = shared.files();
+        if files.is_reserved(place.0) { None } else { files.reserve(place) }
+    };
+    let Some(reserved) = reserved else { return };
+    let (request, witnesses) = (shared.claim_request(), shared.witnesses());
+    voter.worker.post(Box::new(move |target| {
+        let _reserved = reserved;
+        let state = target.claim(&request)?;
+        witnesses.see()?;
+        whole(target, &state).map(drop)
+    }));
+}
+
 /// Has a thread for each target.
 fn meet(shared: &Shared, voters: &mut Vec<Voter>) {
     let places = shared.files().places.clone();
@@ -144,7 +183,7 @@ fn meet(shared: &Shared, voters: &mut Vec<Voter>) {
         if voters.iter().all(|voter| !super::files::same(place, &voter.place))
             && let Ok(worker) = Worker::start(place.1.clone())
         {
-            voters.push(Voter { place: place.clone(), worker, busy: false });
+            voters.push(Voter { place: place.clone(), worker, busy: false, whole: false });
         }
     }
 }
@@ -153,10 +192,11 @@ fn renew(shared: &Shared, voters: &mut Vec<Voter>, answers: &Sender<Answer>) {
     meet(shared, voters);
     for voter in voters.iter_mut().filter(|voter| !voter.busy) {
         voter.busy = true;
-        let (request, answers, id) = (shared.claim_request(), answers.clone(), voter.place.0);
+        voter.whole = shared.files().whole.iter().any(|place| super::files::same(place, &voter.place));
+        let (request, answers, id) = (shared.renewal(), answers.clone(), voter.place.0);
         let asked = Instant::now();
         voter.worker.post(Box::new(move |target| {
-            let answer = target.claim(&request).map(drop);
+            let answer = target.claim(&request);
             let _ = answers.send((id, asked, answer));
             Ok(())
         }));

@@ -107,6 +107,11 @@ impl Mirror {
         self.queue(None, 0, Box::new(|target| job(target).map(|()| Duration::ZERO)));
     }
 
+    /// Queues a check, which changes nothing. If it fails, the mirror has failed.
+    pub fn check(&mut self, job: Plain) {
+        self.queue(Some((self.done, self.acked)), 0, Box::new(|target| job(target).map(|()| Duration::ZERO)));
+    }
+
     fn queue(&mut self, batch: Option<(u64, Seq)>, bytes: usize, job: Job) {
         self.sent.push_back(Sent { batch, bytes, at: Instant::now() });
         // A thread that has ended answers nothing, and is late some time.

@@ -39,6 +39,7 @@ mod shelf;
 mod sightings;
 mod snapshot;
 mod space;
+mod witnesses;
 mod worker;
 mod writer;
 

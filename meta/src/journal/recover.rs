@@ -5,13 +5,14 @@ use super::claims::{Granted, claim, give_back, quorum, too_few};
 use super::copies::{Copy, Miss};
 use super::files::{Failed, Files};
 use super::frame::{Epoch, Head, VolumeId};
-use super::inventory::{Found, Owner, take_all};
+use super::inventory::{Found, Owner, ask, take};
 use super::lineage::Lineage;
 use super::options::{Options, Place};
 use super::shared::Start;
 use crate::kv::{KvError, Seq};
 use std::collections::{BTreeMap, BTreeSet};
-use volume::target::TargetFile;
+use std::io;
+use volume::target::{ClaimRequest, TargetFile};
 
 /// The result of recovery, with the start state of the engine.
 pub(super) struct Recovered {
@@ -114,7 +115,17 @@ impl<'a> Recovery<'a> {
     fn look(options: &'a Options, granted: &Granted) -> Result<Self, KvError> {
         let claimed: Vec<usize> = (0..options.targets.len()).filter(|&place| granted.before[place].is_some()).collect();
         let places: Vec<Place> = claimed.iter().map(|&place| options.targets[place].clone()).collect();
-        let found = take_all(&places, &options.volume, options.limits.deadline);
+        let (volume, epoch) = (options.volume, granted.claim.epoch);
+        let found = ask(&places, usize::MAX, usize::MAX, options.limits.deadline, move |target| {
+            let found = take(target, &volume)?;
+            // What it had it may have lost since it was claimed, and with it the claim. An earlier
+            // opening may have claimed it since, and filled it.
+            let state = target.claim(&ClaimRequest::Read)?;
+            match state.proof().map(|claim| claim.epoch) {
+                Some(held) if held == epoch || held.number > epoch.number => Ok(found),
+                _ => Err(io::Error::other("it has just lost what it had")),
+            }
+        });
         let mut recovery = Self {
             options,
             epochs: BTreeMap::new(),

@@ -1,11 +1,13 @@
 //! Brings the whole state to a new mirror: the snapshot and the journal behind it, copied from
 //! other mirrors, frame by frame.
 
+use super::claims::whole;
 use super::copies::{Copy, Miss, spread, spread_head, walk};
 use super::frame::{END_BYTES, Frame, Head, Kind, VolumeId};
 use super::inventory::{Found, Owner, take};
 use super::lineage::Lineage;
 use super::options::Place;
+use super::witnesses::Witnesses;
 use crate::kv::Seq;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,6 +21,8 @@ pub(super) struct State {
     pub volume: VolumeId,
     /// Claims the target for this epoch.
     pub claim: ClaimRequest,
+    /// Asked if it is blank.
+    pub witnesses: Witnesses,
     /// The first transactions of the segments, in order.
     pub segments: Vec<Seq>,
     /// The last transaction that is copied. Those behind it are sent as batches.
@@ -80,7 +84,13 @@ impl State {
 
     fn copy(&self, place: &Place) -> io::Result<Seq> {
         let target = &*place.1;
-        target.claim(&self.claim)?;
+        // It is blank if it has lost what it had. If that happens while it gets the state, it stays
+        // so: it has another mark then.
+        let claimed = target.claim(&self.claim)?;
+        if claimed.blank != 0 {
+            // It counts when it has got the state.
+            self.witnesses.see()?;
+        }
         let found = take(&place.1, &self.volume)?;
         if found.iter().any(|found| found.owner == Owner::Foreign) {
             return Err(io::Error::other("it holds the journal of another volume"));
@@ -133,6 +143,7 @@ impl State {
                 target.remove(found.file)?;
             }
         }
+        whole(target, &claimed)?;
         Ok(last)
     }
 

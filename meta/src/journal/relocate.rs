@@ -1,8 +1,7 @@
 //! Moves the journal to other targets while commits continue.
 
-use super::claims::fenced;
+use super::claims::{fenced, take_all};
 use super::files::same;
-use super::inventory::ask;
 use super::options::Place;
 use super::purge::purge;
 use super::shared::Shared;
@@ -44,7 +43,7 @@ pub(super) fn set_targets(shared: &Shared, targets: Vec<Place>) -> Result<(), Kv
 }
 
 fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
-    claim_all(shared, &targets)?;
+    let blank = claim_all(shared, &targets)?;
     let (count, expected) = {
         let mut files = shared.files();
         files.failed.retain(|failed| targets.iter().any(|place| same(place, &failed.place)));
@@ -62,6 +61,9 @@ fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
             let files = shared.files();
             let (staying, whole) = files.staying();
             if whole >= expected && staying == files.mirrors.len() {
+                drop(files);
+                // By now, m+1 mirrors are whole.
+                take_all(shared, &blank);
                 return Ok(());
             }
             // A mirror that fails just before it counts is replaced as long as there are others.
@@ -87,18 +89,24 @@ fn go(shared: &Shared, targets: Vec<Place>) -> Result<(), KvError> {
 }
 
 /// Claims targets for this epoch. One that does not answer is claimed when it becomes a mirror.
-fn claim_all(shared: &Shared, targets: &[Place]) -> Result<(), KvError> {
+/// Returns those that do not count yet.
+fn claim_all(shared: &Shared, targets: &[Place]) -> Result<Vec<Place>, KvError> {
     let known = shared.files().places.clone();
     let new: Vec<Place> = targets.iter().filter(|new| !known.iter().any(|old| same(old, new))).cloned().collect();
-    let (request, count) = (shared.claim_request(), new.len());
-    let answers = ask(&new, count, count, shared.limits.deadline, move |target| target.claim(&request));
-    for error in answers.into_iter().filter_map(Result::err) {
-        if let Some(fenced) = fenced(&error) {
-            shared.fail(&fenced);
-            return Err(fenced);
+    let mut blank = Vec::new();
+    for (place, answer) in new.iter().zip(take_all(shared, &new)) {
+        match answer {
+            Ok(state) if state.blank != 0 => blank.push(place.clone()),
+            Ok(_) => {}
+            Err(error) => {
+                if let Some(fenced) = fenced(&error) {
+                    shared.fail(&fenced);
+                    return Err(fenced);
+                }
+            }
         }
     }
-    Ok(())
+    Ok(blank)
 }
 
 /// Removes the journal from targets that left the volume. What cannot be removed remains.

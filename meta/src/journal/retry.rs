@@ -12,7 +12,7 @@ use plan::TargetId;
 use plan::backoff::BackOff;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The longest interval between checks for targets to retry.
@@ -58,15 +58,20 @@ pub(super) fn run(shared: &Shared) {
     gauge.look(shared);
     while shared.wait_for_retry(LOOK.min(shared.limits.retry)) {
         gauge.look(shared);
-        let (due, room) = {
-            let files = shared.files();
+        let (due, reserved, room) = {
+            let mut files = shared.files();
             let lacking = files.staying().0 < shared.wanted(files.places.len());
             let due = files.failed.iter().map(|failed| &failed.place);
             let due = due.filter(|place| lacking && files.has_place(place) && files.retries.is_due(place.0));
-            (due.cloned().collect::<Vec<Place>>(), files.need(&shared.limits))
+            let due: Vec<Place> = due.cloned().collect();
+            let reserved: Vec<Option<Arc<()>>> = due.iter().map(|place| files.reserve(place)).collect();
+            (due, reserved, files.need(&shared.limits))
         };
         let workers: Vec<Worker> = due.iter().map_while(|(_, target)| Worker::start(target.clone()).ok()).collect();
-        let tried = all(workers.iter(), |number| try_again(shared, due[number].clone(), room), shared.limits.deadline);
+        let mut reserved = reserved.into_iter();
+        let mut again = |number: usize| try_again(shared, due[number].clone(), room, reserved.next().flatten());
+        let tried = all(workers.iter(), &mut again, shared.limits.deadline);
+        drop(reserved);
         let mut answered = false;
         for ((place, worker), result) in due.iter().zip(&workers).zip(tried) {
             let mut files = shared.files();
@@ -99,9 +104,12 @@ pub(super) fn run(shared: &Shared) {
 
 /// Whether a target answers and has space for a snapshot. What it has of the journal is replaced
 /// when it becomes a mirror.
-fn try_again(shared: &Shared, place: Place, room: u64) -> Job {
-    let (volume, claim) = (shared.volume, shared.claim_request());
+fn try_again(shared: &Shared, place: Place, room: u64, reserved: Option<Arc<()>>) -> Job {
+    let volume = shared.volume;
+    let claim = if reserved.is_some() { shared.claim_request() } else { shared.renewal() };
     Box::new(move |target| {
+        // Until this ends, it becomes no mirror.
+        let _reserved = reserved;
         // It may have missed the opening.
         target.claim(&claim)?;
         if target.space()?.free <= room {

@@ -1,5 +1,6 @@
 //! The set of mirrors: replaces mirrors that fail, are full, or are no longer wanted.
 
+use super::claims::check_kept;
 use super::files::{Failed, same};
 use super::mirror::Mirror;
 use super::options::{Place, is_full, unavailable};
@@ -8,15 +9,39 @@ use super::writer::Writer;
 use crate::kv::{KvError, Seq};
 use std::cmp::Reverse;
 use std::io;
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, Weak};
 
 /// How many times in a row the sources of a copy may go away before the target counts as failed.
 const MAX_STRANDED: u32 = 8;
 
 impl Writer {
+    /// Makes a target a mirror that was one. `has` is its snapshot. It counts when it says that it
+    /// has lost nothing.
+    fn rejoin(&mut self, place: &Place, has: Seq) {
+        let epoch = self.shared.claim.epoch;
+        self.join_as(place, false, |_, mirror| {
+            let copied = mirror.copied.clone();
+            mirror
+                .copy(Box::new(move |target| check_kept(target, epoch).map(|()| copied.store(has, Ordering::Relaxed))));
+        });
+    }
+
     /// Makes a target a mirror. With `copies`, it gets the state from the others before it counts.
     pub fn join(&mut self, place: &Place, whole: bool, copies: bool) {
+        self.join_as(place, whole, |writer, mirror| {
+            if copies {
+                let (state, place, copied) = (writer.state(place), place.clone(), mirror.copied.clone());
+                mirror.copy(Box::new(move |_| state.bring(&place).map(|last| copied.store(last, Ordering::Relaxed))));
+            } else if !whole {
+                // It gets all from now on.
+                let epoch = writer.shared.claim.epoch;
+                mirror.check(Box::new(move |target| check_kept(target, epoch)));
+            }
+        });
+    }
+
+    fn join_as(&mut self, place: &Place, whole: bool, begin: impl FnOnce(&Self, &mut Mirror)) {
         self.next_key += 1;
         let started = Mirror::start(self.next_key, place.clone(), self.durable, &self.shared, self.sender.clone());
         let mut mirror = match started {
@@ -25,10 +50,7 @@ impl Writer {
         };
         (mirror.whole, mirror.done) = (whole, self.number.saturating_sub(u64::from(self.batch.is_some())));
         mirror.acked = if whole { self.durable } else { 0 };
-        if copies {
-            let (state, place, copied) = (self.state(place), place.clone(), mirror.copied.clone());
-            mirror.copy(Box::new(move |_| state.bring(&place).map(|last| copied.store(last, Ordering::Relaxed))));
-        }
+        begin(self, &mut mirror);
         self.mirrors.push(mirror);
         if let Some(batch) = self.batch.clone() {
             self.send(self.mirrors.len() - 1, &batch);
@@ -38,6 +60,7 @@ impl Writer {
     /// What a new mirror gets before the batch in progress. Sources with a newer snapshot come
     /// first.
     fn state(&self, place: &Place) -> State {
+        let witnesses = self.shared.witnesses();
         let files = self.shared.files();
         let complete = |place: &Place| files.complete.get(&place.0).copied();
         let whole = self.mirrors.iter().filter(|mirror| mirror.whole).map(|mirror| &mirror.place);
@@ -48,6 +71,7 @@ impl Writer {
         State {
             volume: self.shared.volume,
             claim: self.shared.claim_request(),
+            witnesses,
             segments: files.segments.clone(),
             last: self.durable,
             lineage: self.shared.lineage.clone(),
@@ -201,8 +225,16 @@ impl Writer {
             let used = self.mirrors.iter().any(|mirror| mirror.place.0 == place.0)
                 || self.ending.iter().any(|(id, _)| *id == place.0)
                 || busy.contains(&place.0);
-            if used || self.shared.files().has_failed(place) {
+            if used {
                 continue;
+            }
+            {
+                let mut files = self.shared.files();
+                if files.has_failed(place) || files.is_reserved(place.0) {
+                    continue;
+                }
+                // From now on only the copy of the state claims it.
+                files.mirrors.push(place.clone());
             }
             lacking -= 1;
             let current = self.number.saturating_sub(u64::from(self.batch.is_some()));
@@ -215,15 +247,7 @@ impl Writer {
                 // It has everything but the batch in progress.
                 Some(number) => {
                     let (_, _, has) = self.parked.remove(number);
-                    let newest = {
-                        let mut files = self.shared.files();
-                        files.complete.insert(place.0, has);
-                        files.snapshot
-                    };
-                    self.join(place, true, false);
-                    if has != newest {
-                        self.shared.task(|tasks| tasks.snapshot = true);
-                    }
+                    self.rejoin(place, has);
                 }
                 None => self.join(place, false, !self.fresh),
             }
@@ -237,7 +261,9 @@ impl Writer {
         let used = |place: &Place| self.mirrors.iter().any(|mirror| mirror.place.0 == place.0);
         let busy = |place: &Place| {
             // One that has just ended is a mirror again as soon as `fill` sees that.
-            self.ending.iter().any(|(id, _)| *id == place.0) || files.snapshotting.contains(&place.0)
+            self.ending.iter().any(|(id, _)| *id == place.0)
+                || files.snapshotting.contains(&place.0)
+                || files.is_reserved(place.0)
         };
         let comes = |place: &&Place| !used(place) && busy(place) && !files.has_failed(place);
         files.places.iter().filter(comes).count()
@@ -264,7 +290,12 @@ impl Writer {
 
     /// Notes what all mirrors have: older files are not needed by any of them.
     pub fn note_least(&self) {
-        let least = self.mirrors.iter().map(|mirror| if mirror.whole { mirror.acked } else { mirror.since });
+        // What it got by a copy it has, too.
+        let has = |mirror: &Mirror| if mirror.whole { mirror.acked.max(mirror.since) } else { mirror.since };
+        let whole = self.mirrors.iter().filter(|mirror| mirror.whole);
+        let have = whole.map(|mirror| (mirror.place.0, has(mirror))).collect();
+        *self.shared.have.lock().unwrap_or_else(PoisonError::into_inner) = have;
+        let least = self.mirrors.iter().map(has);
         let copying = self.mirrors.iter().any(|mirror| mirror.copying.is_some());
         self.shared.least.store(if copying { 0 } else { least.min().unwrap_or(0) }, Ordering::Relaxed);
     }

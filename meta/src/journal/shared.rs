@@ -1,6 +1,6 @@
 //! The state that an engine's threads share, and how they wait for each other.
 
-use super::claims::{Granted, take_request};
+use super::claims::Granted;
 use super::cost::LastCost;
 use super::files::Files;
 use super::frame::{Epoch, Frame, Kind, Origin, VolumeId, put_edit};
@@ -9,11 +9,12 @@ use super::lineage::Lineage;
 use super::local_wal::LocalWal;
 use super::options::{Access, Limits, Place, Status};
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
+use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
-use volume::target::{Claim, ClaimRequest};
+use volume::target::Claim;
 
 /// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
 /// files, log, tasks.
@@ -24,6 +25,9 @@ pub(super) struct Shared {
     access: Access,
     /// How many mirrors make a transaction durable.
     need: AtomicUsize,
+    /// The voters of the label, and how many targets were there when a loss was accepted.
+    voters: usize,
+    accepted: Option<usize>,
     pub limits: Limits,
     pub epoch: Epoch,
     pub origin: Origin,
@@ -53,6 +57,8 @@ pub(super) struct Shared {
     /// All mirrors have the transactions up to this one.
     pub least: AtomicU64,
     pub cost: LastCost,
+    /// What each whole mirror has: all transactions up to this one.
+    pub have: Mutex<Vec<(TargetId, Seq)>>,
     /// Why this opening has ended, when another one has taken over.
     fenced: OnceLock<KvError>,
 }
@@ -125,6 +131,7 @@ pub(super) struct Start {
 pub(super) struct Setup {
     pub volume: VolumeId,
     pub places: Vec<Place>,
+    pub voters: usize,
     pub losses: usize,
     pub access: Access,
     pub accept_loss: bool,
@@ -135,7 +142,7 @@ pub(super) struct Setup {
 
 impl Shared {
     pub fn new(setup: Setup, start: Start, granted: &Granted) -> Self {
-        let Setup { volume, places, losses, access, accept_loss, limits, lease, index } = setup;
+        let Setup { volume, places, voters, losses, access, accept_loss, limits, lease, index } = setup;
         let Start { epoch, origin, lineage, base, last, mut files, lossy } = start;
         let there = (0..places.len()).filter(|&place| granted.before[place].is_some()).count();
         let need = match access {
@@ -164,6 +171,8 @@ impl Shared {
             losses,
             access,
             need: AtomicUsize::new(need),
+            voters,
+            accepted: accept_loss.then_some(there),
             limits,
             epoch,
             origin,
@@ -184,6 +193,7 @@ impl Shared {
             slack: AtomicI64::new(i64::MAX),
             least: AtomicU64::new(0),
             cost: LastCost::default(),
+            have: Mutex::default(),
             fenced: OnceLock::new(),
         }
     }
@@ -191,6 +201,18 @@ impl Shared {
     /// How many mirrors make a transaction durable: m+1.
     pub fn need(&self) -> usize {
         self.need.load(Ordering::Relaxed)
+    }
+
+    /// How many targets must show the claim before a blank one counts: N-Q+1, where an opening
+    /// needs Q. Who accepts a loss has no more than there are.
+    pub fn witnesses_needed(&self, targets: usize) -> usize {
+        let all = self.voters.max(targets);
+        let quorum = all.saturating_sub(self.losses).max(self.losses + 1);
+        match self.access {
+            Access::Write => (all + 1).saturating_sub(quorum).min(self.accepted.unwrap_or(usize::MAX)),
+            // What is written stays in memory.
+            _ => 0,
+        }
     }
 
     /// How many of a number of targets are mirrors.
@@ -208,11 +230,6 @@ impl Shared {
         if self.access == Access::Write {
             self.need.fetch_max((self.losses + 1).min(targets), Ordering::Relaxed);
         }
-    }
-
-    /// The request that takes or renews the claim of this epoch.
-    pub fn claim_request(&self) -> ClaimRequest {
-        take_request(&self.claim, self.lease.length())
     }
 
     /// The state of an index with everything up to a transaction.

@@ -89,8 +89,9 @@ impl Flaky {
     pub fn copy(&self) -> Arc<Self> {
         let files = Mutex::new(self.files.lock().unwrap().clone());
         let copy = Self { files, writes_left: AtomicI64::new(-1), ..Self::default() };
-        if let Some(claim) = self.claims.claim(&ClaimRequest::Read).unwrap().claim {
-            copy.claims.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
+        let held = self.claims.claim(&ClaimRequest::Read).unwrap();
+        if let Some(claim) = held.claim {
+            copy.claims.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO, blank: held.blank }).unwrap();
         }
         Arc::new(copy)
     }

@@ -26,6 +26,8 @@ const MAGIC: [u8; 8] = *b"WEFTCLM\n";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = CLAIM_BYTES - 8;
 const RELEASED: u16 = 1;
+/// The feature of a record with a mark. A program that does not know it would count the target.
+const BLANK: u32 = 1;
 
 /// An opening of a volume for writing. Two openings with one number and different ids are different
 /// histories.
@@ -97,6 +99,10 @@ pub struct ClaimRecord {
     pub lease: Duration,
     /// The holder gave the claim back. It is not renewed again.
     pub released: bool,
+    /// Not 0 if the target is blank: it had no claim when it was claimed, so it is new or has lost
+    /// what it had, and it has not got the state of the volume since. The mark tells one such time
+    /// from another.
+    pub blank: u32,
 }
 
 impl ClaimRecord {
@@ -111,7 +117,7 @@ impl ClaimRecord {
         let mut to = Writer::new(&mut bytes);
         to.bytes(&MAGIC);
         to.u32(VERSION);
-        to.u32(0);
+        to.u32(if self.blank == 0 { 0 } else { BLANK });
         to.u64(self.sequence);
         to.bytes(&volume.0);
         to.u64(*generation);
@@ -121,7 +127,7 @@ impl ClaimRecord {
         to.u64(self.lease.min(MAX_LEASE).as_millis() as u64);
         to.u16(if self.released { RELEASED } else { 0 });
         to.u16(mirrors.len() as u16);
-        to.u32(0);
+        to.u32(self.blank);
         to.text(holder.name.as_bytes(), MAX_HOLDER_NAME);
         to.text(holder.address.as_bytes(), MAX_HOLDER_ADDRESS);
         mirrors.iter().for_each(|mirror| to.u16(mirror.0));
@@ -147,8 +153,8 @@ impl ClaimRecord {
         if version > VERSION {
             return Err(FormatError::Newer(version));
         }
-        if features != 0 {
-            return Err(FormatError::Features(features.into()));
+        if features & !BLANK != 0 {
+            return Err(FormatError::Features((features & !BLANK).into()));
         }
         let sequence = from.u64();
         let volume = VolumeId(from.array());
@@ -156,7 +162,12 @@ impl ClaimRecord {
         let epoch = Epoch { number: from.u64(), id: u128::from_le_bytes(from.array()) };
         let id = u128::from_le_bytes(from.array());
         let lease = Duration::from_millis(from.u64()).min(MAX_LEASE);
-        let (flags, mirrors, _reserved) = (from.u16(), usize::from(from.u16()), from.u32());
+        let (flags, mirrors, mark) = (from.u16(), usize::from(from.u16()), from.u32());
+        let blank = match (features & BLANK != 0, mark) {
+            (true, 0) => return Err(FormatError::Field("a blank target has no mark")),
+            (true, mark) => mark,
+            (false, _) => 0,
+        };
         let text = |bytes: Option<&[u8]>| {
             let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
             text.map(str::to_owned).ok_or(FormatError::Field("the name or address of the holder is not text"))
@@ -168,7 +179,7 @@ impl ClaimRecord {
         }
         let mirrors = (0..mirrors).map(|_| TargetId(from.u16())).collect();
         let claim = Claim { volume, generation, epoch, mirrors, holder: Holder { id, name, address } };
-        Ok(Self { sequence, claim, lease, released: flags & RELEASED != 0 })
+        Ok(Self { sequence, claim, lease, released: flags & RELEASED != 0, blank })
     }
 
     /// The newest record in a file of two, and the slot for the next one: 0 or 1. A file without
@@ -215,6 +226,7 @@ mod tests {
             },
             lease: Duration::from_millis(1500),
             released: false,
+            blank: 0,
         }
     }
 
@@ -224,8 +236,24 @@ mod tests {
         assert_eq!((bytes.len(), bytes[8], bytes[16], bytes[48], bytes[72]), (4096, 1, 5, 7, 99));
         assert_eq!(&bytes[104..114], b"\x08\0server-1");
         assert_eq!(crc64(&bytes), GOLDEN, "{:#x}", crc64(&bytes));
+        let content = crc64(&bytes[..CHECKSUM_AT]);
+        assert_eq!(content, CONTENT, "{content:#x}");
     }
+    /// The checksum of any bytes with their own checksum behind them.
     const GOLDEN: u64 = 0x0cef_cfc4_d490_91bd;
+    const CONTENT: u64 = 0x2bf9_b463_c96a_49ac;
+
+    #[test]
+    fn the_mark_of_a_blank_target_is_a_feature() {
+        let (plain, marked) = (example(5).encode(), ClaimRecord { blank: 0x0403_0201, ..example(5) }.encode());
+        let changed: Vec<usize> = (0..CHECKSUM_AT).filter(|&at| plain[at] != marked[at]).collect();
+        assert_eq!(changed, [12, 100, 101, 102, 103]);
+        assert_eq!((marked[12], &marked[100..104]), (1, &[1, 2, 3, 4][..]));
+        let content = crc64(&marked[..CHECKSUM_AT]);
+        assert_eq!(content, MARKED, "{content:#x}");
+        assert_eq!(ClaimRecord::decode(&marked).map(|record| record.blank), Ok(0x0403_0201));
+    }
+    const MARKED: u64 = 0xbe7f_a133_42b3_9616;
 
     #[test]
     fn a_newer_version_is_named() {
@@ -286,7 +314,7 @@ mod tests {
         #[test]
         fn what_was_encoded_decodes(
             numbers: (u64, u64, u64, u128, u128), name in ".{0,64}", address in ".{0,128}",
-            mirrors in proptest::collection::vec(any::<u16>(), 0..512), lease in 0u64..60_000, released: bool,
+            mirrors in proptest::collection::vec(any::<u16>(), 0..512), lease in 0u64..60_000, released: bool, blank: u32,
         ) {
             let (sequence, generation, number, id, holder) = numbers;
             let claim = Claim {
@@ -296,7 +324,7 @@ mod tests {
                 mirrors: mirrors.into_iter().map(TargetId).collect(),
                 holder: Holder { id: holder, name, address },
             };
-            let record = ClaimRecord { sequence, claim, lease: Duration::from_millis(lease), released };
+            let record = ClaimRecord { sequence, claim, lease: Duration::from_millis(lease), released, blank };
             prop_assert_eq!(ClaimRecord::decode(&record.encode()), Ok(record));
         }
 

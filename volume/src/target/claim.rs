@@ -21,10 +21,25 @@ pub enum ClaimRequest {
         claim: Claim,
         /// How long no other holder gets the target, unless this one renews it.
         lease: Duration,
+        /// A mark for a target without a claim, which is new or has lost what it had: it is blank
+        /// until [`ClaimRequest::Whole`] names that mark. 0 if it needs nothing: the volume is new.
+        /// With [`RENEWAL`], a target without a claim gets none.
+        blank: u32,
+    },
+    /// A blank target has got the whole state of the volume, or needs none of it.
+    Whole {
+        /// The epoch of the claim that it has.
+        epoch: Epoch,
+        /// The mark that it has: if it has lost everything once more, it stays blank.
+        blank: u32,
     },
     /// Gives the claim of this epoch back. The target remembers the epoch.
     Release(Epoch),
 }
+
+/// In the place of a mark: a target without a claim refuses the request. Somebody who believes that
+/// it has something must not claim it, or would go on writing behind what it has lost.
+pub const RENEWAL: u32 = u32::MAX;
 
 /// The claim that a target holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +48,15 @@ pub struct ClaimState {
     pub claim: Option<Claim>,
     /// How long its holder keeps others away.
     pub lease: Lease,
+    /// The mark of a blank target, which lacks what it once may have had; 0 if it is not blank.
+    pub blank: u32,
+}
+
+impl ClaimState {
+    /// The claim, unless the target is blank: then it says nothing of what the target has.
+    pub fn proof(&self) -> Option<&Claim> {
+        self.claim.as_ref().filter(|_| self.blank == 0)
+    }
 }
 
 /// The state of a lease.
@@ -224,7 +248,7 @@ impl Seat {
             Duration::ZERO => Lease::Over,
             left => Lease::Runs(left),
         };
-        ClaimState { claim: Some(record.claim.clone()), lease }
+        ClaimState { claim: Some(record.claim.clone()), lease, blank: record.blank }
     }
 
     /// Decides about a request. Returns the record that must be durable before [`Seat::accept`],
@@ -237,15 +261,19 @@ impl Seat {
         let sequence = self.record.as_ref().map_or(0, |record| record.sequence) + 1;
         match ask {
             ClaimRequest::Read => Ok(None),
-            ClaimRequest::Take { claim, lease } => {
+            ClaimRequest::Take { claim, lease, blank } => {
                 let invalid = |why: &str| Error::new(ErrorKind::InvalidInput, why);
                 claim.check().map_err(|why| invalid(&why.to_string()))?;
                 if claim.epoch.number == 0 {
                     return Err(invalid("an epoch has a number above 0"));
                 }
                 let lease = if survives { millis((*lease).min(MAX_LEASE)) } else { Duration::ZERO };
-                let mut new = ClaimRecord { sequence, claim: claim.clone(), lease, released: false };
-                let Some(held) = &self.record else { return Ok(Some(new)) };
+                let mut new = ClaimRecord { sequence, claim: claim.clone(), lease, released: false, blank: *blank };
+                let Some(held) = &self.record else {
+                    return if *blank == RENEWAL { Err(Refusal::Unclaimed(None).into()) } else { Ok(Some(new)) };
+                };
+                // A claim brings nothing back.
+                new.blank = held.blank;
                 if held.claim.volume != claim.volume {
                     return Err(invalid("the target belongs to another volume"));
                 }
@@ -268,6 +296,17 @@ impl Seat {
                     _ => Ok(Some(new)),
                 }
             }
+            ClaimRequest::Whole { epoch, blank } => {
+                let Some(held) = self.record.as_ref().filter(|held| held.claim.epoch == *epoch && !held.released)
+                else {
+                    return Err(self.refuse(*epoch).into());
+                };
+                match held.blank {
+                    0 => Ok(None),
+                    mark if mark == *blank => Ok(Some(ClaimRecord { sequence, blank: 0, ..held.clone() })),
+                    _ => Err(Error::other("the target has lost what it had")),
+                }
+            }
             ClaimRequest::Release(epoch) => {
                 let Some(held) = self.record.as_ref().filter(|held| held.claim.epoch == *epoch) else {
                     return Err(self.refuse(*epoch).into());
@@ -283,7 +322,7 @@ impl Seat {
         let epoch = |record: &ClaimRecord| record.claim.epoch;
         let another = record.as_ref().map(epoch) != self.record.as_ref().map(epoch);
         match ask {
-            ClaimRequest::Read => {}
+            ClaimRequest::Read | ClaimRequest::Whole { .. } => {}
             ClaimRequest::Take { lease, .. } => {
                 let until = now + (*lease).min(MAX_LEASE);
                 // A renewal that arrives late shortens nothing.

@@ -1,6 +1,6 @@
 //! The contract of claims, as a part of the conformance of every target.
 
-use super::{Claim, ClaimRequest, ClaimState, Epoch, Holder, Refusal, Target, TargetFile};
+use super::{Claim, ClaimRequest, ClaimState, Epoch, Holder, RENEWAL, Refusal, Target, TargetFile};
 use crate::format::{CLAIM_BYTES, VolumeId};
 use plan::TargetId;
 use std::io::{Error, ErrorKind, IoSlice};
@@ -22,7 +22,7 @@ pub(super) fn claim(number: u64, id: u128, holder: u128) -> Claim {
 }
 
 fn take(target: &dyn Target, claim: &Claim) -> std::io::Result<ClaimState> {
-    target.claim(&ClaimRequest::Take { claim: claim.clone(), lease: LEASE })
+    target.claim(&ClaimRequest::Take { claim: claim.clone(), lease: LEASE, blank: 0 })
 }
 
 fn read(target: &dyn Target) -> ClaimState {
@@ -86,6 +86,13 @@ pub(super) fn claims(target: &dyn Target) {
     target.write(NEW_CHUNK, 0, &bytes).and_then(|()| target.sync(NEW_CHUNK)).expect("write a chunk");
     change(target, |done, what| done.unwrap_or_else(|error| panic!("{what}: {error}")));
     limits(target, &second);
+    // A claim in the place of another one makes a target neither blank nor whole.
+    let marked = ClaimRequest::Take { claim: second.clone(), lease: LEASE, blank: 7 };
+    assert_eq!(target.claim(&marked).expect("renew").blank, 0);
+    let whole = |epoch: Epoch| target.claim(&ClaimRequest::Whole { epoch, blank: 7 });
+    assert_eq!(whole(second.epoch).expect("it counts already").blank, 0);
+    assert_eq!(fenced_by(&whole(first.epoch).expect_err("the epoch is over")), epoch(3, 3));
+    assert!(Refusal::is_unclaimed(&whole(epoch(9, 9)).expect_err("nobody has that epoch")));
     // What was released stays so: a renewal that arrives late prolongs nothing.
     let released = target.claim(&ClaimRequest::Release(second.epoch)).expect("release");
     assert!(released.claim == Some(second.clone()) && !released.lease.runs(), "{released:?}");
@@ -102,6 +109,37 @@ pub(super) fn claims(target: &dyn Target) {
     target.remove(CHUNK).expect("remove a chunk");
     target.claim(&ClaimRequest::Release(third.epoch)).expect("release");
     assert_eq!(read(target).claim, Some(third));
+}
+
+/// A target that nobody has claimed yet is blank after a claim with a mark, and keeps the mark when
+/// the claim is replaced, until it is whole.
+pub(super) fn blank(target: &dyn Target) {
+    assert_eq!(read(target), ClaimState::default());
+    let take = |number: u64, blank: u32| {
+        let claim = claim(number, 1, 1);
+        target.claim(&ClaimRequest::Take { claim, lease: LEASE, blank }).expect("claim")
+    };
+    let epoch = |number: u64| Epoch { number, id: 1 };
+    let whole = |number: u64, blank: u32| target.claim(&ClaimRequest::Whole { epoch: epoch(number), blank });
+    // A renewal claims nothing.
+    let renewal = |number: u64| ClaimRequest::Take { claim: claim(number, 1, 1), lease: LEASE, blank: RENEWAL };
+    assert!(Refusal::is_unclaimed(&target.claim(&renewal(1)).expect_err("it has no claim")));
+    assert_eq!(read(target), ClaimState::default());
+    assert_eq!(take(1, 5).blank, 5);
+    assert_eq!(target.claim(&renewal(1)).expect("renew").blank, 5);
+    assert_eq!([take(1, 6).blank, take(2, 0).blank, read(target).blank], [5, 5, 5]);
+    assert_eq!((read(target).proof(), read(target).claim.map(|claim| claim.epoch)), (None, Some(epoch(2))));
+    // It takes what it lacks.
+    target.write_durably(TargetFile::Snapshot { last: 1 }, 0, &[IoSlice::new(b"x")]).expect("write");
+    target.remove(TargetFile::Snapshot { last: 1 }).expect("remove");
+    whole(2, 6).expect_err("that was another time");
+    assert_eq!(fenced_by(&whole(1, 5).expect_err("the epoch is over")), epoch(2));
+    assert_eq!(read(target).blank, 5);
+    assert_eq!(whole(2, 5).expect("it is whole").blank, 0);
+    assert_eq!(whole(2, 5).expect("once more").blank, 0);
+    assert_eq!([take(2, 7).blank, take(3, 8).blank, read(target).blank], [0; 3]);
+    target.claim(&ClaimRequest::Release(epoch(3))).expect("release");
+    assert_eq!(fenced_by(&whole(3, 8).expect_err("it was released")), epoch(3));
 }
 
 /// Claims that no target can keep are refused, and the longest one is kept.

@@ -13,7 +13,7 @@ use std::time::Duration;
 const LABEL: TargetFile = TargetFile::Label;
 
 fn take(target: &dyn Target, claim: &Claim) -> std::io::Result<ClaimState> {
-    target.claim(&ClaimRequest::Take { claim: claim.clone(), lease: Duration::from_secs(10) })
+    target.claim(&ClaimRequest::Take { claim: claim.clone(), lease: Duration::from_secs(10), blank: 0 })
 }
 
 fn read(target: &dyn Target) -> ClaimState {
@@ -116,6 +116,39 @@ fn a_shadow_is_claimed_in_memory() {
 }
 
 #[test]
+fn a_shadow_of_a_blank_target_is_blank() {
+    let mark = |claim: Claim, blank: u32| ClaimRequest::Take { claim, lease: Duration::ZERO, blank };
+    let below = Arc::new(Memory::default());
+    let shadow = Shadow::new(below.clone());
+    below.open_again().claim(&mark(claim(4, 4, 4), 7)).unwrap();
+    assert_eq!(shadow.claim(&mark(claim(5, 5, 5), 0)).unwrap().blank, 7);
+    // One that counts has no mark, whatever was asked; one without a claim gets the mark.
+    below.claim(&ClaimRequest::Whole { epoch: claim(4, 4, 4).epoch, blank: 7 }).unwrap();
+    let shadows = [(below, 0), (Arc::default(), 8)];
+    for (below, expected) in shadows {
+        assert_eq!(Shadow::new(below).claim(&mark(claim(5, 5, 5), 8)).unwrap().blank, expected);
+    }
+}
+
+#[test]
+fn a_shadow_tells_when_the_target_has_lost_what_it_had() {
+    let below = Arc::new(Memory::default());
+    take(&*below, &claim(4, 4, 4)).unwrap();
+    let shadow = Shadow::new(below.clone());
+    take(&shadow, &claim(5, 5, 5)).unwrap();
+    assert_eq!(read(&shadow).proof(), Some(&claim(5, 5, 5)));
+    below.lose();
+    assert_eq!(read(&shadow).proof(), None);
+    let marked = ClaimRequest::Take { claim: claim(4, 4, 4), lease: Duration::ZERO, blank: 7 };
+    below.claim(&marked).unwrap();
+    assert_eq!(read(&shadow).proof(), None);
+    // One that never had a claim has lost none.
+    let shadow = Shadow::new(Arc::new(Memory::default()));
+    take(&shadow, &claim(5, 5, 5)).unwrap();
+    assert_eq!(read(&shadow).proof(), Some(&claim(5, 5, 5)));
+}
+
+#[test]
 fn a_crash_loses_no_claim() {
     for seed in 0..20 {
         let crash = Crash::new(Arc::new(Memory::default()));
@@ -132,7 +165,7 @@ fn a_directory_is_free_when_its_holder_is_gone() {
     let first = place.open();
     take(&first, &claim(1, 1, 1)).unwrap();
     let second = place.open();
-    assert_eq!(read(&second), ClaimState { claim: Some(claim(1, 1, 1)), lease: Lease::Locked });
+    assert_eq!(read(&second), ClaimState { claim: Some(claim(1, 1, 1)), lease: Lease::Locked, blank: 0 });
     assert_eq!(read(&first).lease, Lease::Locked);
     for holder in [1, 2] {
         let held = take(&second, &claim(2, 2, holder)).unwrap_err();

@@ -1,6 +1,6 @@
 //! The contract of every target as one function. Tests of a target call it.
 
-use super::claim_conformance::claims;
+use super::claim_conformance::{blank, claims};
 use super::{Claim, ClaimRequest, Epoch, Presence, Target, TargetFile};
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub fn conformance(target: &dyn Target) {
     let claimed = target.claim(&ClaimRequest::Read).expect("read the claim").claim;
     let own = claimed.map(|last| Claim { epoch: Epoch { number: last.epoch.number + 1, id: 1 }, ..last });
     if let Some(claim) = &own {
-        let ask = ClaimRequest::Take { claim: claim.clone(), lease: Duration::from_secs(30) };
+        let ask = ClaimRequest::Take { claim: claim.clone(), lease: Duration::from_secs(30), blank: 0 };
         target.claim(&ask).expect("claim");
     }
     let file = TargetFile::Chunk { set: 0x1234_5678_9abc_def0, position: 255 };
@@ -56,6 +56,8 @@ pub fn conformance(target: &dyn Target) {
     assert_eq!(target.list().expect("list"), []);
     if let Some(claim) = own {
         target.claim(&ClaimRequest::Release(claim.epoch)).expect("release");
+    } else {
+        blank(target);
     }
     claims(target);
     assert_eq!(target.list().expect("list"), []);

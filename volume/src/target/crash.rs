@@ -226,7 +226,7 @@ impl Target for Crash {
         let state = self.inner.claim(ask)?;
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         match ask {
-            ClaimRequest::Read => {}
+            ClaimRequest::Read | ClaimRequest::Whole { .. } => {}
             ClaimRequest::Take { claim, .. } => *own = Some(claim.epoch),
             ClaimRequest::Release(epoch) => _ = own.take_if(|own| own == epoch),
         }

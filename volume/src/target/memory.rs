@@ -45,6 +45,11 @@ impl Memory {
         Self { content: content.clone(), room: *room, own: Mutex::default(), clock: clock.clone() }
     }
 
+    /// Loses everything, as when another disk takes the place of this one.
+    pub fn lose(&self) {
+        *self.content() = Content::default();
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,7 +159,7 @@ impl Target for Memory {
         let record = seat.decide(ask, now, true)?;
         seat.accept(ask, record, now);
         match ask {
-            ClaimRequest::Read => {}
+            ClaimRequest::Read | ClaimRequest::Whole { .. } => {}
             ClaimRequest::Take { claim, .. } => *own = Some(claim.epoch),
             ClaimRequest::Release(epoch) => _ = own.take_if(|own| own == epoch),
         }

@@ -4,6 +4,7 @@ use super::{ClaimRequest, ClaimState, Memory, Space, Target, TargetFile};
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A target whose changes stay in memory. For small files: a changed file is copied first.
@@ -13,12 +14,14 @@ pub struct Shadow {
     over: Memory,
     /// Files that are in memory or were removed.
     hidden: Mutex<HashSet<TargetFile>>,
+    /// What is below had a claim when the own one was taken.
+    had_claim: AtomicBool,
 }
 
 impl Shadow {
     /// Never changes `inner`.
     pub fn new(inner: Arc<dyn Target>) -> Self {
-        Self { inner, over: Memory::default(), hidden: Mutex::default() }
+        Self { inner, over: Memory::default(), hidden: Mutex::default(), had_claim: AtomicBool::new(false) }
     }
 
     fn hidden(&self) -> MutexGuard<'_, HashSet<TargetFile>> {
@@ -112,7 +115,23 @@ impl Target for Shadow {
     /// Takes a claim in memory only, even if another holder has the target.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let own = self.over.claim(&ClaimRequest::Read)?;
-        if *ask == ClaimRequest::Read && own.claim.is_none() { self.inner.claim(ask) } else { self.over.claim(ask) }
+        match ask {
+            ClaimRequest::Read if own.claim.is_none() => self.inner.claim(ask),
+            ClaimRequest::Read => {
+                let below = self.inner.claim(ask)?;
+                let lost = below.claim.is_none() && self.had_claim.load(Ordering::Relaxed);
+                // What is below may have lost what it had, and may have a claim again.
+                if lost || below.blank != 0 && own.blank == 0 { Ok(below) } else { Ok(own) }
+            }
+            ClaimRequest::Take { claim, lease, blank } if own.claim.is_none() => {
+                // What is below is blank, or not.
+                let below = self.inner.claim(&ClaimRequest::Read)?;
+                self.had_claim.store(below.claim.is_some(), Ordering::Relaxed);
+                let blank = if below.claim.is_some() { below.blank } else { *blank };
+                self.over.claim(&ClaimRequest::Take { claim: claim.clone(), lease: *lease, blank })
+            }
+            _ => self.over.claim(ask),
+        }
     }
 }
 

@@ -35,8 +35,9 @@ fn copy(disks: &Disks) -> Disks {
             let found = disk.read(file, 0, &mut bytes).unwrap_or(0);
             copy.write(file, 0, &[IoSlice::new(&bytes[..found])]).unwrap();
         }
-        if let Some(claim) = disk.claim(&ClaimRequest::Read).unwrap().claim {
-            copy.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO }).unwrap();
+        let held = disk.claim(&ClaimRequest::Read).unwrap();
+        if let Some(claim) = held.claim {
+            copy.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO, blank: held.blank }).unwrap();
         }
         Arc::new(copy)
     };
