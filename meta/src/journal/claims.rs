@@ -7,9 +7,9 @@
 //! targets, so no other opening has the same number.
 
 use super::frame::EpochId;
-use super::inventory::{Found, Owner};
+use super::inventory::{FoundFile, Owner};
 use super::inventory::{ask, take_all as list_all};
-use super::options::{Access, Options, Place};
+use super::options::{Access, MirrorTarget, Options};
 use super::shared::Shared;
 use super::witnesses::{Witnesses, is_ours};
 use crate::kv::KvError;
@@ -22,7 +22,7 @@ use volume::format::VolumeId;
 use volume::target::{Claim, ClaimRequest, ClaimState, Epoch, RENEWAL, Refusal, Target};
 
 /// How many times an opening tries again with a higher number.
-const TRIES: u32 = 10;
+const MAX_TRIES: u32 = 10;
 
 /// The claims that an opening has.
 pub(super) struct Granted {
@@ -71,7 +71,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
     let enough = quorum(options);
     let places = &options.targets;
     let mut number = least;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let read = ask(places, enough, usize::MAX, deadline, |target| target.claim(&ClaimRequest::Read));
         let held = |state: &io::Result<ClaimState>| state.as_ref().ok()?.claim.as_ref().map(name);
         let marked = |place: usize| read[place].as_ref().is_ok_and(|state| state.blank != 0);
@@ -101,7 +101,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
         // Only a target whose claim is known is claimed: a claim cannot be read afterwards. One
         // that becomes blank in between stays so.
         let known = (0..places.len()).filter(|place| read[*place].is_ok() && !blank.contains(place));
-        let known: Vec<Place> = known.map(|place| places[place].clone()).collect();
+        let known: Vec<MirrorTarget> = known.map(|place| places[place].clone()).collect();
         let request = take_request(&claim, options.lease, if first { 0 } else { mark() });
         let taken = ask(&known, enough, usize::MAX, deadline, move |target| {
             let state = target.claim(&request)?;
@@ -153,7 +153,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
 
 /// The error for too few targets: it names those that are missing.
 pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
-    let counts = |(place, (id, _)): (usize, &Place)| granted.counts(place).then_some(*id);
+    let counts = |(place, (id, _)): (usize, &MirrorTarget)| granted.counts(place).then_some(*id);
     let there: Vec<TargetId> = options.targets.iter().enumerate().filter_map(counts).collect();
     let why = |id: &TargetId| {
         let known = granted.missing.iter().find(|(missing, _)| missing == id).map(|(_, why)| why.as_str());
@@ -172,7 +172,7 @@ pub(super) fn too_few(options: &Options, granted: &Granted) -> KvError {
 /// Gives claims back, so that no other opening waits for their leases.
 pub(super) fn give_back(options: &Options, granted: &Granted) {
     let ours = |place: &usize| granted.counts(*place) || granted.blank.contains(place);
-    let places: Vec<Place> =
+    let places: Vec<MirrorTarget> =
         (0..options.targets.len()).filter(ours).map(|place| options.targets[place].clone()).collect();
     let epoch = granted.claim.epoch;
     // One that does not answer forgets the claim when its lease has run out.
@@ -194,7 +194,7 @@ fn mark() -> u32 {
 /// Has a target count that has answered a claim, unless it lost everything since.
 pub(super) fn whole(target: &dyn Target, state: &ClaimState) -> io::Result<ClaimState> {
     match (&state.claim, state.blank) {
-        (Some(claim), blank @ 1..) => target.claim(&ClaimRequest::Whole { epoch: claim.epoch, blank }),
+        (Some(claim), blank @ 1..) => target.claim(&ClaimRequest::BulkFile { epoch: claim.epoch, blank }),
         _ => Ok(state.clone()),
     }
 }
@@ -244,7 +244,7 @@ impl Shared {
 /// That is sound: all that was ever answered as durable is then on m+1 targets without this one. An
 /// opening lacks m targets at most, those included that have lost what they had and do not count
 /// yet, so it has one of these m+1, whether it counts this one or not.
-pub(super) fn take_all(shared: &Shared, places: &[Place]) -> Vec<io::Result<ClaimState>> {
+pub(super) fn take_all(shared: &Shared, places: &[MirrorTarget]) -> Vec<io::Result<ClaimState>> {
     let (count, deadline) = (places.len(), shared.limits.deadline);
     let (request, renewal) = (shared.claim_request(), shared.renewal());
     let reserved: Vec<_> = {
@@ -266,7 +266,7 @@ pub(super) fn take_all(shared: &Shared, places: &[Place]) -> Vec<io::Result<Clai
             let counts = |&number: &usize| blank(&answers[number]) && shared.has_others(Some(places[number].0));
             let numbers: Vec<usize> = (0..count).filter(counts).collect();
             let states: Vec<_> = numbers.iter().filter_map(|&number| answers[number].as_ref().ok().cloned()).collect();
-            let needless: Vec<Place> = numbers.iter().map(|&number| places[number].clone()).collect();
+            let needless: Vec<MirrorTarget> = numbers.iter().map(|&number| places[number].clone()).collect();
             let told: Vec<_> = needless.iter().map(|(_, target)| target.clone()).zip(states).collect();
             let done = ask(&needless, needless.len(), needless.len(), deadline, move |target| {
                 let state = told.iter().find(|(other, _)| Arc::ptr_eq(other, target)).map(|(_, state)| state);
@@ -295,7 +295,7 @@ fn name(claim: &Claim) -> EpochId {
     EpochId { number: claim.epoch.number, id: claim.epoch.id }
 }
 
-fn epoch_of(found: &Found) -> Option<u64> {
+fn epoch_of(found: &FoundFile) -> Option<u64> {
     if let Owner::Ours(head) = &found.owner { Some(head.epoch.number) } else { None }
 }
 

@@ -3,11 +3,11 @@
 use super::claims::Granted;
 use super::cost::LastCost;
 use super::files::Files;
-use super::frame::{Epoch, Frame, Kind, Origin, VolumeId, put_edit};
+use super::frame::{Epoch, Frame, Origin, RecordKind, VolumeId, put_edit};
 use super::lease::Lease;
 use super::lineage::Lineage;
 use super::local_wal::LocalWal;
-use super::options::{Access, Limits, Place, Status};
+use super::options::{Access, JournalLimits, MirrorTarget, Status};
 use crate::kv::{Index, IndexState, KvError, Layer, Seq};
 use plan::TargetId;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     /// The voters of the label, and how many targets were there when a loss was accepted.
     voters: usize,
     accepted: Option<usize>,
-    pub limits: Limits,
+    pub limits: JournalLimits,
     pub epoch: Epoch,
     pub origin: Origin,
     /// The epochs of this history, with this one.
@@ -130,12 +130,12 @@ pub(super) struct Start {
 /// What the options pass to the engine.
 pub(super) struct Setup {
     pub volume: VolumeId,
-    pub places: Vec<Place>,
+    pub places: Vec<MirrorTarget>,
     pub voters: usize,
     pub losses: usize,
     pub access: Access,
     pub accept_loss: bool,
-    pub limits: Limits,
+    pub limits: JournalLimits,
     pub lease: Option<Duration>,
     pub index: Box<dyn Index>,
 }
@@ -276,7 +276,7 @@ impl Shared {
 
     /// Waits until the pending transactions leave space for one more. Fails at once while no target
     /// answers.
-    pub fn wait_for_room(&self) -> Result<(), KvError> {
+    pub fn wait_for_space(&self) -> Result<(), KvError> {
         let mut log = self.log();
         if let Some(why @ KvError::Unavailable(_)) = &log.stuck {
             return Err(why.clone());
@@ -295,7 +295,7 @@ impl Shared {
         let mut log = self.log();
         log.check_open()?;
         log.last += 1;
-        let frame = Frame::new(Kind::Record, log.last, self.epoch, log.durable);
+        let frame = Frame::new(RecordKind::Record, log.last, self.epoch, log.durable);
         let before = log.pending.len();
         frame.encode(&self.volume, &mut log.pending, |to| {
             for (key, value) in edits {

@@ -1,7 +1,7 @@
 //! Witnesses that a target which has lost everything has lost no claim that matters.
 
 use super::inventory::ask;
-use super::options::Place;
+use super::options::MirrorTarget;
 use std::io;
 use std::time::Duration;
 use volume::target::{ClaimRequest, ClaimState, Epoch};
@@ -16,7 +16,7 @@ use volume::target::{ClaimRequest, ClaimState, Epoch};
 /// are not blank show the claim of this opening, there is no such opening.
 #[derive(Clone)]
 pub(super) struct Witnesses {
-    pub places: Vec<Place>,
+    pub places: Vec<MirrorTarget>,
     /// N-Q+1.
     pub need: usize,
     pub epoch: Epoch,
