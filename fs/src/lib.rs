@@ -28,6 +28,7 @@ mod clock;
 mod data;
 mod error;
 mod maintenance;
+mod mutex;
 mod open;
 mod role;
 mod server;
@@ -37,7 +38,6 @@ mod testing;
 mod volume;
 
 pub use ::volume::target::Holder;
-pub use ::volume::{lock, unpoisoned};
 pub use client::ending::Ending;
 pub use client::{Find, Server};
 pub use clock::simulate_clock;
@@ -61,7 +61,7 @@ pub use maintenance::targets::wait_until_closed;
 pub use maintenance::verify::{Away, Problem, Scrub, Verified};
 pub use meta::port::FileLock;
 pub use meta::{Attributes, BulkFile, FileKind, Listed, New, ROOT, RenameMode, SetTime, Time, unprivileged};
-
+pub use mutex::lock;
 pub use plan::Domain;
 pub use plan::coding::Coding;
 pub use plan::membership::TargetState;

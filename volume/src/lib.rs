@@ -21,7 +21,7 @@ mod targets;
 pub use control::{Control, Progress};
 pub use error::{Error, Shown};
 pub use limit::Limit;
-pub use mutex::{lock, unpoisoned};
+pub use mutex::lock;
 pub use open_files::allow_many_open_files;
 pub use set::{
     Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildOrder, RebuildReport,

@@ -194,7 +194,7 @@ fn mark() -> u32 {
 /// Has a target count that has answered a claim, unless it lost everything since.
 pub(super) fn whole(target: &dyn Target, state: &ClaimState) -> io::Result<ClaimState> {
     match (&state.claim, state.blank) {
-        (Some(claim), blank @ 1..) => target.claim(&ClaimRequest::BulkFile { epoch: claim.epoch, blank }),
+        (Some(claim), blank @ 1..) => target.claim(&ClaimRequest::Whole { epoch: claim.epoch, blank }),
         _ => Ok(state.clone()),
     }
 }

@@ -1,0 +1,3 @@
+//! Locks without poisoning.
+
+pub use volume::lock;
