@@ -13,7 +13,7 @@ use crate::walk::{Filter, List, SourceTree, Walking, open_directory, root_stat, 
 use fs::{Attributes, FileKind, FileSystem, New, ROOT};
 use plan::schedule::{Policy, QueueLimits};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use volume::Control;
 
@@ -115,7 +115,7 @@ pub fn make_directories(volume: &FileSystem, path: &[u8], mode: u32) -> Result<A
             found => found?,
         };
         if at.kind != FileKind::Directory {
-            let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
+            let shown = volume::shown(path);
             return Err(Broken(format!("{shown}: there is a file in the place of a directory")));
         }
     }
@@ -131,10 +131,7 @@ pub fn identities(directories: &[PathBuf]) -> Vec<(u64, u64)> {
 
 /// The attributes of a source.
 fn stat_of_source(path: &[u8]) -> Result<Stat, Broken> {
-    root_stat(path).map_err(|why| {
-        let shown = volume::Shown(Path::new(std::ffi::OsStr::from_bytes(path))).to_string();
-        Broken(format!("{shown}: {why}"))
-    })
+    root_stat(path).map_err(|why| Broken(format!("{}: {why}", volume::shown(path))))
 }
 
 /// The offset at which paths below a directory begin.

@@ -5,6 +5,7 @@ use crate::transport::{Broken, Rank, Transport, receive_from};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use volume::lock;
 
 /// A thread's connection to the others.
 pub struct Threads {
@@ -32,7 +33,7 @@ impl Transport for Threads {
     }
 
     fn receive(&self, wait: Option<Duration>) -> Result<Option<(Rank, Message)>, Broken> {
-        let inbox = self.inbox.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let inbox = lock(&self.inbox);
         receive_from(&inbox, wait).map_err(|_| Broken("the other threads have ended".into()))
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::results::{Cell, Role, Row, Value};
 use crate::text::rate;
+use archive::report::charts::escape;
 use std::fmt::Write;
 
 const CHART_WIDTH: f64 = 360.0;
@@ -175,11 +176,6 @@ fn round_up(value: f64) -> f64 {
 
 fn put(svg: &mut String, what: std::fmt::Arguments) {
     svg.write_fmt(what).expect("a string takes everything");
-}
-
-/// Text as HTML and SVG take it.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

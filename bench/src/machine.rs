@@ -3,6 +3,7 @@
 use crate::limit::{Bandwidth, bandwidths};
 use crate::threads::cores;
 use gf::Kernel;
+use plan::words::{bytes, count};
 use serde::Serialize;
 
 /// What this machine is, and what its memory does, measured in the same run as the codes.
@@ -34,7 +35,7 @@ impl Machine {
     pub fn measure(kernel: &'static dyn Kernel, bytes: usize, rounds: usize) -> Self {
         let caches = ec::partition::caches();
         Self {
-            processor: processor().unwrap_or_else(|| "unknown".into()),
+            processor: volume::machine::processor().unwrap_or_else(|| "unknown".into()),
             architecture: std::env::consts::ARCH,
             cores: cores(),
             memory_bytes: memory("MemTotal").unwrap_or(0),
@@ -48,15 +49,14 @@ impl Machine {
 
     /// The description in sentences, without the measurements.
     pub fn describe(&self) -> String {
-        let caches: Vec<String> = self.cache_bytes.iter().filter(|&&b| b > 0).map(|&b| size(b)).collect();
+        let caches: Vec<String> = self.cache_bytes.iter().filter(|&&b| b > 0).map(|&b| bytes(b as u64)).collect();
         format!(
-            "{}, {}, {} core{}, caches {}, memory {}. Kernels: {}; in use: {}{}.",
+            "{}, {}, {}, caches {}, memory {}. Kernels: {}; in use: {}{}.",
             self.processor,
             self.architecture,
-            self.cores,
-            if self.cores == 1 { "" } else { "s" },
+            count(self.cores, "core"),
             caches.join(" / "),
-            size(usize::try_from(self.memory_bytes).unwrap_or(usize::MAX)),
+            bytes(self.memory_bytes),
             self.kernels.join(", "),
             self.chosen_kernel,
             if self.kernel_is_forced { " (forced by WEFT_KERNEL)" } else { "" },
@@ -64,16 +64,14 @@ impl Machine {
     }
 }
 
-/// The name of the first processor.
-pub fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
 /// A line of the system's account of its memory, in bytes.
 pub fn memory(name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    figure("/proc/meminfo", name)
+}
+
+/// A line such as `MemTotal: 16 kB` of a file of the system, in bytes.
+pub fn figure(path: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
@@ -81,19 +79,4 @@ pub fn memory(name: &str) -> Option<u64> {
 fn last_level_cache() -> Option<usize> {
     let size = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
     size.trim().strip_suffix('K')?.parse::<usize>().ok().map(|kib| kib * 1024)
-}
-
-/// Bytes in the largest unit that leaves a short number.
-pub fn size(bytes: usize) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..0x10_0000 => format!("{} KiB", short(bytes, 10)),
-        0x10_0000..0x4000_0000 => format!("{} MiB", short(bytes, 20)),
-        _ => format!("{} GiB", short(bytes, 30)),
-    }
-}
-
-fn short(bytes: usize, shift: u32) -> String {
-    let value = bytes as f64 / (1u64 << shift) as f64;
-    if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.1}") }
 }

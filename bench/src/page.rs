@@ -1,9 +1,10 @@
 //! The report as one page that needs no other file.
 
-use crate::chart::{bars, curve, escape};
+use crate::chart::{bars, curve};
 use crate::report::{Lane, Report};
 use crate::results::{Cell, Chart, Role, Row, Table};
 use crate::text::{rate, refusals, value};
+use archive::report::charts::escape;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -47,7 +48,7 @@ fn bandwidth(report: &Report) -> String {
     let rows = counts.iter().map(|&cores| {
         let cells: String =
             all.iter().filter(|b| b.cores == cores).map(|b| format!("<td>{}</td>", rate(b.figure.median))).collect();
-        format!("<tr><th>{cores} core{}</th>{cells}</tr>", if cores == 1 { "" } else { "s" })
+        format!("<tr><th>{}</th>{cells}</tr>", plan::words::count(cores, "core"))
     });
     format!("<table class=\"small\"><tr><th>MiB/s read</th>{heading}</tr>{}</table>", rows.collect::<String>())
 }

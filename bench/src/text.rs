@@ -133,7 +133,7 @@ fn slowest_peer<'a>(table: &'a Table, hidden: &[&str]) -> Option<&'a str> {
     can_go.filter(|name| !best.contains(name)).min_by(|a, b| speed(a).total_cmp(&speed(b)))
 }
 
-/// MiB/s with as many digits as mean something.
+/// A number, such as MiB/s, with as many digits as mean something.
 pub fn rate(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }

@@ -3,8 +3,9 @@
 //! affected.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use volume::lock;
 
 /// Maximum number of known members. Beyond it, members without an operation are forgotten.
 const MAX_MEMBERS: usize = 256;
@@ -56,7 +57,7 @@ impl Shares {
     }
 
     fn share(&self, name: &str) -> Arc<Semaphore> {
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = lock(&self.members);
         if let Some(share) = members.get(name) {
             return share.clone();
         }

@@ -4,7 +4,6 @@
 use crate::data::buffer::Taken;
 use crate::data::commit::Packer;
 use crate::data::file::File;
-use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -12,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use volume::lock;
 
 /// Dirty data is committed after this time.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);

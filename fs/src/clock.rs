@@ -6,6 +6,7 @@ use rustix::fs::{MemfdFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, m
 use rustix::time::{ClockId, clock_gettime};
 use std::os::fd::OwnedFd;
 use std::sync::{LazyLock, Mutex, OnceLock};
+use volume::lock;
 
 /// A file that is stamped to read the kernel's clock, and the last time that it showed.
 static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("weft-clock", MemfdFlags::CLOEXEC).ok());
@@ -32,14 +33,14 @@ pub(crate) fn now() -> Time {
 
 /// The time with which the kernel would stamp a file now. It takes two system calls.
 pub(crate) fn stamp() -> Time {
-    let mut last = crate::mutex::lock(&LAST_TIME);
+    let mut last = lock(&LAST_TIME);
     *last = ask_kernel().unwrap_or_default().max(now());
     *last
 }
 
 /// As [`now`], and no earlier than the last [`stamp`].
 pub(crate) fn now_after_stamps() -> Time {
-    now().max(*crate::mutex::lock(&LAST_TIME))
+    now().max(*lock(&LAST_TIME))
 }
 
 fn ask_kernel() -> Option<Time> {

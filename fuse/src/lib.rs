@@ -6,6 +6,7 @@
 //!
 //! - [`mount()`] shows a file system under a directory; [`Mounted`] waits for its end.
 //! - [`parse_options`] reads a list as `mount -o` takes it.
+//! - [`mounts()`] is what is mounted where.
 //! - [`unmount()`] takes a mount away that another process serves.
 #![forbid(unsafe_code)]
 
@@ -24,5 +25,6 @@ mod unmount;
 
 pub use error::Error;
 pub use mount::{Mounted, mount};
+pub use mounts::{Mount, mounts};
 pub use options::{Log, Options, parse_options};
 pub use unmount::unmount;

@@ -54,7 +54,7 @@ pub(crate) fn mount_files<F: Files>(files: Arc<F>, mountpoint: &Path, options: &
     })?;
     for (name, value) in [("read_ahead_kb", READ_AHEAD_KIB), ("max_ratio", DIRTY_PERCENT)] {
         // It takes root, and without it the mount is only slower.
-        let _ = std::fs::write(format!("/sys/class/bdi/{}/{name}", mount.device), value.to_string());
+        let _ = std::fs::write(format!("/sys/class/bdi/{}/{name}", mount.device.display()), value.to_string());
     }
     Ok(Mounted { mount, session: Mutex::new(Some(session)), refused })
 }
@@ -115,7 +115,7 @@ fn check(mountpoint: &Path, nonempty: bool) -> Result<std::path::PathBuf, Error>
     };
     let path = mountpoint.canonicalize().map_err(from)?;
     let mut entries = path.read_dir().map_err(from)?;
-    if mounts::at(&path).is_some_and(|mount| mount.kind == format!("fuse.{}", device::SUBTYPE)) {
+    if mounts::at(&path).is_some_and(|mount| mount.kind == *format!("fuse.{}", device::SUBTYPE)) {
         return Err(error("a Weft volume is mounted here already; unmount it first (weft unmount)"));
     }
     if !nonempty && entries.next().is_some() {

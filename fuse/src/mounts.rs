@@ -7,45 +7,45 @@ use std::path::{Path, PathBuf};
 
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub struct Mount {
     /// `major:minor` of the device number that `stat` shows for its files.
-    pub device: String,
+    pub device: OsString,
     /// Where it is.
     pub path: PathBuf,
     /// The kind of file system, such as `fuse.weft`.
-    pub kind: String,
+    pub kind: OsString,
+    /// What is mounted.
+    pub source: PathBuf,
 }
 
 /// The uppermost mount at exactly that path.
 pub(crate) fn at(path: &Path) -> Option<Mount> {
-    let list = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    list.lines().filter_map(parse).rfind(|mount| mount.path == path)
+    mounts().into_iter().rfind(|mount| mount.path == path)
+}
+
+/// All mounts, in the order in which they were made.
+pub fn mounts() -> Vec<Mount> {
+    let list = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    list.split(|&byte| byte == b'\n').filter_map(parse).collect()
 }
 
 /// Reads a line of `/proc/self/mountinfo`, see proc_pid_mountinfo(5).
-fn parse(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let mut fields = left.split(' ').skip(2);
-    let device = fields.next()?.to_owned();
-    let path = PathBuf::from(unescape(fields.nth(1)?));
-    Some(Mount { device, path, kind: right.split(' ').next()?.to_owned() })
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|&byte| byte == b' ').map(unescape);
+    let (device, path) = (words.nth(2)?, words.nth(1)?.into());
+    words.find(|word| word == "-")?;
+    let (kind, source) = (words.next()?, words.next()?.into());
+    Some(Mount { device, path, kind, source })
 }
 
 /// Blanks and backslashes are three octal digits there.
-fn unescape(text: &str) -> OsString {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+fn unescape(word: &[u8]) -> OsString {
+    let (mut bytes, mut rest) = (Vec::new(), word);
     while let Some((&first, behind)) = rest.split_first() {
-        let code = behind.get(..3).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match code.filter(|_| first == b'\\') {
-            Some(code) => {
-                bytes.push(code);
-                rest = &behind[3..];
-            }
-            None => {
-                bytes.push(first);
-                rest = behind;
-            }
-        }
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.filter(|_| first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &behind[3..] } else { behind };
     }
     OsString::from_vec(bytes)
 }
@@ -74,10 +74,12 @@ mod tests {
     #[test]
     fn lines_are_read() {
         let line =
-            r"36 35 0:52 / /mnt/a\040b\134c rw,nosuid master:1 propagate_from:2 - fuse.weft my\040volume rw,user_id=0";
-        let mount = Mount { device: "0:52".into(), path: r"/mnt/a b\c".into(), kind: "fuse.weft".into() };
-        assert_eq!(parse(line), Some(mount));
-        assert_eq!(parse("nonsense"), None);
+            br"36 35 0:52 / /mnt/a\040b\134c rw,nosuid master:1 propagate_from:2 - fuse.weft my\040volume rw,user_id=0";
+        let (path, source) = (r"/mnt/a b\c".into(), "my volume".into());
+        assert_eq!(parse(line), Some(Mount { device: "0:52".into(), path, kind: "fuse.weft".into(), source }));
+        assert_eq!(parse(b"nonsense"), None);
+        assert_eq!(unescape(br"/srv/a\040b\134c\012"), "/srv/a b\\c\n");
+        assert_eq!(unescape(br"plain\9"), r"plain\9");
         assert!(at(Path::new("/proc")).is_some_and(|mount| mount.kind == "proc"));
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// If no Weft volume is mounted there, if it is in use, or if this user may not do it.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), Error> {
     let path = mounts::plain(mountpoint).map_err(|_| Error::NotMounted(mountpoint.to_owned()))?;
-    let mount = mounts::at(&path).filter(|mount| mount.kind == format!("fuse.{SUBTYPE}"));
+    let mount = mounts::at(&path).filter(|mount| mount.kind == *format!("fuse.{SUBTYPE}"));
     detach(&mount.ok_or(Error::NotMounted(path))?, lazy)
 }
 

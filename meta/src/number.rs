@@ -4,7 +4,8 @@
 use crate::record::decode;
 use crate::transaction::run;
 use crate::{Meta, Result, keys};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use volume::lock;
 
 /// A batch of numbers to allocate from.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Meta {
     /// # Errors
     /// When the metadata cannot be written.
     pub fn skip_sets(&self, last: u64) -> Result<()> {
-        let mut lease = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lease = lock(&self.sets);
         let key = keys::setting(lease.setting);
         run(&*self.kv, |t| {
             let first: u64 = t.get_bytes(&key)?.as_deref().map(decode).transpose()?.unwrap_or(lease.first);
@@ -62,7 +63,7 @@ impl Meta {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn gave_out(&self, ino: u64) -> Result<bool> {
-        let lease = self.inos.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease = lock(&self.inos);
         let next = match lease.end {
             0 => self.setting(lease.setting)?.unwrap_or(lease.first),
             _ => lease.next,
@@ -80,7 +81,7 @@ impl Meta {
     }
 
     fn next_of(&self, lease: &Mutex<Lease>, count: u64) -> Result<u64> {
-        let mut lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lease = lock(lease);
         if count > lease.batch {
             return Err(crate::Error::Invalid("too many numbers at a time".into()));
         }

@@ -6,7 +6,8 @@
 //! takes, uses a mutex without a rank; then only threads that want the same work wait.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use volume::{lock, unpoisoned};
 
 /// A mutex with a rank.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl<T, const RANK: u32> Ranked<T, RANK> {
     /// Locks the mutex. A panic of an earlier holder is ignored.
     pub fn lock(&self) -> Guard<'_, T, RANK> {
         let held = Held::new();
-        Guard { guard: Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)), _held: held }
+        Guard { guard: Some(lock(&self.0)), _held: held }
     }
 }
 
@@ -45,7 +46,7 @@ impl<T, const RANK: u32> Guard<'_, T, RANK> {
     pub fn wait_while(mut self, signal: &Condvar, mut waits: impl FnMut(&T) -> bool) -> Self {
         let guard = self.guard.take().expect("it is locked");
         let guard = signal.wait_while(guard, |content| waits(content));
-        self.guard = Some(guard.unwrap_or_else(PoisonError::into_inner));
+        self.guard = Some(unpoisoned(guard));
         self
     }
 }

@@ -10,7 +10,8 @@ use crate::{Error, Meta, Result, Seq, keys};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use volume::lock;
 
 /// One in `FORGET_PERIOD` requests (a power of two) removes the records of answered ones, at most
 /// `FORGET_BATCH` at a time.
@@ -53,11 +54,11 @@ struct Floor {
 
 impl Floors {
     fn of(&self, session: u64) -> Floor {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&session).copied().unwrap_or_default()
+        lock(&self.0).get(&session).copied().unwrap_or_default()
     }
 
     fn set(&self, session: u64, floor: Floor) {
-        let mut floors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut floors = lock(&self.0);
         if floors.len() >= FLOORS && !floors.contains_key(&session) {
             floors.clear();
         }

@@ -14,6 +14,7 @@ use archive::roles::{Manager, Reporter, Show};
 use archive::transport::{Broken, REPORTER};
 use cli::archiving::{Failure, Outcome, Progress, Report, Wanted, end, open, server_of, warning};
 use fs::FileSystem;
+use plan::words::count;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 use volume::Shown;
@@ -130,8 +131,7 @@ fn transport(hosts: &[String]) -> String {
     let mut nodes: Vec<&String> = hosts.iter().collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let several = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
-    format!("MPI with {} on {}", several(hosts.len(), "rank"), several(nodes.len(), "node"))
+    format!("MPI with {} on {}", count(hosts.len(), "rank"), count(nodes.len(), "node"))
 }
 
 /// Waits until all are there. Returns their hosts.

@@ -12,9 +12,9 @@ use fs::label::{Label, Member};
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
 use meta::port::{Call, Entry, Port, Remote, Session, VERSION};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use volume::Shown;
+use std::sync::{Arc, Mutex};
 use volume::target::{Disk, Target};
+use volume::{Shown, lock};
 
 /// Answers what clients ask.
 pub struct MetadataService {
@@ -129,11 +129,11 @@ pub fn connect(
             None => directory(&id, member),
         };
         found.inspect_err(|why| {
-            noted.lock().unwrap_or_else(PoisonError::into_inner).push((member.id, why.to_string()));
+            lock(&noted).push((member.id, why.to_string()));
         })
     });
     let volume = FileSystem::connect(Server { port, session, entered, find, ending: Arc::default() }, name, options)?;
-    let missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
+    let missing = lock(&missing);
     match missing.iter().find(|(target, _)| !absent.contains(target)) {
         None => Ok(volume),
         Some((target, why)) => {

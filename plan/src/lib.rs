@@ -15,6 +15,7 @@
 //! - [`backoff`]: when to try again what failed.
 //! - [`bucket`]: how long to wait, so that a rate is kept.
 //! - [`sizes`]: how people write lengths in bytes.
+//! - [`words`]: how people read quantities.
 //! - [`schedule`]: which worker of an archive job does what next, and how large files are cut.
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod report;
 pub mod schedule;
 pub mod sizes;
 pub mod stripe;
+pub mod words;
 
 pub use domain::Domain;
 pub use extent::{Extent, ExtentMap, ExtentPlace};

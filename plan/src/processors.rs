@@ -1,4 +1,4 @@
-//! What the processors of a machine did since its start, from the text of Linux's `/proc/stat`.
+//! What the processors of a machine did since its start, and for one process, from texts of Linux.
 
 /// Processor time, in the ticks of the kernel (a hundredth of a second, as a rule).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,9 +29,25 @@ impl Processors {
     }
 }
 
+/// User and system time of a process in ticks, from the text of `/proc/PID/stat`. The name of the
+/// program comes first and may contain anything, but no `)` follows it.
+pub fn process_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut words = rest.split_ascii_whitespace().skip(11);
+    let user: u64 = words.next()?.parse().ok()?;
+    Some(user.saturating_add(words.next()?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_is_found_behind_any_name() {
+        let stat = "77 (a) b (c)) S 1 77 77 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 4 0 1000 1 2";
+        assert_eq!(process_ticks(stat), Some(300));
+        assert_eq!((process_ticks(""), process_ticks("7 (a")), (None, None));
+    }
 
     #[test]
     fn the_first_line_is_read_and_other_texts_are_not() {

@@ -1,6 +1,6 @@
 //! A client: a process that has the volume open through the metadata server.
 
-use crate::lab::{Lab, lock};
+use crate::lab::Lab;
 use crate::link::{Connection, Link};
 use crate::network::Host;
 use fs::label::Member;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
+use volume::lock;
 use volume::target::Target;
 use world::Process;
 

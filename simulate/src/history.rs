@@ -1,8 +1,8 @@
 //! What the programs on the clients did: when each operation began and ended, and its result. And
 //! what failed meanwhile. Times are nanoseconds of the world; no two are the same.
 
-use crate::lab::lock;
 use std::sync::Mutex;
+use volume::lock;
 
 /// When an operation ran. Without an end its result is not known, and it may still have an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use fs::label::{Label, Member};
 use plan::TargetId;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use volume::lock;
 use volume::target::Target;
 use world::Process;
 
@@ -23,11 +24,6 @@ pub const LEASE: Duration = Duration::from_secs(8);
 const CHUNK: u32 = 3 << 20;
 /// The codes of the volumes, with the number of stores.
 const CODES: [(&str, usize); 4] = [("rs:2+1", 4), ("rs:2+1", 5), ("rs:4+2", 7), ("rs:2+2", 5)];
-
-/// The content of a mutex, even after a panic.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The parts of a run.
 pub struct Lab {

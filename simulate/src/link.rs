@@ -2,7 +2,7 @@
 //! `cluster` does over TCP. Messages are lost, late and repeated.
 
 use crate::broken::Broken;
-use crate::lab::{Lab, lock};
+use crate::lab::Lab;
 use crate::network::Host;
 use crate::server::{Reply, Server, Ticket};
 use fs::{FileSystem, Question, Recall};
@@ -10,9 +10,11 @@ use meta::Error;
 use meta::port::{Call, ENTER, Entered, HEARTBEAT, Remote, Session, answered_by, opening_of_work, session_of_work};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use volume::lock;
+use volume::unpoisoned;
 use world::Process;
 
 /// Deadline of one attempt.
@@ -144,7 +146,7 @@ impl Connection {
             if server.process.is_dead() || begun.elapsed() >= ATTEMPT_TIMEOUT {
                 return None;
             }
-            reply = answer.1.wait_timeout(reply, NOTICE_DELAY).unwrap_or_else(PoisonError::into_inner).0;
+            reply = unpoisoned(answer.1.wait_timeout(reply, NOTICE_DELAY)).0;
         }
     }
 

@@ -1,9 +1,10 @@
 //! The network: which machines reach each other, and how long a message takes.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::Duration;
+use volume::lock;
 
 /// A machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,13 +33,11 @@ pub struct Network(Mutex<BTreeMap<(Host, Host), Path>>);
 
 impl Network {
     fn change(&self, from: Host, to: Host, change: impl FnOnce(&mut Path)) {
-        world::atomically(|| {
-            change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((from, to)).or_default())
-        });
+        world::atomically(|| change(lock(&self.0).entry((from, to)).or_default()));
     }
 
     fn path(&self, from: Host, to: Host) -> Path {
-        let paths = || self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(from, to)).copied();
+        let paths = || lock(&self.0).get(&(from, to)).copied();
         world::atomically(paths).unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@ use crate::check;
 use crate::client::Client;
 use crate::faults::Faults;
 use crate::history::{All, Sync};
-use crate::lab::{LEASE, Lab, lock};
+use crate::lab::{LEASE, Lab};
 use crate::network::Host;
 use crate::work::{self, CLIENTS, COUNTERS, DIRECTORIES, FILES, FIRST_COUNTER, LOG, Places, RECORD, WORKERS};
 use crate::worker::{Worker, mix};
@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use volume::Control;
+use volume::lock;
 use world::{Dice, Process};
 
 /// Things fail for this time.

@@ -1,7 +1,7 @@
 //! A process with the metadata server: the sessions of `fs` behind the replay of requests.
 
 use crate::broken::Broken;
-use crate::lab::{LEASE, Lab, lock};
+use crate::lab::{LEASE, Lab};
 use crate::network::Host;
 use bytes::Bytes;
 use cluster::meta_server::replay::{Replay, Seen};
@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::sleep;
 use std::time::Duration;
 use volume::Control;
+use volume::lock;
 use world::Process;
 
 /// How long a repeated request waits for the first one.

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use volume::lock;
 use volume::target::{Crash, Memory, Target};
 
 /// The faults of a store.
@@ -47,11 +48,11 @@ impl Store {
     }
 
     pub fn faults(&self) -> Faults {
-        world::atomically(|| *self.faults.lock().unwrap_or_else(PoisonError::into_inner))
+        world::atomically(|| *lock(&self.faults))
     }
 
     pub fn set(&self, change: impl FnOnce(&mut Faults)) {
-        world::atomically(|| change(&mut self.faults.lock().unwrap_or_else(PoisonError::into_inner)));
+        world::atomically(|| change(&mut lock(&self.faults)));
     }
 
     pub fn boot(&self) -> u64 {
@@ -69,7 +70,7 @@ impl Store {
     /// The process ends; the machine keeps what was written.
     pub fn stop(&self) {
         self.set(|faults| faults.down = true);
-        world::atomically(|| *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = None);
+        world::atomically(|| *lock(&self.fence) = None);
     }
 
     pub fn start(&self) {
@@ -80,7 +81,7 @@ impl Store {
     pub fn hear(&self, next: u64, live: Vec<u64>) {
         let mut live: BTreeSet<u64> = live.into_iter().collect();
         world::atomically(|| {
-            let mut fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut fence = lock(&self.fence);
             if let Some((known, before)) = &*fence {
                 if next < *known {
                     return;
@@ -94,7 +95,7 @@ impl Store {
     /// Whether a session may write.
     pub fn admits(&self, session: u64) -> bool {
         world::atomically(|| {
-            let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+            let fence = lock(&self.fence);
             fence.as_ref().is_some_and(|(next, live)| session >= *next || live.contains(&session))
         })
     }

@@ -8,9 +8,10 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
+use volume::lock;
 use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
 use world::Process;
 
@@ -89,7 +90,7 @@ impl View {
             operation(store).map(|()| store.boot())
         })?;
         let before = world::atomically(|| {
-            let mut all = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = lock(&self.unsynced);
             if unsynced { all.insert(file, boot) } else { all.remove(&file) }
         });
         if before.is_some_and(|before| before != boot) {
@@ -104,7 +105,7 @@ impl View {
         let late = world::roll(|dice| dice.one_in(3).then(|| Duration::from_millis(dice.below(12_000))));
         let (Some(late), Some(session), TargetFile::Chunk { set, .. }) = (late, &self.session, file) else { return };
         let now = session.load(Ordering::SeqCst);
-        let began = *self.sets.lock().unwrap_or_else(PoisonError::into_inner).entry(set).or_insert(now);
+        let began = *lock(&self.sets).entry(set).or_insert(now);
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let (store, boot) = (self.store.clone(), self.store.boot());
         Process::first().spawn(move || {
@@ -120,7 +121,7 @@ impl View {
         let Some(session) = &self.session else { return Ok(()) };
         let TargetFile::Chunk { set, .. } = file else { return Ok(()) };
         let now = session.load(Ordering::SeqCst);
-        let began = *self.sets.lock().unwrap_or_else(PoisonError::into_inner).entry(set).or_insert(now);
+        let began = *lock(&self.sets).entry(set).or_insert(now);
         match self.store.admits(began) {
             true => Ok(()),
             false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "the session has ended")),

@@ -1,6 +1,7 @@
 //! Errors, grouped by what the caller can do about them. Every message is one line that names the
 //! place.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -134,14 +135,17 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// The same for a path, or a name, that is known as bytes.
+pub fn shown(path: &[u8]) -> String {
+    Shown(Path::new(OsStr::from_bytes(path))).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
 
     #[test]
     fn paths_are_shown_on_one_line() {
-        let path = Path::new(OsStr::from_bytes(b"d/a\nb \xc3\xa4\xff"));
-        assert_eq!(Shown(path).to_string(), "d/a\\nb ä\\xff");
+        assert_eq!(shown(b"d/a\nb \xc3\xa4\xff"), "d/a\\nb ä\\xff");
     }
 }

@@ -10,6 +10,7 @@ pub mod counts;
 mod error;
 pub mod format;
 mod limit;
+pub mod machine;
 mod mutex;
 pub mod object;
 mod open_files;
@@ -19,9 +20,9 @@ pub mod target;
 mod targets;
 
 pub use control::{Control, Progress};
-pub use error::{Error, Shown};
+pub use error::{Error, Shown, shown};
 pub use limit::Limit;
-pub use mutex::lock;
+pub use mutex::{lock, unpoisoned};
 pub use open_files::allow_many_open_files;
 pub use set::{
     Appended, BlockState, BufferPool, Distributed, Master, NoMaster, Order, ReadReport, RebuildOrder, RebuildReport,

@@ -7,7 +7,6 @@ use super::source::Choice;
 use crate::report::words::moment;
 use ec::partition::Partition;
 use plan::energy::{Account, Basis, Coding, Constants, Profile, Scope};
-use plan::processors::Processors;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -290,16 +289,13 @@ fn code_on_all_cores(
 
 /// Processor time of all programs on this machine since it started, in seconds.
 pub fn busy_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
     // A tick is a hundredth of a second.
-    Some(Processors::parse(&text)?.busy as f64 / 100.0)
+    Some(volume::machine::processors()?.busy as f64 / 100.0)
 }
 
 fn machine(cores: usize) -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name =
-        text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
-    format!("{}, {cores} core{}", name.unwrap_or("unknown processor"), if cores == 1 { "" } else { "s" })
+    let name = volume::machine::processor().unwrap_or_else(|| "unknown processor".into());
+    format!("{name}, {}", plan::words::count(cores, "core"))
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use super::model::Model;
 use super::source::{Choice, Source};
 use crate::report::Phase;
 use plan::energy::{Account, Basis, Constants, PhaseEnergy, Profile, Scope, Split, Times, attribute};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use volume::lock;
+use volume::{lock, unpoisoned};
 
 /// The time at which something began.
 #[derive(Clone, Copy, Debug)]
@@ -261,7 +261,7 @@ fn watch(shared: &Shared, clock: Clock) {
         state.0.iter_mut().filter(|watched| watched.due <= now).for_each(|watched| watched.ask(now));
         let next = state.0.iter().map(|watched| watched.due).fold(now + 60.0, f64::min);
         let pause = Duration::from_secs_f64((next - clock.now()).clamp(0.01, 60.0));
-        state = shared.stop.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
+        state = unpoisoned(shared.stop.wait_timeout(state, pause)).0;
     }
 }
 

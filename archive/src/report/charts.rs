@@ -74,7 +74,7 @@ pub fn timeline(facts: &Facts, figures: &Figures) -> Option<String> {
 fn describe(worker: &Worker) -> String {
     let line = &worker.timeline;
     let done = line.last_finish.map_or_else(|| "no task".into(), |last| format!("done at {}", time(last)));
-    let (tasks, length) = (count(worker.tasks), bytes(worker.bytes as f64));
+    let (tasks, length) = (count(worker.tasks), bytes(worker.bytes));
     format!("{}: {tasks} tasks, {length}, at work {}, {done}", worker.name, time(line.busy_seconds))
 }
 
@@ -146,7 +146,7 @@ pub fn throughput(facts: &Facts) -> Option<String> {
     let inside = format!("{grid}<path class=\"area\" d=\"{line}V100H0Z\"/><path class=\"line\" d=\"{line}\"/>");
     let height = 180.0;
     let names: Vec<_> = levels.into_iter().map(|tick| (tick.label, (1.0 - tick.at) * height)).collect();
-    let about = format!("Throughput over {}, at most {} a second", time(end), bytes(most));
+    let about = format!("Throughput over {}, at most {} a second", time(end), bytes(most as u64));
     let svg = Drawing { width: 1000.0, rows: 100.0, height, inside };
     Some(svg.framed(&about, "levels", &names, &scale::times(end)))
 }

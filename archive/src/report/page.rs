@@ -93,16 +93,14 @@ fn key_figures(facts: &Facts, figures: &Figures) -> Vec<Card> {
         0 => String::new(),
         files => format!("{} more were there already", count(files)),
     };
-    let mean = figures.mean_file_bytes.map_or_else(String::new, |mean| format!("{} on average", bytes(mean)));
+    let mean = figures.mean_file_bytes.map_or_else(String::new, |mean| format!("{} on average", bytes(mean as u64)));
     let per = figures.written_per_byte.map_or_else(String::new, |per| format!(" ({per:.3} a byte)"));
-    let mut cards = vec![
-        Card::new("Files", count(facts.files), unchanged),
-        Card::new("User data", bytes(facts.bytes as f64), mean),
-    ];
+    let mut cards =
+        vec![Card::new("Files", count(facts.files), unchanged), Card::new("User data", bytes(facts.bytes), mean)];
     if facts.task == Task::Archive {
         let (data, code) = (count(facts.written.data_chunks), count(facts.written.code_chunks));
         let note = format!("{data} data and {code} code chunks{per}");
-        cards.push(Card::new("Written", bytes(facts.written.bytes as f64), note));
+        cards.push(Card::new("Written", bytes(facts.written.bytes), note));
     }
     if let Some((speed, files)) = figures.bytes_per_second.zip(figures.files_per_second) {
         cards.push(Card::new("Bandwidth", rate(speed), format!("{} files/s", plain(files))));
@@ -154,7 +152,7 @@ fn worker_table(facts: &Facts) -> String {
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
             escape(&worker.name),
             count(worker.tasks),
-            bytes(worker.bytes as f64),
+            bytes(worker.bytes),
             time(line.busy_seconds),
             at(line.first_start),
             at(line.first_finish),
@@ -203,8 +201,8 @@ fn sizes(sizes: &Sizes) -> String {
             escape(&class_name(at)),
             count(class.files),
             single(class.files as f64 / most_files),
-            bytes(class.bytes as f64),
-            bar(&[("second", class.bytes as f64 / most_bytes)], &bytes(class.bytes as f64)),
+            bytes(class.bytes),
+            bar(&[("second", class.bytes as f64 / most_bytes)], &bytes(class.bytes)),
         )
     };
     let rows: String = inhabited(sizes).map(row).collect();

@@ -66,7 +66,7 @@ fn written(facts: &Facts, figures: &Figures) -> String {
     let per = figures.written_per_byte.map_or_else(String::new, |per| format!(", {per:.3} a byte"));
     format!(
         "{}{per}; {} data and {} code {} in {} {}",
-        bytes(written.bytes as f64),
+        bytes(written.bytes),
         count(written.data_chunks),
         count(written.code_chunks),
         plural(written.data_chunks + written.code_chunks, "chunk"),
@@ -76,15 +76,15 @@ fn written(facts: &Facts, figures: &Figures) -> String {
 }
 
 fn files(facts: &Facts, figures: &Figures) -> String {
-    let mean = figures.mean_file_bytes.map_or_else(String::new, |mean| format!(", {} on average", bytes(mean)));
-    let mut out = format!("{} of {}{mean}", count(facts.files), bytes(facts.bytes as f64));
+    let mean = figures.mean_file_bytes.map_or_else(String::new, |mean| format!(", {} on average", bytes(mean as u64)));
+    let mut out = format!("{} of {}{mean}", count(facts.files), bytes(facts.bytes));
     match facts.others {
         0 => {}
         1 => out += "; 1 directory, link or other",
         others => out += &format!("; {} directories, links and others", count(others)),
     }
     if facts.unchanged_files > 0 {
-        let (files, length) = (count(facts.unchanged_files), bytes(facts.unchanged_bytes as f64));
+        let (files, length) = (count(facts.unchanged_files), bytes(facts.unchanged_bytes));
         out += &format!("; {files} of {length} were there already");
     }
     out
@@ -115,7 +115,7 @@ fn histogram(sizes: &Sizes) -> Vec<String> {
             class_name(class),
             count(files.files),
             plural(files.files, "file"),
-            bytes(files.bytes as f64)
+            bytes(files.bytes)
         )
     };
     let lines: Vec<String> = inhabited(sizes).map(line).collect();
@@ -131,8 +131,11 @@ pub fn inhabited(sizes: &Sizes) -> impl Iterator<Item = (usize, &SizeClass)> {
 pub fn class_name(class: usize) -> String {
     match class {
         0 => "empty".into(),
-        1 => bytes(1.0),
-        class => format!("{} to {}", bytes(Sizes::below(class - 1) as f64), bytes(Sizes::below(class) as f64)),
+        1 => bytes(1),
+        class => {
+            let below = |class| bytes(Sizes::below(class).try_into().unwrap_or(u64::MAX));
+            format!("{} to {}", below(class - 1), below(class))
+        }
     }
 }
 

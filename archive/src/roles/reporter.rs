@@ -99,9 +99,7 @@ impl<S: Show> Reporter<S> {
 
 /// A line with the path and the problem.
 pub fn line(problem: &Problem) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&problem.path));
-    format!("{}: {}", volume::Shown(path), problem.what)
+    format!("{}: {}", volume::shown(&problem.path), problem.what)
 }
 
 impl<S: Show> Role for Reporter<S> {

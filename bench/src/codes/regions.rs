@@ -3,7 +3,7 @@
 
 use crate::arena::{Arena, Stripe};
 use crate::contest::{Contest, begun, progress};
-use crate::machine::{memory, size};
+use crate::machine::memory;
 use crate::measure::interleaved;
 use crate::own::{self, passes};
 use crate::results::{Beside, Cell, Chart, Role, Row, Table, Value};
@@ -43,7 +43,8 @@ fn row(contest: &Contest, k: usize, m: usize) -> Result<Row, String> {
     let block_bytes = block_bytes(contest, k + m);
     let sizes = std::iter::successors(Some(contest.effort.region_least), |bytes| Some(bytes * 2));
     let sizes: Vec<usize> = sizes.take_while(|&bytes| bytes <= block_bytes).collect();
-    let mut ways: Vec<(String, Way)> = sizes.iter().map(|&bytes| (size(bytes), Way::Region(bytes))).collect();
+    let mut ways: Vec<(String, Way)> =
+        sizes.iter().map(|&bytes| (plan::words::bytes(bytes as u64), Way::Region(bytes))).collect();
     ways.push(("default".into(), Way::Default));
     ways.push(("conventional".into(), Way::Conventional));
 

@@ -103,7 +103,7 @@ impl Report {
             command: args.command(),
             rounds: args.rounds,
             quick: args.quick,
-            processor: crate::machine::processor().unwrap_or_else(|| "unknown".into()),
+            processor: volume::machine::processor().unwrap_or_else(|| "unknown".into()),
             cores: crate::threads::cores(),
             memory_bytes: crate::machine::memory("MemTotal").unwrap_or(0),
             kernel: kernel.trim().to_owned(),

@@ -1,7 +1,8 @@
 //! The report for a terminal.
 
 use super::report::{Cell, Report, Row};
-use crate::machine::size;
+use crate::text::rate;
+use plan::words;
 
 /// The whole report.
 pub fn report(report: &Report) -> String {
@@ -9,12 +10,12 @@ pub fn report(report: &Report) -> String {
     if report.quick {
         out.push_str("Tiny sizes: the figures show that everything works, and nothing else.\n");
     }
-    let memory = size(usize::try_from(report.memory_bytes).unwrap_or(usize::MAX));
+    let memory = words::bytes(report.memory_bytes);
     let (cores, processor) = (report.cores, &report.processor);
     out.push_str(&format!("{processor}, {cores} cores, memory {memory}, Linux {}.\n", report.kernel));
     out.push_str(&format!("Cold: after {}.\n", report.cold));
     for place in &report.places {
-        let peak = place.server_peak_bytes.map(|bytes| format!(", its server's peak memory {}", size(bytes as usize)));
+        let peak = place.server_peak_bytes.map(|bytes| format!(", its server's peak memory {}", words::bytes(bytes)));
         out.push_str(&format!("{}: {}{}\n", place.label, place.file_system, peak.unwrap_or_default()));
     }
     let rounds = report.rounds;
@@ -37,7 +38,7 @@ fn rates(report: &Report) -> Grid {
     let ratios = labels().skip(1).map(|label| format!("{label}/{first}"));
     let mut grid = vec![[String::new(), String::new()].into_iter().chain(labels()).chain(ratios).collect()];
     for row in &report.rows {
-        let figure = |cell: &Option<Cell>| shown(cell.as_ref().map(|cell| number(cell.figure.median)));
+        let figure = |cell: &Option<Cell>| shown(cell.as_ref().map(|cell| rate(cell.figure.median)));
         let ratio = |cell: &Option<Cell>| shown(cell.as_ref().and_then(|c| c.ratio_to_first).map(times));
         let names = [label(row), row.unit.to_owned()].into_iter();
         grid.push(names.chain(row.cells.iter().map(figure)).chain(row.cells.iter().skip(1).map(ratio)).collect());
@@ -52,7 +53,7 @@ fn processor_times(report: &Report) -> Grid {
     let servers = served.iter().map(|&at| format!("{} server", report.places[at].label));
     let mut grid = vec![[String::new(), String::new()].into_iter().chain(labels).chain(servers).collect()];
     for row in report.rows.iter().filter(|row| row.unit != "ratio") {
-        let median = |figure: Option<&crate::Figure>| shown(figure.map(|figure| number(figure.median)));
+        let median = |figure: Option<&crate::Figure>| shown(figure.map(|figure| rate(figure.median)));
         let system = row.cells.iter().map(|cell| median(cell.as_ref().and_then(|cell| cell.system.as_ref())));
         let server = served.iter().map(|&at| median(row.cells[at].as_ref().and_then(|cell| cell.server.as_ref())));
         grid.push([label(row), row.processor_unit.to_owned()].into_iter().chain(system).chain(server).collect());
@@ -66,10 +67,6 @@ fn label(row: &Row) -> String {
 
 fn shown(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
-}
-
-fn number(value: f64) -> String {
-    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }
 
 fn times(ratio: f64) -> String {

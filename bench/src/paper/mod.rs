@@ -143,7 +143,7 @@ fn measure(args: &Args) -> Result<Report, String> {
         date: crate::report::date(SystemTime::now()),
         quick: args.quick,
         rounds: args.rounds,
-        processor: crate::machine::processor().unwrap_or_else(|| "unknown".into()),
+        processor: volume::machine::processor().unwrap_or_else(|| "unknown".into()),
         cores: crate::threads::cores(),
         parts: jobs::parts(&ground, args)?,
         schedules: jobs::schedules(&ground, args)?,

@@ -5,7 +5,7 @@ use super::wide::Wide;
 use archive::energy::Model;
 use archive::report::charts::{bar, escape};
 use archive::report::page::{framed, section, table_head};
-use archive::report::words::{bytes, energy, percent, plain, signed_percent, time};
+use archive::report::words::{bytes, energy, percent, plain, rate, signed_percent, time};
 
 /// The paper's reductions of time for 1, 2, 4 and 40 parts; it gives no others.
 const PUBLISHED_REDUCTIONS: [(u64, f64); 3] = [(2, 0.741), (4, 0.929), (40, 0.969)];
@@ -36,7 +36,7 @@ fn parts(report: &Report) -> Table {
         let published = PUBLISHED_REDUCTIONS.iter().find(|known| known.0 == row.parts);
         let cells = vec![
             row.parts.to_string(),
-            bytes(row.bytes as f64),
+            bytes(row.bytes),
             time(row.seconds),
             percent(row.reduction),
             published.map_or_else(|| "-".into(), |known| percent(known.1)),
@@ -92,9 +92,9 @@ fn trees(report: &Report) -> Table {
     let row = |row: &super::tree::Tree| {
         let total = row.files as f64 * row.file_bytes as f64;
         let cells = vec![
-            format!("{} of {}", row.files, bytes(row.file_bytes as f64)),
+            format!("{} of {}", row.files, bytes(row.file_bytes)),
             time(row.seconds),
-            format!("{}/s", bytes(total / row.seconds)),
+            rate(total / row.seconds),
             plain(row.rate()),
             time(row.cpu_seconds),
             time(row.bound_seconds),
@@ -138,7 +138,7 @@ fn wide(report: &Report, shape: &str) -> Table {
             "{} of user data. T_ec: coding on one core from memory, each library in the same run. T_io: reading the \
              data and writing all chunks, synced, the same for all. The job is their sum, as in the study. Energy is \
              modelled: {}.",
-            bytes(chosen.first().map_or(0, |row| row.bytes) as f64),
+            bytes(chosen.first().map_or(0, |row| row.bytes)),
             Model::default().describe()
         ),
         head: vec!["library", "coding", "weft is", "T_ec", "T_io", "together", "energy, modelled"],

@@ -10,7 +10,7 @@ pub fn place() -> Result<PathBuf, Failure> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = variable("XDG_DATA_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/share")));
     let data = data.ok_or_else(|| Failure::Usage("there is no home directory; name a file".into()))?;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = volume::machine::host();
     Ok(data.join("weft/model").join(format!("{}.json", file_name(host.trim()))))
 }
 

@@ -34,8 +34,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
+use volume::unpoisoned;
 
 /// A volume that is mounted by this process.
 pub struct Serving {
@@ -51,17 +52,17 @@ static SERVED: RwLock<Option<Arc<Serving>>> = RwLock::new(None);
 
 /// The volume that this process serves, if it is a mount, or the metadata server that has it.
 pub fn served() -> Option<Arc<Serving>> {
-    SERVED.read().unwrap_or_else(PoisonError::into_inner).clone()
+    unpoisoned(SERVED.read()).clone()
 }
 
 /// From now on this process serves a volume.
 fn set_served(serving: Serving) {
-    *SERVED.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(serving));
+    *unpoisoned(SERVED.write()) = Some(Arc::new(serving));
 }
 
 /// This process no longer serves a volume.
 fn clear_served() {
-    SERVED.write().unwrap_or_else(PoisonError::into_inner).take();
+    unpoisoned(SERVED.write()).take();
 }
 
 /// Whether this process serves the volume to a cluster.
@@ -189,7 +190,7 @@ pub fn server_of(volume: &Path) -> Result<Option<VolumeAddress>, Failure> {
 
 /// What a server calls this process.
 pub fn client_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = volume::machine::host();
     format!("{}:{}", host.trim(), std::process::id())
 }
 
@@ -264,7 +265,7 @@ impl Address {
 
     /// The address as it is shown.
     pub fn shown(&self) -> String {
-        format!("{}:/{}", volume::Shown(&self.volume), volume::Shown(Path::new(OsStr::from_bytes(&self.path))))
+        format!("{}:/{}", volume::Shown(&self.volume), volume::shown(&self.path))
     }
 }
 

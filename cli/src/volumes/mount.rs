@@ -8,11 +8,9 @@ use crate::failure::{Failure, Outcome};
 use crate::show;
 use clap::Args;
 use cluster::metrics::MountMetrics;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -97,12 +95,7 @@ pub fn mount(arguments: &MountArguments, identity: Option<&Path>, as_json: bool)
 
 /// An error of a mount as a line.
 fn failed(why: impl std::fmt::Display) -> Failure {
-    let line: String = why
-        .to_string()
-        .chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect();
-    Failure::Other(line)
+    Failure::Other(volume::shown(why.to_string().as_bytes()))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
@@ -352,45 +345,16 @@ fn directory_of_mount(volume: PathBuf, mountpoint: &Path) -> Option<PathBuf> {
 /// Whether a mount whose log and socket are there is in the kernel's list.
 pub fn is_to_be_seen(directory: &Path) -> bool {
     let Ok(directory) = directory.canonicalize() else { return false };
-    mounts()
-        .into_iter()
-        .any(|(source, at)| directory_of_mount(source, &at).is_some_and(|mount_directory| mount_directory == directory))
+    mounts().any(|mount| directory_of_mount(mount.source, &mount.path).is_some_and(|of_mount| of_mount == directory))
 }
 
 /// The volume directory that is mounted there, as the mount says.
 fn mounted_volume(mountpoint: &Path) -> Option<PathBuf> {
     let mountpoint = mountpoint.canonicalize().ok()?;
-    mounts().into_iter().rev().find_map(|(source, at)| (at == mountpoint).then_some(source))
+    mounts().rfind(|mount| mount.path == mountpoint).map(|mount| mount.source)
 }
 
-/// The volumes that are mounted, and where, by the kernel's list: no mount is asked.
-fn mounts() -> Vec<(PathBuf, PathBuf)> {
-    let list = std::fs::read("/proc/self/mounts").unwrap_or_default();
-    let mounts = list.split(|&byte| byte == b'\n').filter_map(|line| {
-        let mut words = line.split(|&byte| byte == b' ').map(unescaped);
-        let (source, at, kind) = (words.next()?, words.next()?, words.next()?);
-        (kind == "fuse.weft").then(|| (source.into(), at.into()))
-    });
-    mounts.collect()
-}
-
-/// A word of that list, in which blanks and backslashes are three octal digits.
-fn unescaped(word: &[u8]) -> OsString {
-    let (mut bytes, mut rest) = (Vec::new(), word);
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.filter(|_| first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(code.unwrap_or(first));
-        rest = if code.is_some() { &behind[3..] } else { behind };
-    }
-    OsString::from_vec(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn words_of_the_list_of_mounts_are_read() {
-        assert_eq!(super::unescaped(br"/srv/a\040b\134c\012"), "/srv/a b\\c\n");
-        assert_eq!(super::unescaped(br"plain\9"), r"plain\9");
-    }
+/// The volumes that are mounted, by the kernel's list: no mount is asked.
+fn mounts() -> impl DoubleEndedIterator<Item = fuse::Mount> {
+    fuse::mounts().into_iter().filter(|mount| mount.kind == "fuse.weft")
 }

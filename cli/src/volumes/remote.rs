@@ -16,9 +16,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
-use volume::{Control, Shown};
+use volume::{Control, Shown, lock, unpoisoned};
 
 /// The socket in the volume directory.
 pub const SOCKET: &str = "mount.sock";
@@ -79,7 +79,7 @@ struct Requests {
 
 impl Requests {
     fn clients(&self) -> MutexGuard<'_, Clients> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.clients)
     }
 }
 
@@ -97,7 +97,7 @@ impl Served {
         clients.ending = true;
         clients.working.iter().for_each(|control| control.cancel());
         while !clients.working.is_empty() {
-            clients = self.requests.idle.wait(clients).unwrap_or_else(PoisonError::into_inner);
+            clients = unpoisoned(self.requests.idle.wait(clients));
         }
     }
 

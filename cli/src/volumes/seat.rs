@@ -15,11 +15,11 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use volume::Shown;
+use volume::{Shown, lock};
 use wire::{Role, Server, ServerOptions};
 
 /// For this long it opens the volume only with enough stores to have the newest state; after that,
@@ -175,7 +175,7 @@ pub(super) fn serve(arguments: &MetaArguments, identity: Option<&Path>, signals:
 
 /// What this server is called, and where others reach it.
 fn own(behaviour: &Behaviour, listens: SocketAddr) -> Peer {
-    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let host = || volume::machine::host().trim().to_owned();
     let address = behaviour.advertise.clone().unwrap_or_else(|| match listens.ip().is_unspecified() {
         true => format!("{}:{}", host(), listens.port()),
         false => listens.to_string(),
@@ -406,7 +406,7 @@ impl Host for MetaHost {
             return false;
         }
         let why = why.to_string();
-        let mut last_notice = self.last_notice.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_notice = lock(&self.last_notice);
         if last_notice.as_ref().is_none_or(|(when, what)| *what != why && when.elapsed() >= NOTICE_INTERVAL) {
             let left = show::count(left.as_secs().max(1) as usize, "second");
             show::warning(format_args!("waits for the stores, for up to {left}: {why}"));

@@ -10,8 +10,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -40,12 +40,12 @@ struct Record {
 impl Record {
     fn add(&self, what: String) {
         let line = format!("{:9.3} {what}", self.begun.elapsed().as_secs_f64());
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        volume::lock(&self.lines).push(line);
     }
 
     /// Prints the last part of it.
     fn show(&self) {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = volume::lock(&self.lines);
         lines[lines.len().saturating_sub(400)..].iter().for_each(|line| eprintln!("{line}"));
     }
 }

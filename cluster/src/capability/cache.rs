@@ -4,7 +4,8 @@
 use super::{Credentials, Rights, TOKEN_BYTES, Token, set_of};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use volume::lock;
 use volume::target::TargetFile;
 
 /// The cache keeps the tokens of this many recent chunk sets, and as many older ones.
@@ -68,7 +69,7 @@ impl CapabilityCache {
     }
 
     fn tokens(&self) -> MutexGuard<'_, Tokens> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tokens)
     }
 
     /// Stores the tokens of an answer, which are concatenated. `arguments` are those of the request
@@ -97,7 +98,7 @@ impl Credentials for CapabilityCache {
 
     fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
         let another = || self.token(file, changes).filter(|token| Some(*token) != refused);
-        let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.asking);
         // Another thread renewed it meanwhile.
         if let Some(token) = another() {
             return Some(token);

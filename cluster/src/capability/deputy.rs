@@ -6,7 +6,8 @@
 use super::key::OWN;
 use super::{Capability, ClusterKey, Credentials, Rights, Token, now_ms, set_of};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use volume::lock;
 use volume::target::TargetFile;
 
 /// A chunk set of a volume.
@@ -26,7 +27,7 @@ pub(crate) struct Order {
 
 impl Orders {
     fn sets(&self) -> MutexGuard<'_, HashMap<Set, Vec<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Begins an order for a client that showed this token. The caller has verified the token for

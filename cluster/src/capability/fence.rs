@@ -4,7 +4,8 @@
 use super::{Capability, Token};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
+use volume::unpoisoned;
 
 /// The live sessions of a volume at one point in time. Session numbers rise, and none is used
 /// twice.
@@ -45,7 +46,7 @@ impl Fences {
     /// session back.
     pub fn hear(&self, mut new: Fence) {
         new.live.sort_unstable();
-        let mut volumes = self.volumes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut volumes = unpoisoned(self.volumes.write());
         if let Some(known) = volumes.get(&new.volume) {
             if new.next < known.next {
                 return;
@@ -61,7 +62,7 @@ impl Fences {
         if of.session == 0 {
             return Some(true);
         }
-        let volumes = self.volumes.read().unwrap_or_else(PoisonError::into_inner);
+        let volumes = unpoisoned(self.volumes.read());
         let lives = |fence: &Fence| of.session >= fence.next || fence.live.binary_search(&of.session).is_ok();
         volumes.get(&of.volume).map(lives)
     }

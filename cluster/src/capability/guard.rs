@@ -4,8 +4,9 @@
 use super::fence::{Fence, Fences};
 use super::{Capability, ClusterKey, Refusal, Rights, TOKEN_BYTES, Token};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
+use volume::unpoisoned;
 
 /// Default tolerance for the difference between the clocks of the metadata server and of a store. A
 /// token stays valid for this long after it expires.
@@ -105,7 +106,7 @@ impl Guard {
         let shown: &[u8; TOKEN_BYTES] = shown.try_into().map_err(|_| Refusal::Foreign)?;
         let token = Token(*shown);
         let place = place_of(&token);
-        if let Some((known, capability)) = &self.good.read().unwrap_or_else(PoisonError::into_inner)[place]
+        if let Some((known, capability)) = &unpoisoned(self.good.read())[place]
             // Compare the public part first. The comparison of the signatures takes the same time
             // wherever they differ.
             && token.0[..super::SIGNED_BYTES] == known.0[..super::SIGNED_BYTES]
@@ -114,7 +115,7 @@ impl Guard {
             return Ok(*capability);
         }
         let capability = self.key.open(&token)?;
-        self.good.write().unwrap_or_else(PoisonError::into_inner)[place] = Some((token, capability));
+        unpoisoned(self.good.write())[place] = Some((token, capability));
         Ok(capability)
     }
 }

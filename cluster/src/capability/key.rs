@@ -7,8 +7,9 @@ use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
+use volume::lock;
 use volume::target::TargetFile;
 
 /// The name of the key's file, which lies beside the certificates.
@@ -109,7 +110,7 @@ impl ClusterKey {
     /// A token with all rights, valid at `now_ms` and for at least half of `OWN` after.
     pub(crate) fn own(&self, now_ms: u64) -> Token {
         let length = OWN.as_millis() as u64;
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = lock(&self.own);
         if let Some((made, token)) = *own
             && (made..made + length / 2).contains(&now_ms)
         {
@@ -130,7 +131,7 @@ impl Credentials for ClusterKey {
     }
 
     fn renew(&self, file: TargetFile, changes: bool, refused: Option<Token>) -> Option<Token> {
-        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.own) = None;
         self.token(file, changes).filter(|token| Some(*token) != refused)
     }
 }

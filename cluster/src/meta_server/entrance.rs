@@ -12,10 +12,10 @@ use super::{COMMAND, WHO};
 use crate::capability::now_ms;
 use fs::Tenure;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use volume::Control;
+use volume::{Control, lock, unpoisoned};
 use wire::{Reply, Request, Service};
 
 /// How often to see whether a lease was renewed that is not fresh, and how long.
@@ -51,10 +51,6 @@ pub(super) struct Entrance {
     label: Mutex<String>,
     commands: Commands,
     invited: Box<dyn Fn(Invited) + Send + Sync>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Entrance {
@@ -104,14 +100,14 @@ impl Entrance {
         };
         self.set_holder(Some(own));
         let term = Arc::new(Term { meta, over: AtomicBool::new(false) });
-        *self.term.write().unwrap_or_else(PoisonError::into_inner) = Some(term);
+        *unpoisoned(self.term.write()) = Some(term);
     }
 
     /// From now on no request is answered, and none that is under way gets the answer that it
     /// would have got.
     pub fn end(&self, next: Option<Peer>) -> Option<Arc<Term>> {
         self.set_holder(next);
-        let term = self.term.write().unwrap_or_else(PoisonError::into_inner).take()?;
+        let term = unpoisoned(self.term.write()).take()?;
         term.over.store(true, Ordering::SeqCst);
         Some(term)
     }
@@ -122,7 +118,7 @@ impl Entrance {
     }
 
     fn now(&self) -> Option<Arc<Term>> {
-        self.term.read().unwrap_or_else(PoisonError::into_inner).clone()
+        unpoisoned(self.term.read()).clone()
     }
 
     /// The answer of a server that does not have the volume.

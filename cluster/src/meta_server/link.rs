@@ -16,9 +16,10 @@ use meta::port::{
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
+use volume::lock;
 use wire::{Client, ClientOptions, OnPush, Push};
 
 /// Deadline of one attempt.
@@ -151,10 +152,6 @@ impl LinkState {
 struct Requests {
     next: u64,
     open: BTreeSet<u64>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes calls in the session. While the session is being reclaimed, a link of its own makes only

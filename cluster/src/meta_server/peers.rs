@@ -9,8 +9,9 @@ use super::seat::Peer;
 use crate::capability::{CLOCK_TOLERANCE, ClusterKey, Guard, Wanted, now_ms};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use volume::lock;
 use wire::{Client, ClientOptions, Reply, Role};
 
 /// The operation of these messages.
@@ -73,7 +74,7 @@ impl Ways {
     }
 
     fn client(&self, address: &str) -> Client {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = lock(&self.clients);
         if clients.len() >= MAX_CONNECTIONS {
             clients.clear();
         }

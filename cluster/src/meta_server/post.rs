@@ -14,8 +14,9 @@ use fs::{Error, Tenure};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use volume::lock;
 use wire::Service;
 
 /// The servers of the volume, in the volume directory.
@@ -130,7 +131,7 @@ impl Post {
         let invites = Mutex::new(sender.clone());
         let invited = move |answer| {
             // Without the thread of the seat, the answer is dropped, which is one.
-            let _ = invites.lock().unwrap_or_else(PoisonError::into_inner).send(Event::Invited(answer));
+            let _ = lock(&invites).send(Event::Invited(answer));
         };
         let door = Door::new(volume, key.clone());
         let entrance = Arc::new(Entrance::new(company, door, watch.label().to_json(), commands, invited));
@@ -278,10 +279,6 @@ impl Post {
             self.note_list();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks the servers of a volume for the volume's label, and for the list of servers.

@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
+use volume::{lock, unpoisoned};
 
 /// Maximum number of answers kept for a session. A client has fewer requests in flight.
 const MAX_ANSWERS: usize = 4096;
@@ -63,7 +64,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.done {
-            let mut state = self.replay.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.replay.state);
             if let Some(record) = state.requests.get_mut(&self.request) {
                 record.panicked = true;
             }
@@ -92,7 +93,7 @@ impl Replay {
     /// Registers a request. Waits up to `timeout` for one that is being executed.
     pub fn come(self: &Arc<Self>, request: u64, operation: u16, answered: u64, timeout: Duration) -> Seen {
         let end = Instant::now() + timeout;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.answered = state.answered.max(answered);
         let first = state.answered;
         state.requests.retain(|&request, record| request >= first || !record.has_ended());
@@ -129,7 +130,7 @@ impl Replay {
             if left.is_zero() {
                 return Seen::Busy;
             }
-            (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) = unpoisoned(self.changed.wait_timeout(state, left));
         }
     }
 
@@ -139,7 +140,7 @@ impl Replay {
     }
 
     fn done(&self, request: u64, answer: Option<Bytes>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if answer.is_none() {
             state.requests.remove(&request);
         } else if let Some(record) = state.requests.get_mut(&request) {

@@ -4,10 +4,11 @@
 use super::standby::{Holds, Whereabouts};
 use super::{NOT_HOLDER, NOT_UNDERSTOOD, WHO};
 use crate::address::{MAX_SERVERS, server};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use volume::lock;
 use wire::{Client, Error};
 
 /// How long a server may take to say whether it has the volume.
@@ -63,7 +64,7 @@ impl Servers {
     }
 
     fn list(&self) -> MutexGuard<'_, ServerList> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 
     /// The server to ask, and the turn that `look` takes.

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use fs::{Answer, FileSystem, Grant, Question, Recall, Sessions};
 use meta::port;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use volume::Control;
 use volume::counts::Operation;
+use volume::{Control, lock};
 use wire::{Complaints, Peer, Reply, Request, Service};
 
 /// Maximum number of commands at a time.
@@ -100,14 +100,14 @@ impl MetaServer {
 
     /// Sets the addresses of all servers of the volume, `host:port`: clients remember them.
     pub fn set_servers(&self, servers: Vec<String>) {
-        *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
+        *lock(&self.servers) = servers;
     }
 
     /// Another server has the volume, or is about to: from now on this one answers no request, and
     /// tells clients whom to ask. It ends no sessions.
     pub fn retire(&self, known: Whereabouts) {
         self.stop();
-        *self.retired.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        *lock(&self.retired) = Some(known);
     }
 
     /// The volume of this server.
@@ -146,7 +146,7 @@ impl MetaServer {
     }
 
     fn replay(&self, session: u64) -> Arc<Replay> {
-        let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replays = lock(&self.replays);
         if !replays.contains_key(&session) {
             // A new session is a good time to discard the state of ended ones.
             let alive = self.sessions.clients();
@@ -166,7 +166,7 @@ impl MetaServer {
     /// meanwhile: the client repeats it at the next one. None for any other answer.
     fn failed_with_the_volume(&self, answer: &Answer) -> Option<Reply> {
         let Answer::Done(answer) = answer else { return None };
-        let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let retired = lock(&self.retired);
         let known = retired.as_ref()?;
         // Only the error matters, whatever the operation returns.
         let result: Result<(), meta::Error> = postcard::from_bytes(answer).ok()?;
@@ -275,11 +275,11 @@ impl Service for Shared {
 
 impl Shared {
     async fn answer(&self, request: Request) -> Reply {
-        if let Some(known) = &*self.0.retired.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(known) = &*lock(&self.0.retired) {
             return not_holder(known);
         }
         if request.method == WHO {
-            let servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let servers = lock(&self.0.servers).clone();
             return holds(self.0.sessions.opening().number, servers);
         }
         if request.method == COMMAND {

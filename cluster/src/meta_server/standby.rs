@@ -3,7 +3,8 @@
 
 use super::{MetaServer, NOT_HOLDER};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+use volume::lock;
 use wire::{Reply, Request, Service};
 
 /// The metadata servers of a volume.
@@ -44,10 +45,6 @@ pub(super) fn holds(opening: u64, servers: Vec<String>) -> Reply {
 pub struct Standby {
     known: Mutex<Whereabouts>,
     holds: Mutex<Option<Arc<MetaServer>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Standby {

@@ -6,8 +6,9 @@ use super::entrance::Entrance;
 use meta::journal::{FollowOptions, Follower, Hint, MirrorTarget, Shelf};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use volume::lock;
 
 /// How often the end of the journal is read. A limited amount is read at a time, so this limits the
 /// requests of a standby behind a busy holder, too.
@@ -45,10 +46,6 @@ struct Walk {
     course: Mutex<Course>,
     ended: AtomicBool,
     shelf: Mutex<Option<Arc<Shelf>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Trail {

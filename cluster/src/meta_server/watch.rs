@@ -10,8 +10,9 @@ use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use volume::lock;
 use volume::target::{ClaimRequest, ClaimState, Disk, Lease, Target};
 
 /// How long one round waits for answers.
@@ -128,7 +129,7 @@ impl Watch {
             std::thread::spawn(move || _ = sender.send((id, target.claim(&ClaimRequest::Read).ok())));
         }
         let begun = Instant::now();
-        let receiver = self.answers.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let receiver = lock(&self.answers.1);
         while !self.asked.is_empty() {
             let Ok((id, answer)) = receiver.recv_timeout(ROUND_TIMEOUT.saturating_sub(begun.elapsed())) else { break };
             self.asked.remove(&id);

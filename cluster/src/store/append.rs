@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile, read_to_vec};
+use volume::{lock, unpoisoned};
 
 /// Maximum number of ranges remembered for all chunks of a target. Beyond that, the chunks that
 /// were written to longest ago are forgotten.
@@ -166,7 +167,7 @@ struct Admitted<'a> {
 
 impl Ledger {
     fn chunks(&self) -> MutexGuard<'_, Chunks> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.chunks)
     }
 
     /// Forgets a chunk because a server changed it.
@@ -194,7 +195,7 @@ impl Ledger {
             }
         }
         while chunks.of.get(&file).is_some_and(|chunk| chunk.pending.iter().any(|other| meet(other, &range))) {
-            chunks = self.done.wait(chunks).unwrap_or_else(PoisonError::into_inner);
+            chunks = unpoisoned(self.done.wait(chunks));
         }
         chunks.clock += 1;
         let clock = chunks.clock;

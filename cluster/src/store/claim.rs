@@ -5,12 +5,13 @@ use super::protocol::encode;
 use plan::TargetId;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{RwLock, RwLockReadGuard};
 use std::time::Duration;
 use volume::format::VolumeId;
 use volume::target::{
     Claim, ClaimRequest, ClaimState, ClaimedChange, Epoch, Holder, Lease, Refusal, Target, TargetFile,
 };
+use volume::unpoisoned;
 
 /// The epoch of a request, which follows its operands. Older clients do not send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,12 +228,12 @@ impl Gate {
                 return Ok(encode_state(&target.claim(&ask)?));
             }
         }
-        let _alone = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = unpoisoned(self.0.write());
         Ok(encode_state(&target.claim(&ask)?))
     }
 
     fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.read())
     }
 
     /// Lets a change of a file pass if it needs no claim or has it. The claim stays as it is while

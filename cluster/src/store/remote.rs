@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use volume::Master;
 use volume::target::{ClaimRequest, ClaimState, Epoch, Presence, Space, Target, TargetFile, read_to_vec};
+use volume::{Master, lock};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives up an operation.
@@ -60,12 +60,12 @@ impl Stores {
 
     /// From now on, the stores are told the live sessions of a volume at regular intervals.
     pub fn tell_of_sessions(&self, living: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) {
-        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(living));
+        *lock(&self.fence) = Some(Arc::new(living));
     }
 
     /// The fence message to send now.
     pub(super) fn living_sessions(&self) -> Option<Vec<u8>> {
-        let living = self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let living = lock(&self.fence).clone()?;
         living()
     }
 
@@ -77,7 +77,7 @@ impl Stores {
     /// A target with other credentials: a store that works for a client shows the client's
     /// [`Token`].
     pub fn target_for(&self, address: &StoreAddress, credentials: Option<Arc<dyn Credentials>>) -> RemoteTarget {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = lock(&self.clients);
         let client = clients.entry(address.server.clone()).or_insert_with(|| {
             let options = ClientOptions { tls: self.tls.clone(), ..way() };
             Client::new(crate::runtime().handle().clone(), &address.server, options)
@@ -88,7 +88,7 @@ impl Stores {
 
     /// All stores, by address.
     pub(super) fn clients(&self) -> Vec<(String, Client)> {
-        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = lock(&self.clients);
         clients.iter().map(|(server, client)| (server.clone(), client.clone())).collect()
     }
 }
@@ -210,7 +210,7 @@ impl RemoteTarget {
     }
 
     fn epoch(&self) -> MutexGuard<'_, Option<Epoch>> {
-        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.epoch)
     }
 
     /// Turns an answer, or the lack of one, into the result of an operation. When the store's
@@ -222,7 +222,7 @@ impl RemoteTarget {
             return Ok(answer);
         }
         let (_, start) = decode_done(&answer.body);
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsynced = lock(&self.unsynced);
         if unsynced.len() >= MAX_UNSYNCED_FILES {
             unsynced.clear();
         }

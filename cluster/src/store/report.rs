@@ -4,12 +4,12 @@
 use super::master::{DISTRIBUTE, REBUILD};
 use super::protocol::method;
 use super::service::Store;
-use plan::processors::Processors;
 use plan::report::{Report, TargetReport, Ticks};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use volume::counts::Operation;
+use volume::lock;
 use volume::target::Target;
 
 /// How often the targets are asked.
@@ -100,13 +100,13 @@ impl Looked {
         }
         if let Ok(space) = target.space() {
             let found = Some((Instant::now(), (space.total, space.free)));
-            *self.space.lock().unwrap_or_else(PoisonError::into_inner) = found;
+            *lock(&self.space) = found;
         }
         self.looking.store(false, Ordering::Release);
     }
 
     fn space(&self) -> Option<(u64, u64)> {
-        let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        let space = lock(&self.space);
         space.filter(|(when, _)| when.elapsed() < SPACE_VALID_FOR).map(|(_, space)| space)
     }
 }
@@ -180,7 +180,6 @@ async fn look(store: Weak<Store>) {
 
 /// Processor time of this machine; zeroes where the system does not provide it.
 fn processor() -> Ticks {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let processors = Processors::parse(&stat).unwrap_or_default();
+    let processors = volume::machine::processors().unwrap_or_default();
     Ticks { idle: processors.idle, all: processors.all() }
 }

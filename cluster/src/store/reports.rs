@@ -8,8 +8,9 @@ use plan::report::{Load, Report};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
+use volume::lock;
 use wire::Client;
 
 /// The known state of a store.
@@ -40,7 +41,7 @@ impl Reports {
     }
 
     fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// The number of panics in asking the stores and in telling them the live sessions. Both went

@@ -15,9 +15,10 @@ use plan::Domain;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
+use volume::lock;
 use volume::target::{Disk, Target, TargetFile};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
@@ -188,7 +189,7 @@ impl TargetSlot {
     }
 
     fn volume(&self) -> MutexGuard<'_, Option<Of>> {
-        self.volume.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.volume)
     }
 
     /// The target as clients see it, which may only append, or as servers see it.
@@ -204,12 +205,12 @@ impl TargetSlot {
     }
 
     pub(super) fn target(&self) -> io::Result<Arc<dyn Target>> {
-        let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        let target = lock(&self.target);
         target.clone().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not a target yet"))
     }
 
     fn format(&self) -> io::Result<()> {
-        let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut target = lock(&self.target);
         if target.is_none() {
             Disk::format(&self.path).map_err(io::Error::other)?;
             *target = Some(open(&self.path).map_err(io::Error::other)?);

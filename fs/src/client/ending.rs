@@ -1,9 +1,9 @@
 //! The end of a client: all its waits for an absent metadata server end together, not one after the
 //! other.
 
-use crate::mutex::lock;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
+use volume::lock;
 
 /// Whether a client is ending, and since when its server has been silent. The file system sets it,
 /// and the connection to the server, which waits, reads it.

@@ -7,13 +7,13 @@
 
 use crate::client::Client;
 use crate::data::write::lost;
-use crate::mutex::lock;
 use crate::session::locks::{Lock, Locks};
 use crate::{Error, FileSystem, Result};
 use meta::port::FileLock;
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use volume::lock;
 
 /// The locks of this client, to the byte: exactly these are reclaimed from a restarted server.
 #[derive(Default)]

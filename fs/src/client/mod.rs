@@ -16,7 +16,6 @@ use crate::client::removals::Removals;
 use crate::data::file::FileState;
 use crate::data::sets::Leased;
 use crate::data::store::{Options, Store};
-use crate::mutex::lock;
 use crate::session::Question;
 use crate::volume::history::History;
 use crate::volume::label::{Label, Member, Role as TargetRole};
@@ -27,9 +26,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use volume::Targets;
 use volume::format::VolumeId;
 use volume::target::Target;
+use volume::{Targets, lock};
 
 /// Opens the target that a label names.
 pub type Find = Box<dyn Fn(&Member) -> Result<Arc<dyn Target>> + Send + Sync>;

@@ -8,10 +8,10 @@
 use crate::FileSystem;
 use crate::client::Client;
 use crate::data::sharing::Sharing;
-use crate::mutex::lock;
 use meta::port::{Entered, Entry, FileLock, Held, Session, VERSION};
 use meta::{Error, Result};
 use std::time::Instant;
+use volume::lock;
 
 /// The most entries of one message, so that it fits into a frame.
 const MAX_MESSAGE_ENTRIES: usize = 1 << 16;

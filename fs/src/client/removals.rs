@@ -2,11 +2,11 @@
 //! kernel knows, for as long as the kernel knows them.
 
 use crate::client::Client;
-use crate::mutex::lock;
 use crate::session::REMOVED_AT_A_TIME;
 use crate::{FileSystem, Result};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use volume::lock;
 
 /// The most requests about removals with one heartbeat, so that the next heartbeat is not late.
 const MAX_ROUNDS: u32 = 8;

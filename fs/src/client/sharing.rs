@@ -4,13 +4,13 @@
 use crate::Result;
 use crate::client::Client;
 use crate::data::sharing::{Reservation, Sharing};
-use crate::mutex::lock;
 use crate::session::KERNEL_VALID_FOR;
 use meta::Attributes;
 use meta::port::{opening_of_answer, within_opening};
 use plan::TargetId;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use volume::lock;
 
 impl Client {
     /// Whether the last answer to this thread came from the server that this client uses now. What

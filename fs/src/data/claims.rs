@@ -1,9 +1,9 @@
 //! Claims on chunk sets: only one thread at a time moves or removes the chunks of a set. Otherwise
 //! one thread could treat the new chunks of another as orphan chunks.
 
-use crate::mutex::lock;
 use std::collections::HashSet;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
+use volume::{lock, unpoisoned};
 
 /// The sets that are claimed.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Claims {
     /// Waits until the set is free and claims it.
     pub fn take(&self, set: u64) -> Claim<'_> {
         let taken = self.given_back.wait_while(lock(&self.taken), |taken| taken.contains(&set));
-        taken.unwrap_or_else(PoisonError::into_inner).insert(set);
+        unpoisoned(taken).insert(set);
         Claim { claims: self, set }
     }
 

@@ -1,14 +1,12 @@
 //! Which side codes the stripes of this process: the process itself or the Masters. It follows the
 //! setting of the user, and for `auto` its own measurements.
 
-use crate::mutex::lock;
 use ec::Shape;
 use plan::coding::{Auto, Coder, Coding, Stripe, Took};
-use plan::processors::Processors;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use volume::Cost;
+use volume::{Cost, lock};
 
 /// How often the load of the processors is measured.
 const LOAD_INTERVAL: Duration = Duration::from_millis(500);
@@ -114,7 +112,7 @@ impl Drop for Turn<'_> {
 
 /// The processor time of this machine since boot, in the system's units: idle, and in total.
 fn processor_time() -> Option<(u64, u64)> {
-    let processors = Processors::parse(&std::fs::read_to_string("/proc/stat").ok()?)?;
+    let processors = volume::machine::processors()?;
     Some((processors.idle, processors.all()))
 }
 

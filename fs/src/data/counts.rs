@@ -1,13 +1,12 @@
 //! Counters of an open volume, in addition to those that [`volume::Targets`] keeps for its targets.
 
 use crate::FileSystem;
-use crate::mutex::lock;
 use plan::repair::time_left;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::counts::{Operation, ReadCounts};
-use volume::{Control, Limit, Progress, RebuildReport, StepTotals, TargetHealth};
+use volume::{Control, Limit, Progress, RebuildReport, StepTotals, TargetHealth, lock};
 
 /// Counters for operations on files and for repairs.
 #[derive(Debug, Default)]

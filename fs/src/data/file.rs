@@ -1,12 +1,12 @@
 //! The table of files that are open or have uncommitted content, and the locks of a file.
 
 use crate::data::buffer::Buffer;
-use crate::mutex::lock;
 use meta::ranked::{Guard, Ranked};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use volume::lock;
 
 /// The table is split by inode number into this many shards, each with its own lock.
 const SHARDS: usize = 16;

@@ -2,9 +2,9 @@
 //! local file system, such a file can still be opened after it lost its last name.
 
 use crate::FileSystem;
-use crate::mutex::lock;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard};
+use volume::lock;
 
 /// The counters are split by inode number into this many shards, each with its own lock.
 const SHARDS: usize = 16;

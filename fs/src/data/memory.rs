@@ -1,9 +1,9 @@
 //! The limit for data in memory that is in no stripe yet.
 
-use crate::mutex::lock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+use volume::{lock, unpoisoned};
 
 /// Accounts for memory of data on its way to the targets.
 #[derive(Debug)]
@@ -109,8 +109,7 @@ impl Memory {
                     false => crate::Error::Meta(meta::Error::Unavailable(why)),
                 });
             }
-            (waiting, _) =
-                self.less.wait_timeout(waiting, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner);
+            (waiting, _) = unpoisoned(self.less.wait_timeout(waiting, Duration::from_millis(100)));
         }
         *waiting -= 1;
         Ok(())

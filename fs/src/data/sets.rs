@@ -2,7 +2,6 @@
 //! need.
 
 use crate::data::store::{NEW_CHUNK_BYTES, Store};
-use crate::mutex::lock;
 use crate::volume::history;
 use crate::{Error, Result};
 use meta::port::Session;
@@ -13,6 +12,7 @@ use plan::placement::place;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use volume::lock;
 
 /// How many sets a client requests at a time, and how many it keeps ahead. A set holds some hundred
 /// MiB.

@@ -1,12 +1,12 @@
 //! Accounts for space on the targets: how much user data still fits, and which writers are refused
 //! when it does not.
 
-use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
+use volume::lock;
 use volume::target::Space;
 
 /// The shortest time between two measurements of the space for writers that are refused.

@@ -5,7 +5,6 @@ use crate::data::coding::Coders;
 use crate::data::sets::NewSets;
 use crate::data::space::{self, TargetSpace};
 use crate::data::topology::Topology;
-use crate::mutex::lock;
 use crate::volume::history::History;
 use crate::volume::stripe_size::full_stripe_bytes;
 use crate::{Error, Result};
@@ -18,10 +17,10 @@ use plan::placement::TargetCandidate;
 use plan::{Span, TargetId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
-use volume::{Answer, BufferPool, ReportedSpace, SetLayout, SetWriter, StripeBuffer, Targets};
+use volume::{Answer, BufferPool, ReportedSpace, SetLayout, SetWriter, StripeBuffer, Targets, lock, unpoisoned};
 
 /// A target gets new chunks only if it has this much space, or space for a whole chunk.
 pub(crate) const NEW_CHUNK_BYTES: u64 = 1 << 20;
@@ -181,11 +180,11 @@ impl Store {
 
     /// The layout of a set: the targets of its chunks.
     pub fn layout(&self, set: u64) -> Result<Arc<SetLayout>> {
-        if let Some(layout) = self.layouts.read().unwrap_or_else(PoisonError::into_inner).get(&set) {
+        if let Some(layout) = unpoisoned(self.layouts.read()).get(&set) {
             return Ok(layout.clone());
         }
         let layout = Arc::new(self.layout_of(set, &self.meta.set(set)?)?);
-        self.layouts.write().unwrap_or_else(PoisonError::into_inner).insert(set, layout.clone());
+        unpoisoned(self.layouts.write()).insert(set, layout.clone());
         Ok(layout)
     }
 
@@ -196,7 +195,7 @@ impl Store {
 
     /// Drops the cached layout of a set because it changed.
     pub fn forget_layout(&self, set: u64) {
-        self.layouts.write().unwrap_or_else(PoisonError::into_inner).remove(&set);
+        unpoisoned(self.layouts.write()).remove(&set);
     }
 
     /// Sets the bytes that the metadata needs on each of these targets.

@@ -2,7 +2,6 @@
 //! needs.
 
 use crate::data::store::Store;
-use crate::mutex::lock;
 use crate::volume::label::{Label, Role};
 use ec::Shape;
 use plan::membership::TargetState;
@@ -10,6 +9,7 @@ use plan::placement::{Placement, Policy, Rules, TargetCandidate};
 use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use volume::lock;
 
 /// The targets of a volume and their failure domains.
 #[derive(Debug, Default)]

@@ -1,13 +1,12 @@
 //! Keeps a recent status of the volume for monitoring, so that a reader does not wait for targets.
 
 use crate::maintenance::presence::Astray;
-use crate::mutex::lock;
 use crate::{FileSystem, Status, now};
 use plan::{Domain, TargetId};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use volume::TargetHealth;
+use volume::{TargetHealth, lock};
 
 /// How often the status is taken.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);

@@ -4,7 +4,6 @@
 
 use crate::data::manifest::{self, Piece};
 use crate::data::store::{Pin, Stored};
-use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use meta::{DeadStripe, Seq};
 use plan::{Extent, ExtentPlace, Span};
@@ -13,8 +12,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
-use volume::SetLayout;
 use volume::target::TargetFile;
+use volume::{SetLayout, lock};
 
 /// How long a stripe is kept after its last reference is gone: a reader may still be using it.
 const RELEASE_DELAY: Duration = Duration::from_secs(3);

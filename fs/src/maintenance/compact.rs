@@ -5,12 +5,12 @@
 //! free, and the chunks themselves, whose number would grow for ever.
 
 use crate::data::manifest;
-use crate::mutex::lock;
 use crate::{Error, FileSystem, Result};
 use meta::{ContentEdit, Resize};
 use plan::{Extent, ExtentPlace};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use volume::lock;
 
 /// A sealed set is compacted when less than this share of it is referenced, in percent.
 const SPARSE_PERCENT: u64 = 40;

@@ -12,8 +12,6 @@ use crate::{Error, FileSystem, OpenOptions, ROOT, Result};
 use meta::{ContentEdit, FileKind, New, Resize, SetRecord};
 use plan::{Extent, ExtentMap, ExtentPlace, Span, TargetId};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use volume::target::{Claim, ClaimRequest, Epoch, Target, TargetFile};
@@ -300,7 +298,7 @@ impl FileSystem {
             if let Some(gap) = first_gap(&map, size).filter(|_| some_lost) {
                 done.lost(format!(
                     "{}: bytes {} to {} were not found and read as zeroes; they are lost, unless they were a hole",
-                    volume::Shown(Path::new(OsStr::from_bytes(&path))),
+                    volume::shown(&path),
                     gap.start,
                     gap.end
                 ));

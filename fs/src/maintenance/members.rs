@@ -1,14 +1,13 @@
 //! The membership of the targets. [`plan::membership`] decides it; this module reports observations
 //! and the time to it.
 
-use crate::mutex::lock;
 use crate::volume::label::Role;
 use crate::{FileSystem, Result};
 use plan::TargetId;
 use plan::membership::{Membership, StateChange, TargetState};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use volume::Control;
+use volume::{Control, lock};
 
 /// The membership of the targets of a volume, if it is watched.
 #[derive(Debug, Default)]

@@ -9,7 +9,6 @@
 //!   really is.
 //! - Nothing writes to the set, and nothing repairs or moves it at the same time.
 
-use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use meta::Seq;
 use plan::TargetId;
@@ -21,6 +20,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader};
+use volume::lock;
 use volume::target::TargetFile;
 
 const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,12 +1,12 @@
 //! Checks that chunks exist under their names. A process that has a chunk open can still read it
 //! after another one removed or replaced it, and would report no problem until it is restarted.
 
-use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
 use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use volume::lock;
 use volume::target::{Presence, TargetFile};
 
 /// The number of chunk sets that are checked together: this much waits for a target at a time.

@@ -1,7 +1,6 @@
 //! Rejoins targets that were missing when the volume was opened: they are used as soon as they are
 //! there, without an operator. Targets that were found and failed later are probed by `probe.rs`.
 
-use crate::mutex::lock;
 use crate::volume::find::open_target;
 use crate::volume::label::{Member, Role};
 use crate::{FileSystem, Result};
@@ -9,6 +8,7 @@ use plan::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use volume::lock;
 
 /// The interval between two searches for a missing target.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -2,14 +2,13 @@
 //! checked before they count.
 
 use crate::data::counts::Shown;
-use crate::mutex::lock;
 use crate::{FileSystem, Result};
 use meta::SetRecord;
 use plan::TargetId;
 use plan::repair::{Degraded, at_a_time, destinations, order};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use volume::Control;
+use volume::{Control, lock};
 
 /// The result of a repair.
 #[derive(Clone, Debug, Default)]

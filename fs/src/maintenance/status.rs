@@ -1,7 +1,6 @@
 //! The status of a volume: space, targets, and the losses that it survives.
 
 use crate::maintenance::verify::{SCRUB_NEW, SCRUB_SETTING, Scrub, UNREPAIRABLE};
-use crate::mutex::lock;
 use crate::volume::label::{Loss, Role};
 use crate::volume::voters::Voters;
 use crate::{FileSystem, RepairProgress, Result, Usage};
@@ -12,8 +11,8 @@ use plan::{Domain, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use volume::StepTotals;
 use volume::target::Presence;
+use volume::{StepTotals, lock};
 
 /// The status of a volume.
 #[derive(Clone, Debug)]

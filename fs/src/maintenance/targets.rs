@@ -1,7 +1,6 @@
 //! Changes the targets of a volume: adds, empties and replaces them.
 
 use crate::maintenance::repair::Repaired;
-use crate::mutex::lock;
 use crate::volume::find::open_target;
 use crate::volume::label::{Label, Member, Role};
 use crate::{Error, FileSystem, Result};
@@ -9,7 +8,7 @@ use plan::placement::Placement;
 use plan::{Domain, TargetId};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use volume::Control;
+use volume::{Control, lock};
 
 /// How long a drain waits for clients that write to the target, and how often it checks.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);

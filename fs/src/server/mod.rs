@@ -13,7 +13,6 @@ mod removed;
 mod table;
 mod tenure;
 
-use crate::mutex::lock;
 pub use crate::session::Question;
 use crate::session::locks;
 use crate::session::{EXCLUSIVE_LEASE, KERNEL_VALID_FOR};
@@ -27,10 +26,11 @@ pub(crate) use openings::{CLOSED, OPENINGS, Openings};
 pub(crate) use recall::SUPERSEDED;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 use table::{Left, Table};
 pub use tenure::Tenure;
+use volume::{lock, unpoisoned};
 
 /// The longest wait for a client to commit after a recall.
 const RECALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -140,7 +140,7 @@ impl Leases {
 
     /// Held while a transaction names stripes of a session's sets: no session ends meanwhile.
     fn naming(&self) -> RwLockReadGuard<'_, ()> {
-        self.naming.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.naming.read())
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -516,14 +516,14 @@ impl Sessions {
             if !away || left.is_zero() {
                 return;
             }
-            (table, _) = leases.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner);
+            (table, _) = unpoisoned(leases.changed.wait_timeout(table, left));
         }
     }
 
     /// Ends a session, if `end` does, and cleans up after it.
     fn leave(&self, session: u64, end: impl FnOnce(&mut Table) -> Option<Left>) -> Option<Left> {
         let left = {
-            let _nobody_names = self.fs.leases.naming.write().unwrap_or_else(PoisonError::into_inner);
+            let _nobody_names = unpoisoned(self.fs.leases.naming.write());
             end(&mut self.fs.leases.table())?
         };
         lock(&self.fs.leases.before).remove(&session);

@@ -4,12 +4,11 @@
 
 use super::{RECALL_TIMEOUT, Sessions};
 use crate::Result;
-use crate::mutex::lock;
 use crate::server::table::files::Whose;
 use crate::server::table::{OpenQuestion, Table};
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+use volume::{lock, unpoisoned};
 
 /// How often the recall is repeated: a message may be lost with its connection.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,8 +56,7 @@ impl Sessions {
                 table = leases.table();
                 continue;
             }
-            (table, _) =
-                leases.changed.wait_timeout(table, next.min(end) - now).unwrap_or_else(PoisonError::into_inner);
+            (table, _) = unpoisoned(leases.changed.wait_timeout(table, next.min(end) - now));
         }
         drop(table);
         let silent: Vec<u64> = silent.into_iter().map(|question| question.session).collect();
@@ -78,7 +76,7 @@ impl Sessions {
         let owes = |table: &Table| !table.owing(&asked, ino, changes).is_empty();
         let superseded = if owes(&leases.table()) {
             // A change that is under way is done, or sees this.
-            let _nobody_names = leases.naming.write().unwrap_or_else(PoisonError::into_inner);
+            let _nobody_names = unpoisoned(leases.naming.write());
             leases.table().supersede(&asked, ino, changes)
         } else {
             Vec::new()

@@ -6,8 +6,8 @@
 //! history.
 
 use crate::Result;
-use crate::mutex::lock;
 use std::sync::Mutex;
+use volume::lock;
 
 /// The setting in the metadata that holds the ranges.
 pub(crate) const SETTING: &str = "sets-made";

@@ -46,7 +46,7 @@ pub fn holder_id(directory: &Path) -> Result<u128> {
 
 /// A copy of the directory, or the directory in another place, is another holder.
 fn here(id: u128, directory: &Path) -> u128 {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = ::volume::machine::host();
     let mut hash = blake3::Hasher::new();
     hash.update(&id.to_le_bytes()).update(machine.as_bytes()).update(b"\0");
     hash.update(directory.as_os_str().as_encoded_bytes());

@@ -3,7 +3,7 @@
 use crate::volume::label::Label;
 use crate::volume::places::{Directories, Places};
 use crate::volume::warnings::Warnings;
-use crate::{Error, Result, mutex};
+use crate::{Error, Result};
 use meta::journal::Access;
 use plan::TargetId;
 use plan::coding::Coding;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volume::target::Holder;
 
 /// The index of the metadata in the volume directory. It is rebuilt when it is lost.
@@ -130,7 +130,7 @@ impl Opened {
     /// Sends a warning. Repeated warnings are passed on only now and then.
     pub fn warn(&self, what: &str) {
         if let Some(warn) = &self.warn
-            && let Some(line) = self.warnings.line(what)
+            && let Some(line) = self.warnings.line(what, Instant::now())
         {
             // The caller may hold the label.
             let label = self.label.try_lock().ok();
@@ -139,7 +139,7 @@ impl Opened {
     }
 
     pub fn label(&self) -> Label {
-        mutex::lock(&self.label).clone()
+        volume::lock(&self.label).clone()
     }
 }
 
@@ -157,9 +157,8 @@ impl OpenOptions {
     /// The holder that opens the volume in this directory.
     pub(crate) fn holder(&self, directory: Option<&Path>) -> Holder {
         let mut holder = self.holder.clone();
-        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let machine = ::volume::machine::host();
         if holder.name.is_empty() {
-            // A host name has at most 64 bytes.
             holder.name = format!("process {} on {}", std::process::id(), machine.trim());
         }
         if holder.id == 0

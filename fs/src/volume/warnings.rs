@@ -2,11 +2,11 @@
 //! were dropped. Otherwise a volume that is full or has dead targets would fill a log. A warning
 //! about several targets is passed on once for each of the first ones; the rest are counted.
 
-use crate::mutex::lock;
 use plan::TargetId;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use volume::lock;
 
 /// How often one kind is passed on.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const TARGETS: usize = 8;
 
 /// The recent warnings.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<HashMap<String, WarningKind>>);
+pub struct Warnings(Mutex<HashMap<String, WarningKind>>);
 
 /// The state of one kind.
 #[derive(Debug)]
@@ -60,15 +60,21 @@ pub(crate) fn missing(targets: &[(TargetId, String)]) -> Option<String> {
 
 impl Warnings {
     /// The line to pass on; None when one of its kind was passed on a moment ago.
-    pub fn line(&self, what: &str) -> Option<String> {
+    pub fn line(&self, what: &str, now: Instant) -> Option<String> {
+        Some(format!("{what}{}", self.pass(kind_of(what), target_of(what), now)?))
+    }
+
+    /// What the line to pass on ends with: how many of its kind were dropped. None when one was
+    /// passed on a moment ago.
+    pub fn pass(&self, kind: String, target: Option<&str>, now: Instant) -> Option<String> {
         let mut kinds = lock(&self.0);
-        let kind = kind_of(what);
-        let target = target_of(what).map(str::to_owned);
+        let target = target.map(str::to_owned);
+        let recent = |known: &WarningKind| now.duration_since(known.heard) < WARNING_INTERVAL;
         let (unheard, targets) = match kinds.get_mut(&kind) {
-            Some(known) if known.heard.elapsed() < WARNING_INTERVAL => {
+            Some(known) if recent(known) => {
                 let is_new = target.is_some_and(|target| known.targets.insert(target));
                 if is_new && known.targets.len() <= TARGETS {
-                    return Some(what.into());
+                    return Some(String::new());
                 }
                 known.unheard += 1;
                 return None;
@@ -77,19 +83,18 @@ impl Warnings {
             None => (0, 0),
         };
         if kinds.len() >= KINDS {
-            kinds.retain(|_, known| known.heard.elapsed() < WARNING_INTERVAL);
+            kinds.retain(|_, known| recent(known));
         }
         // With this many kinds in a minute, some are passed on more often.
         if kinds.len() >= KINDS {
             kinds.clear();
         }
-        let targets_now = target.into_iter().collect();
-        kinds.insert(kind, WarningKind { heard: Instant::now(), unheard: 0, targets: targets_now });
+        kinds.insert(kind, WarningKind { heard: now, unheard: 0, targets: target.into_iter().collect() });
         Some(match (unheard, targets) {
-            (0, _) => what.into(),
-            (1, 0 | 1) => format!("{what} (and once before)"),
-            (_, 0 | 1) => format!("{what} (and {unheard} times before)"),
-            _ => format!("{what} (and {unheard} times before, of {targets} targets)"),
+            (0, _) => String::new(),
+            (1, 0 | 1) => " (and once before)".into(),
+            (_, 0 | 1) => format!(" (and {unheard} times before)"),
+            _ => format!(" (and {unheard} times before, of {targets} targets)"),
         })
     }
 }
@@ -101,7 +106,7 @@ mod tests {
     #[test]
     fn each_kind_is_heard_once_in_a_while() {
         let warnings = Warnings::default();
-        let heard = |what: &str| warnings.line(what);
+        let heard = |what: &str| warnings.line(what, Instant::now());
         assert_eq!(heard("cannot reclaim space 1").as_deref(), Some("cannot reclaim space 1"));
         assert!((0..700).all(|n| heard(&format!("cannot reclaim space {n}")).is_none()));
         assert!(heard("cannot clean up").is_some());
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn targets_are_not_taken_for_each_other() {
         let warnings = Warnings::default();
-        let heard = |target: usize| warnings.line(&format!("target {target} fails"));
+        let heard = |target: usize| warnings.line(&format!("target {target} fails"), Instant::now());
         assert!([0, 1, 2].iter().all(|&target| heard(target).is_some()));
         assert!([0, 1, 2].iter().all(|&target| heard(target).is_none()));
         assert_eq!((0..80).filter(|&target| heard(target).is_some()).count(), TARGETS - 3);
@@ -132,7 +137,7 @@ mod tests {
     fn it_does_not_grow_for_ever() {
         let warnings = Warnings::default();
         let letters = |n: usize| n.to_string().bytes().map(|digit| char::from(digit + 49)).collect::<String>();
-        (0..10_000).for_each(|n| assert!(warnings.line(&letters(n)).is_some()));
+        (0..10_000).for_each(|n| assert!(warnings.line(&letters(n), Instant::now()).is_some()));
         assert!(lock(&warnings.0).len() <= KINDS);
     }
 }

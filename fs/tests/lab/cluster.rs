@@ -3,11 +3,12 @@
 
 use super::Lab;
 use fs::label::Label;
+pub use fs::lock;
 use fs::{Answer, FileSystem, OpenOptions, Question, Recall, Server, Sessions};
 use meta::port::{Call, Entered, Entry, Port, Remote, Session, VERSION, answered_by, opening_of_work, session_of_work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// How long a silent client keeps its session.
@@ -64,11 +65,6 @@ impl Call for Raw {
             other => Err(meta::Error::Unavailable(format!("{other:?}"))),
         }
     }
-}
-
-/// The content of a mutex, even after a panic.
-pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Link {

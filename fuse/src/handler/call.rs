@@ -2,17 +2,14 @@
 
 use crate::Log;
 use crate::files::Files;
+use fs::{Warnings, lock, shown};
 use fuser::Errno;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often failures of one kind of operation are logged, for each reason.
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// The most reasons that are remembered for that. With more, all are logged again.
-const MAX_REASONS: usize = 256;
 /// How long a line of the log waits for the path of its file: what failed may be the metadata.
 const PATH_TAKES: Duration = Duration::from_secs(1);
 
@@ -34,7 +31,7 @@ impl<F> Clone for Caller<F> {
 
 impl<F: Files> Caller<F> {
     pub(super) fn new(files: Arc<F>, log: Log) -> Self {
-        Self { files, reports: Arc::new(Reports { log, last: Mutex::default() }) }
+        Self { files, reports: Arc::new(Reports { log, recent: Warnings::default() }) }
     }
 
     pub(super) fn files(&self) -> &F {
@@ -43,7 +40,7 @@ impl<F: Files> Caller<F> {
 
     /// Logs that an operation failed.
     pub(super) fn report(&self, what: &'static str, ino: u64, why: &str) {
-        self.reports.report(what, why, || self.name(ino));
+        self.reports.report(what, why, Instant::now(), || self.name(ino));
     }
 
     /// A file as the log names it: with its path, if that is known in time.
@@ -95,7 +92,7 @@ const REFUSED_FILES: usize = 1 << 16;
 
 impl Refused {
     fn files(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// One more write to a file.
@@ -118,42 +115,18 @@ impl Refused {
     }
 }
 
-/// A kind of operation, and why it failed.
-type Reason = (&'static str, String);
-
 /// Logs failures, each kind of operation with each reason once in a while.
 struct Reports {
     log: Log,
-    /// When each operation was last logged with a reason, and how often that happened since then.
-    last: Mutex<HashMap<Reason, (Instant, u64)>>,
+    recent: Warnings,
 }
 
 impl Reports {
-    fn report(&self, what: &'static str, why: &str, name: impl FnOnce() -> String) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (what, why.to_owned());
-        let unlogged = match last.get_mut(&key) {
-            Some((when, unlogged)) if when.elapsed() < LOG_INTERVAL => {
-                *unlogged += 1;
-                return;
-            }
-            Some((_, unlogged)) => *unlogged,
-            None => 0,
-        };
-        if last.len() >= MAX_REASONS {
-            last.clear();
+    fn report(&self, what: &str, why: &str, now: Instant, name: impl FnOnce() -> String) {
+        if let Some(more) = self.recent.pass(format!("{what}: {why}"), None, now) {
+            self.log.line(&format!("{what} {} failed: {why}{more}", name()));
         }
-        last.insert(key, (Instant::now(), 0));
-        drop(last);
-        let more = if unlogged > 0 { format!(" (and {unlogged} times before)") } else { String::new() };
-        self.log.line(&format!("{what} {} failed: {why}{more}", name()));
     }
-}
-
-/// A path in the mount, on one line.
-fn shown(path: &[u8]) -> String {
-    let path = String::from_utf8_lossy(path);
-    path.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 #[cfg(test)]
@@ -165,15 +138,14 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = lines.clone();
         let log = Log::new(move |line| kept.lock().unwrap().push(line.to_owned()));
-        let reports = Reports { log, last: Mutex::default() };
+        let reports = Reports { log, recent: Warnings::default() };
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(60));
         for ino in 1..5 {
-            reports.report("reading", "no target answers", || format!("file {ino}"));
-            reports.report("writing", "no target answers", || format!("file {ino}"));
+            reports.report("reading", "no target answers", now, || format!("file {ino}"));
+            reports.report("writing", "no target answers", now, || format!("file {ino}"));
         }
-        reports.report("reading", "it is lost", || "file 8".into());
-        let key = ("reading", "no target answers".to_owned());
-        reports.last.lock().unwrap().get_mut(&key).unwrap().0 -= LOG_INTERVAL;
-        reports.report("reading", "no target answers", || "file 9".into());
+        reports.report("reading", "it is lost", now, || "file 8".into());
+        reports.report("reading", "no target answers", later, || "file 9".into());
         let lines = lines.lock().unwrap();
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[2], "reading file 8 failed: it is lost");

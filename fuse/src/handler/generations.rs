@@ -6,10 +6,10 @@
 use super::Handler;
 use super::convert::GENERATION;
 use crate::files::Files;
-use fs::{Attributes, FileKind};
+use fs::{Attributes, FileKind, lock};
 use fuser::Generation;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The generations of files that the kernel has learned. A file that is missing has generation 0.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Generations(Mutex<HashMap<u64, u64>>);
 
 impl Generations {
     fn told(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The generation of a file after `fences` fences.

@@ -3,9 +3,9 @@
 //! that it knows too little: then it looks again, once, and the next time gives the error to the
 //! program.
 
-use fs::{Attributes, FileKind, New};
+use fs::{Attributes, FileKind, New, lock};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to look again.
@@ -96,7 +96,7 @@ impl LooksAgain {
     /// The answer that makes the kernel look again: ESTALE, but `otherwise` if it did already.
     pub fn answer(&self, process: u32, ino: u64, name: &[u8], otherwise: i32) -> i32 {
         let now = Instant::now();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if all.len() >= MAX_OPENINGS {
             all.retain(|_, asked| now.saturating_duration_since(*asked) < RECHECK_TIMEOUT);
         }

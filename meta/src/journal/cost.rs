@@ -1,8 +1,8 @@
 //! What the journal took for the last batch, for those who waited for it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
-use volume::Carried;
+use volume::{Carried, lock};
 
 /// The cost of the last durable batch, and how many there were.
 #[derive(Debug, Default)]
@@ -11,12 +11,12 @@ pub(super) struct LastCost(Mutex<(u64, Carried)>);
 impl LastCost {
     /// A batch has become durable. Tell those who wait afterwards.
     pub fn set(&self, cost: Carried) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.0);
         *last = (last.0.wrapping_add(1), cost);
     }
 
     fn get(&self) -> (u64, Carried) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     /// Runs a wait for the journal. If a batch has become durable meanwhile, the calling thread

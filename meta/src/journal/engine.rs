@@ -23,8 +23,9 @@ use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLockReadGuard};
 use std::thread::{Builder, JoinHandle};
+use volume::lock;
 use volume::target::TargetFile;
 
 /// A durable engine: an index in front of a journal on several targets. See the module.
@@ -152,7 +153,7 @@ impl Journaled {
 
     /// Waits for the threads. With `release`, the claim is given back after the last write.
     fn end(&self, release: bool) {
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.threads));
         let (lease, others): (Vec<_>, Vec<_>) =
             threads.into_iter().partition(|thread| thread.thread().name() == Some("weft-lease"));
         for thread in others {
@@ -171,7 +172,7 @@ impl Journaled {
         let shared = self.shared.clone();
         let thread = Builder::new().name(name.into()).spawn(move || guarded(&shared, name, || run(&shared)));
         let thread = thread.map_err(|error| KvError::Unavailable(error.to_string()))?;
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        lock(&self.threads).push(thread);
         Ok(())
     }
 
@@ -282,7 +283,7 @@ impl Journaled {
     pub fn close(&self) -> Result<(), KvError> {
         let last = {
             // A commit that has begun finishes first.
-            let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            let _order = lock(&self.order);
             self.shared.refuse()
         };
         self.shared.sync(last)?;

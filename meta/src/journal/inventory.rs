@@ -4,16 +4,11 @@ use super::copies::Copy;
 use super::frame::{END_BYTES, Frame, HEAD_BYTES, Head, NO_NUMBER, OLD_HEAD_BYTES, Origin, RecordKind, VolumeId};
 use super::guard::caught;
 use super::options::MirrorTarget;
-use plan::late::straggler_timeout;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use volume::target::{Target, TargetFile};
-
-/// The name of the threads that read a target.
-const INVENTORY: &str = "weft-inventory";
+use volume::{Wait, ask_all};
 
 /// The volume that a file belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,25 +97,10 @@ pub(super) fn ask<T: Send + 'static>(
     question: impl Fn(&Arc<dyn Target>) -> io::Result<T> + Send + Sync + 'static,
 ) -> Vec<io::Result<T>> {
     let question = Arc::new(question);
-    let (sender, receiver) = channel();
-    let mut all = Vec::new();
-    for (number, (_, target)) in places.iter().enumerate() {
-        let (sender, target, question) = (sender.clone(), target.clone(), question.clone());
-        let started = thread::Builder::new().name(INVENTORY.into()).spawn(move || {
-            // After a deadline the receiver may be gone.
-            let found = caught(INVENTORY, || question(&target));
-            let _ = sender.send((number, found.unwrap_or_else(|why| Err(io::Error::other(why)))));
-        });
-        all.push(Err(started.err().unwrap_or_else(|| io::ErrorKind::TimedOut.into())));
-    }
-    drop(sender);
-    let (begun, mut took) = (Instant::now(), Vec::new());
-    let left = |took: &[Duration]| straggler_timeout(took, enough, wanted, deadline).saturating_sub(begun.elapsed());
-    while let Ok((number, found)) = receiver.recv_timeout(left(&took)) {
-        if found.is_ok() {
-            took.push(begun.elapsed());
-        }
-        all[number] = found;
-    }
-    all
+    let questions = places.iter().map(|(_, target)| {
+        let (target, question) = (target.clone(), question.clone());
+        move || caught("weft-ask", || question(&target)).unwrap_or_else(|why| Err(io::Error::other(why)))
+    });
+    let all = ask_all(questions, Result::is_ok, Wait { least: enough, wanted, deadline });
+    all.into_iter().map(|found| found.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))).collect()
 }

@@ -10,9 +10,10 @@ use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 use volume::target::{ClaimRequest, ClaimState, Refusal};
+use volume::{lock, unpoisoned};
 
 /// How often the claim is renewed, unless the lease is short.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(500);
@@ -79,14 +80,14 @@ impl Lease {
                 let why = "the lease of this holder has run out, and too few targets renew it";
                 return Err(KvError::Unavailable(why.into()));
             }
-            all = self.renewed.wait_timeout(all, LATE_RENEWAL_TIMEOUT / 20).unwrap_or_else(PoisonError::into_inner).0;
+            all = unpoisoned(self.renewed.wait_timeout(all, LATE_RENEWAL_TIMEOUT / 20)).0;
         }
         drop(all);
         Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TargetId, Instant>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asked)
     }
 }
 

@@ -6,8 +6,8 @@ use super::options::MirrorTarget;
 use super::purge::purge;
 use super::shared::Shared;
 use crate::kv::KvError;
-use std::sync::PoisonError;
 use std::time::Instant;
+use volume::lock;
 
 /// How many deadlines may pass without any change of the mirrors: a snapshot takes its time.
 const MAX_DEADLINES: u32 = 10;
@@ -18,7 +18,7 @@ const MAX_DEADLINES: u32 = 10;
 /// Returns an error when that is not possible, or the engine has failed or is closed. The previous
 /// targets are then in effect.
 pub(super) fn set_targets(shared: &Shared, targets: Vec<MirrorTarget>) -> Result<(), KvError> {
-    let _moving = shared.moving.lock().unwrap_or_else(PoisonError::into_inner);
+    let _moving = lock(&shared.moving);
     if targets.is_empty() {
         return Err(KvError::Invalid("a journal needs a target"));
     }

@@ -12,9 +12,10 @@ use crate::kv::{Index, IndexState, KvError, Layer, Seq};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 use volume::target::Claim;
+use volume::{lock, unpoisoned};
 
 /// The state that commits, the journal thread and the checkpointer share. Lock order: layers,
 /// files, log, tasks.
@@ -267,11 +268,11 @@ impl Shared {
     }
 
     pub fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 
     pub fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tasks)
     }
 
     /// Waits until the pending transactions leave space for one more. Fails at once while no target
@@ -285,7 +286,7 @@ impl Shared {
             if let Some(why) = &log.stuck {
                 return Err(why.clone());
             }
-            log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner);
+            log = unpoisoned(self.done.wait(log));
         }
         log.check_open()
     }
@@ -351,7 +352,7 @@ impl Shared {
                 log.wanted = seq;
                 self.work.notify_one();
             }
-            log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner);
+            log = unpoisoned(self.done.wait(log));
         }
         // What is durable stays durable, but the caller must learn that nothing more will be.
         log.failed.clone().map_or(Ok(()), Err)
@@ -378,8 +379,8 @@ impl Shared {
                 return Some((pending, last));
             }
             log = match rest {
-                Some(rest) => self.work.wait_timeout(log, rest).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.work.wait(log).unwrap_or_else(PoisonError::into_inner),
+                Some(rest) => unpoisoned(self.work.wait_timeout(log, rest)).0,
+                None => unpoisoned(self.work.wait(log)),
             };
         }
     }
@@ -408,7 +409,7 @@ impl Shared {
             match &log.stuck {
                 Some(KvError::NoSpace) => break,
                 Some(why) => return Err(why.clone()),
-                None => log = self.done.wait(log).unwrap_or_else(PoisonError::into_inner),
+                None => log = unpoisoned(self.done.wait(log)),
             }
         }
         Ok(())
@@ -497,7 +498,7 @@ impl Shared {
     /// stop.
     pub fn wait_for_retry(&self, pause: Duration) -> bool {
         let wait = self.tasks_changed.wait_timeout_while(self.tasks(), pause, |tasks| !tasks.stop && !tasks.retry);
-        let (mut tasks, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        let (mut tasks, _) = unpoisoned(wait);
         tasks.retry = false;
         let stop = tasks.stop;
         drop(tasks);
@@ -532,7 +533,7 @@ impl Shared {
                 break;
             }
             let wait = self.tasks_changed.wait_timeout(tasks, Duration::from_millis(100));
-            tasks = wait.unwrap_or_else(PoisonError::into_inner).0;
+            tasks = unpoisoned(wait).0;
         }
         Ok(tasks)
     }
@@ -546,7 +547,7 @@ impl Shared {
         }
         // A change right now is noticed after the wait.
         let wait = self.tasks_changed.wait_timeout(self.tasks(), Duration::from_millis(50));
-        drop(wait.unwrap_or_else(PoisonError::into_inner).0);
+        drop(unpoisoned(wait).0);
         self.log().check()?;
         Ok(self.files().generation != generation)
     }

@@ -5,7 +5,8 @@ use super::shared::closed;
 use crate::kv::{Index, IndexState, KvError, Order, View, Visit};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use volume::lock;
 
 /// An index that can be closed by others than the one that uses it. After that, every use of it
 /// fails.
@@ -19,11 +20,11 @@ impl Shelf {
 
     /// Closes the index. A change in progress ends first.
     pub fn close(&self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(lock(&self.0).take());
     }
 
     fn with<T>(&self, work: impl FnOnce(&dyn Index) -> Result<T, KvError>) -> Result<T, KvError> {
-        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = lock(&self.0);
         index.as_deref().map_or_else(|| Err(closed()), work)
     }
 }

@@ -7,8 +7,9 @@ use super::shared::Shared;
 use super::worker::{Job, Worker, all};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use volume::lock;
 use volume::target::Space;
 
 /// The shortest time between two snapshots made for lack of space, and the same as a multiple of
@@ -65,14 +66,14 @@ impl Gauge {
             let spaces = spaces.clone();
             Box::new(move |target| {
                 let space = target.space()?;
-                spaces.lock().unwrap_or_else(PoisonError::into_inner).insert(number, space);
+                lock(&spaces).insert(number, space);
                 Ok(())
             })
         };
         let results = all(self.mirrors.iter().map(|(_, worker)| worker), job, shared.limits.deadline);
         let mut answers = results.iter().map(Result::is_ok);
         self.mirrors.retain(|_| answers.next().unwrap_or(false));
-        let spaces = spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let spaces = lock(&spaces);
         let mut systems: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for space in spaces.values() {
             let (free, sharing) = systems.entry(space.system).or_insert((space.free, 0));

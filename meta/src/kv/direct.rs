@@ -7,7 +7,8 @@ use super::{
 };
 use std::ops::{Bound, Range};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+use volume::lock;
 
 /// An engine that is only as durable as its index.
 pub struct Direct<I> {
@@ -37,7 +38,7 @@ impl Direct<RedbIndex> {
 
 impl<I> Direct<I> {
     fn last(&self) -> MutexGuard<'_, Seq> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last)
     }
 }
 

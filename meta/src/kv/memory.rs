@@ -4,7 +4,8 @@
 use super::index::{End, can_hold};
 use super::{Edit, Index, IndexState, KvError, Order, View, Visit};
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
+use volume::unpoisoned;
 
 type Map = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 
@@ -22,7 +23,7 @@ struct MemoryView(Arc<Map>);
 
 impl MemoryIndex {
     fn read(&self) -> RwLockReadGuard<'_, Contents> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.read())
     }
 }
 
@@ -47,7 +48,7 @@ impl Index for MemoryIndex {
         state: IndexState,
         _durable: bool,
     ) -> Result<(), KvError> {
-        let mut contents = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut contents = unpoisoned(self.0.write());
         let map = Arc::make_mut(&mut contents.map);
         for (key, value) in edits {
             match value {
@@ -60,7 +61,7 @@ impl Index for MemoryIndex {
     }
 
     fn clear(&self) -> Result<(), KvError> {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Contents::default();
+        *unpoisoned(self.0.write()) = Contents::default();
         Ok(())
     }
 

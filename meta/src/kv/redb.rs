@@ -11,7 +11,8 @@ use redb::{
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
+use volume::unpoisoned;
 
 const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 const STATE: TableDefinition<'_, (), ([u8; 16], u64, u64)> = TableDefinition::new("state");
@@ -81,7 +82,7 @@ impl RedbIndex {
     }
 
     fn newest(&self) -> RedbView {
-        RedbView(self.newest.read().unwrap_or_else(PoisonError::into_inner).clone())
+        RedbView(unpoisoned(self.newest.read()).clone())
     }
 
     fn change(
@@ -100,7 +101,7 @@ impl RedbIndex {
         }
         write.commit().map_err(failed)?;
         let newest = Arc::new(open_pairs(&self.database)?);
-        *self.newest.write().unwrap_or_else(PoisonError::into_inner) = newest;
+        *unpoisoned(self.newest.write()) = newest;
         Ok(())
     }
 }

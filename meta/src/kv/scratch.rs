@@ -11,7 +11,8 @@ use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{RwLock, RwLockReadGuard};
+use volume::unpoisoned;
 
 /// The overhead of a pair in memory, in bytes: two reference-counted slices and their places in a
 /// tree.
@@ -53,7 +54,7 @@ impl ScratchIndex {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Place> {
-        self.place.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.place.read())
     }
 
     fn move_to_file(&self, from: &MemoryIndex) -> Result<RedbIndex, KvError> {
@@ -97,7 +98,7 @@ impl Index for ScratchIndex {
         state: IndexState,
         durable: bool,
     ) -> Result<(), KvError> {
-        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+        let mut place = unpoisoned(self.place.write());
         let Place::Memory(index, bytes) = &mut *place else { return place.index().apply(edits, state, durable) };
         let mut more = 0;
         let size = |(key, value): &Edit| key.len() + value.map_or(0, <[u8]>::len) + PAIR_BYTES;
@@ -114,7 +115,7 @@ impl Index for ScratchIndex {
     }
 
     fn clear(&self) -> Result<(), KvError> {
-        *self.place.write().unwrap_or_else(PoisonError::into_inner) = Place::Memory(MemoryIndex::default(), 0);
+        *unpoisoned(self.place.write()) = Place::Memory(MemoryIndex::default(), 0);
         Ok(())
     }
 

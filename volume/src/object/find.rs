@@ -7,11 +7,11 @@
 
 use super::fragment::{Fragment, FragmentCandidate};
 use super::problems::{Collector, Problem, ProblemKind};
-use super::search::{self, FoundFragments, Unreadable, listed, shown};
+use super::search::{self, FoundFragments, Unreadable, listed};
 use super::survival::readable;
 use crate::format::{FormatError, Header};
 use crate::target::{Directory, stem};
-use crate::{Error, Result, Shown};
+use crate::{Error, Result, Shown, shown};
 use ec::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -2,9 +2,9 @@
 //! one.
 
 use crate::lock;
-use crate::{Error, Result};
+use crate::{Error, Result, unpoisoned};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// The most memory for the stripes of all threads.
@@ -53,7 +53,7 @@ pub(super) fn run(threads: usize, worker: impl Fn(&Stop) -> Result<()> + Sync) -
             });
         }
     });
-    first.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    unpoisoned(first.into_inner()).map_or(Ok(()), Err)
 }
 
 /// Does `work` on each item, several at a time; for calls that wait for a device.
@@ -86,7 +86,7 @@ impl Turn {
                 return Ok(());
             }
             let waited = self.passed.wait_timeout(next, Duration::from_millis(50));
-            next = waited.unwrap_or_else(PoisonError::into_inner).0;
+            next = unpoisoned(waited).0;
         }
         work()?;
         *next += 1;

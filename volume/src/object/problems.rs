@@ -1,11 +1,11 @@
 //! What is wrong with the fragments of an object: collected while the work goes on around it.
 
-use crate::Shown;
 use crate::lock;
+use crate::{Shown, unpoisoned};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// As many fragments are named; the rest is counted.
 const MAX_LISTED: usize = 1000;
@@ -144,7 +144,7 @@ impl Collector {
 
     /// All problems, by position, and how many more there were.
     pub fn into_list(self) -> Problems {
-        let Collected { listed, unlisted } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Collected { listed, unlisted } = unpoisoned(self.0.into_inner());
         Problems { listed: listed.into_values().collect(), unlisted }
     }
 }

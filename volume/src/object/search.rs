@@ -4,12 +4,10 @@
 use super::fragment::{FragmentCandidate, read_header};
 use super::problems::{Collector, Problem, ProblemKind};
 use crate::target::{Directory, FileName, open_regular, stem};
-use crate::{Error, Result, Shown};
+use crate::{Error, Result, Shown, shown};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A reader may meet a writer that renames what it has just listed. Then it looks again, at most
 /// this many times in all.
@@ -159,11 +157,6 @@ pub(super) fn only_name(directories: &[Option<Directory>], problems: &Collector)
         return Err(Error::Invalid(format!("there are several objects, name one of them: {}{more}", some.join(", "))));
     }
     names.pop_first().ok_or_else(|| Error::NotFound(format!("there are no fragments in {}", listed(directories))))
-}
-
-/// A name on one line.
-pub(super) fn shown(name: &[u8]) -> String {
-    Shown(Path::new(OsStr::from_bytes(name))).to_string()
 }
 
 /// The directories that are open, on one line.

@@ -9,11 +9,11 @@ use super::rows::Rows;
 use super::survival::Trials;
 use crate::format::Header;
 use crate::lock;
-use crate::{Control, Result};
+use crate::{Control, Result, unpoisoned};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// How the fragment of one position stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(super) fn scan(object: &Object, threads: Option<usize>, parity: bool, contro
             control.advance(layout.data_bytes(stripe));
         }
     })?;
-    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(unpoisoned(found.into_inner()))
 }
 
 /// Whether the stored coded blocks are those of the data; true when too little is there to tell.

@@ -1,10 +1,11 @@
 //! A target that loses unsynced data in a crash, for tests.
 
 use super::{ClaimRequest, ClaimState, ClaimedChange, Epoch, Space, Target, TargetFile};
+use crate::lock;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A disk writes a sector completely or not at all.
 const SECTOR: u64 = 512;
@@ -91,13 +92,13 @@ impl Crash {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// Fails if a change needs a claim that this target does not have.
     fn allow(&self, change: ClaimedChange, file: TargetFile) -> io::Result<()> {
         if change.needs_claim(file) {
-            let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = *lock(&self.own);
             self.inner.claim(&ClaimRequest::Read)?.check(own)?;
         }
         Ok(())
@@ -224,7 +225,7 @@ impl Target for Crash {
 
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let state = self.inner.claim(ask)?;
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = lock(&self.own);
         match ask {
             ClaimRequest::Read | ClaimRequest::Whole { .. } => {}
             ClaimRequest::Take { claim, .. } => *own = Some(claim.epoch),

@@ -7,7 +7,7 @@ use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock};
 use super::claim_file::{self, ClaimFile};
 use super::directory::{LOST_AND_FOUND, make_private};
 use super::{Presence, Space, Target, TargetFile};
-use crate::{Error, Result, Shown};
+use crate::{Error, Result, Shown, lock};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The maximum number of files that are kept open.
 const OPEN_FILES: usize = 512;
@@ -177,7 +177,7 @@ impl Disk {
     }
 
     fn claims(&self) -> MutexGuard<'_, ClaimFile> {
-        self.claim.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.claim)
     }
 
     /// Fails if another opening of the volume has the target and the change needs the claim.
@@ -199,7 +199,7 @@ impl Disk {
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<TargetFile, Arc<Open>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 
     /// The open file. Opens or creates it if necessary.

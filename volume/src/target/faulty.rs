@@ -1,10 +1,11 @@
 //! A target with injected faults, for tests.
 
 use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use crate::{lock, unpoisoned};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The faults of a target.
@@ -38,7 +39,7 @@ impl Faulty {
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.faults)
     }
 
     /// Replaces the faults.
@@ -61,7 +62,7 @@ impl Faulty {
             if left.is_zero() {
                 break;
             }
-            faults = self.changed.wait_timeout(faults, left).unwrap_or_else(PoisonError::into_inner).0;
+            faults = unpoisoned(self.changed.wait_timeout(faults, left)).0;
         }
         // The target may have died meanwhile.
         let faults = faults.clone();

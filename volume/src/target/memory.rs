@@ -2,10 +2,11 @@
 
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock, Seat};
 use super::{Epoch, Space, Target, TargetFile};
+use crate::lock;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The size of a target without a limit, in bytes.
 const UNLIMITED_BYTES: u64 = 1 << 40;
@@ -51,11 +52,11 @@ impl Memory {
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.content)
     }
 
     fn own(&self) -> MutexGuard<'_, Option<Epoch>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.own)
     }
 
     /// The content, for a change that the claim allows.

@@ -1,11 +1,12 @@
 //! A read-only view of a target: writes stay in memory, and are dropped with it.
 
 use super::{ClaimRequest, ClaimState, Memory, Space, Target, TargetFile};
+use crate::lock;
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A target whose changes stay in memory. For small files: a changed file is copied first.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl Shadow {
     }
 
     fn hidden(&self) -> MutexGuard<'_, HashSet<TargetFile>> {
-        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.hidden)
     }
 
     /// Copies a file into memory before it is changed.

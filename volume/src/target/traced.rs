@@ -1,9 +1,10 @@
 //! A target that counts its operations.
 
 use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use crate::lock;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The cost of one kind of operation.
@@ -62,12 +63,12 @@ impl Traced {
 
     /// The counters so far.
     pub fn trace(&self) -> Trace {
-        *self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.trace)
     }
 
     fn count<T>(&self, kind: Kind, begun: Instant, bytes: u64, result: io::Result<T>) -> io::Result<T> {
         let time = begun.elapsed();
-        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trace = lock(&self.trace);
         let cost = kind(&mut trace);
         cost.operations += 1;
         cost.time += time;

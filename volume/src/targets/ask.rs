@@ -3,6 +3,7 @@
 
 use plan::late::straggler_timeout;
 use std::sync::mpsc::channel;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// How long to wait for answers.
@@ -28,10 +29,8 @@ pub fn ask_all<T: Send + 'static, Q: FnOnce() -> T + Send + 'static>(
     let mut all = Vec::new();
     for (number, question) in questions.into_iter().enumerate() {
         let sender = sender.clone();
-        std::thread::spawn(move || {
-            // If the receiver is gone, the answer is dropped.
-            let _ = sender.send((number, question()));
-        });
+        // If the receiver is gone, the answer is dropped. Without a thread there is no answer.
+        let _ = Builder::new().name("weft-ask".into()).spawn(move || _ = sender.send((number, question())));
         all.push(None);
     }
     drop(sender);

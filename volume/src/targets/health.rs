@@ -3,10 +3,11 @@
 
 use super::{Entry, Targets, lock};
 use crate::target::Space;
+use crate::unpoisoned;
 use plan::TargetId;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The minimum interval between warnings about the same failing target.
@@ -149,7 +150,7 @@ impl Targets {
         if warned.is_none_or(|when| when.elapsed() > WARNING_INTERVAL) {
             *warned = Some(Instant::now());
             drop(warned);
-            if let Some(warn) = &*self.warn.read().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(warn) = &*unpoisoned(self.warn.read()) {
                 warn(&format!("target {} fails: {error}", id.0));
             }
         }

@@ -17,15 +17,15 @@ pub use health::{Health, TargetHealth};
 pub use space::{Answer, ReportedSpace};
 
 use crate::counts::ReadCounts;
-use crate::lock;
 use crate::set::Headers;
 use crate::steps::Steps;
 use crate::target::Target;
+use crate::{lock, unpoisoned};
 use latency::StragglerTimeout;
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// An operation that takes longer counts as failed. If it has begun, it may still take effect.
@@ -89,7 +89,7 @@ impl Targets {
     /// Sets `warn`, which gets one line when a target begins to fail, and again from time to time
     /// while it keeps failing.
     pub fn on_warning(&self, warn: Box<dyn Fn(&str) + Send + Sync>) {
-        *self.warn.write().unwrap_or_else(PoisonError::into_inner) = Some(warn);
+        *unpoisoned(self.warn.write()) = Some(warn);
     }
 
     /// Where the time of writes to the targets goes. All writers count here.
@@ -103,7 +103,7 @@ impl Targets {
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, BTreeMap<TargetId, Arc<Entry>>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.entries.read())
     }
 
     fn entry(&self, id: TargetId) -> Option<Arc<Entry>> {
@@ -115,12 +115,12 @@ impl Targets {
     pub fn add(&self, id: TargetId, target: Arc<dyn Target>) {
         let (pool, record, space) = Default::default();
         let entry = Arc::new(Entry { target, pool, record, space });
-        self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(id, entry);
+        unpoisoned(self.entries.write()).insert(id, entry);
     }
 
     /// Removes a target.
     pub fn remove(&self, id: TargetId) {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        unpoisoned(self.entries.write()).remove(&id);
     }
 
     /// The numbers of all targets.

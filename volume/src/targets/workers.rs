@@ -5,10 +5,11 @@ use super::batch::{self, Batch};
 use super::pool::caught;
 use super::{Entry, Targets, lock};
 use crate::target::Target;
+use crate::unpoisoned;
 use plan::TargetId;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Instant;
 
 /// The number of threads, and of tasks that may wait for one.
@@ -133,7 +134,7 @@ impl Targets {
                 }
                 break;
             }
-            progress = finished.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
+            progress = unpoisoned(finished.wait_timeout(progress, left)).0;
         }
         std::mem::take(&mut progress.done)
     }

@@ -16,6 +16,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use world::World;
@@ -25,6 +26,11 @@ use world::World;
 const MAX_WAIT: Duration = Duration::from_secs(300);
 /// On directories there is nothing to wait for but disks.
 const MAX_WAIT_EMBEDDED: Duration = Duration::from_secs(120);
+
+/// Locks a mutex, even if its last holder panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What to do.
 struct Options {

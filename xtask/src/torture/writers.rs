@@ -10,7 +10,7 @@ use std::io::{self, BufRead, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -41,10 +41,6 @@ struct World {
     /// What each writer does, and since when.
     doing: Vec<Mutex<(String, Instant)>>,
     slowest: Mutex<(Duration, String)>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn say(line: &str) {
@@ -123,9 +119,9 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
 /// `tick OPERATIONS NO_ROOM SECONDS WHAT`: how long the longest operation that goes on has taken;
 /// behind it the slowest of all.
 fn report(world: &World) -> String {
-    let doing = world.doing.iter().map(|doing| locked(doing).clone());
+    let doing = world.doing.iter().map(|doing| super::lock(doing).clone());
     let (what, since) = doing.min_by_key(|(_, since)| *since).expect("a writer");
-    let (slowest, name) = locked(&world.slowest).clone();
+    let (slowest, name) = super::lock(&world.slowest).clone();
     format!(
         "tick {} {} {:.1} {} {what}; slowest {name}",
         world.operations.load(SeqCst),
@@ -166,9 +162,9 @@ impl<'a> Writer<'a> {
     }
 
     fn doing(&self, what: &str) {
-        let mut doing = locked(&self.world.doing[self.who]);
+        let mut doing = super::lock(&self.world.doing[self.who]);
         let took = doing.1.elapsed();
-        let mut slowest = locked(&self.world.slowest);
+        let mut slowest = super::lock(&self.world.slowest);
         if took > slowest.0 && !["waiting", "starting"].contains(&doing.0.as_str()) {
             *slowest = (took, doing.0.clone());
         }

@@ -12,11 +12,9 @@ use crate::show;
 use clap::Args;
 use fs::{Attributes, FileKind, ROOT};
 use serde_json::{Value, json};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use volume::Shown;
+use volume::shown;
 
 /// What is copied at a time.
 const COPY_PIECE_BYTES: usize = 1 << 20;
@@ -141,13 +139,13 @@ pub fn list(arguments: &ListArguments, as_json: bool) -> Outcome {
         return show::json(&listed.iter().map(|(name, attributes)| document(name, attributes)).collect());
     }
     for (name, attributes) in listed {
-        let shown = Shown(Path::new(OsStr::from_bytes(&name))).to_string();
+        let name = shown(&name);
         if arguments.long {
             let (mode, date) = (mode(&attributes), show::date(attributes.modified.seconds));
             let Attributes { links, uid, gid, size, .. } = attributes;
-            show::text(format_args!("{mode} {links:3} {uid:5} {gid:5} {size:12} {date} {shown}"))?;
+            show::text(format_args!("{mode} {links:3} {uid:5} {gid:5} {size:12} {date} {name}"))?;
         } else {
-            show::text(shown)?;
+            show::text(name)?;
         }
     }
     Ok(())

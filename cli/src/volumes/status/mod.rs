@@ -15,8 +15,6 @@ use clap::Args;
 use fs::label::Role;
 use fs::{AtRisk, DomainStatus, Scrub, Status, TargetState};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use volume::Shown;
@@ -111,7 +109,7 @@ fn list(files: &[AtRisk], as_json: bool) -> Outcome {
         show::text("no file is at risk")?;
     }
     for file in files.iter().filter(|_| !as_json) {
-        let path = Shown(Path::new(OsStr::from_bytes(&file.path))).to_string();
+        let path = volume::shown(&file.path);
         match file.survives {
             None => show::text(format_args!("lost in part        {path}"))?,
             Some(1) => show::text(format_args!("survives 1 loss     {path}"))?,

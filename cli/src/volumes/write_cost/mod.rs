@@ -136,8 +136,7 @@ fn now() -> String {
 }
 
 fn machine() -> String {
-    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = processors.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+    let name = volume::machine::processor().unwrap_or_else(|| std::env::consts::ARCH.into());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{}, {}", name.map_or(std::env::consts::ARCH, |(_, name)| name), show::count(cores, "core"))
+    format!("{name}, {}", show::count(cores, "core"))
 }

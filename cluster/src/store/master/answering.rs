@@ -1,7 +1,7 @@
 //! The store's side: a Master codes stripes for clients and sends their blocks to other stores. Its
 //! limits hold the clients back. It decides nothing: it writes what the client would have written.
 
-use super::peers::{For, Meeting, Peers, bad, lock};
+use super::peers::{For, Meeting, Peers, bad};
 use super::{BUSY, Done, SPACE_TIMEOUT, Stripe};
 use crate::capability::Token;
 use crate::store::protocol::{encode, encode_error};
@@ -14,6 +14,7 @@ use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use volume::format::{Timestamp, VolumeId};
+use volume::lock;
 use volume::target::Target;
 use volume::{BufferPool, Error, Order, SetLayout, StepTotals, WriteStep};
 use wire::{Reply, Request};

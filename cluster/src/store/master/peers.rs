@@ -7,18 +7,14 @@ use crate::store::remote::Stores;
 use plan::TargetId;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use volume::Targets;
+use std::sync::{Arc, Mutex};
 use volume::target::Target;
+use volume::{Targets, lock};
 
 /// Maximum number of blocks of a stripe.
 const MAX_BLOCKS: usize = 256;
 /// Maximum number of known targets. Beyond that, a new empty list replaces the old one.
 const MAX_CACHED_TARGETS: usize = 1024;
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 pub(super) fn bad(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what.into())

@@ -1,10 +1,10 @@
 //! The exclusive lease: whether this is the only client of its volume, and until when it may rely
 //! on that.
 
-use crate::mutex::lock;
 use crate::session::EXCLUSIVE_LEASE;
 use std::sync::Mutex;
 use std::time::Instant;
+use volume::lock;
 
 /// The state of the exclusive lease.
 #[derive(Debug, Default)]

@@ -11,7 +11,6 @@ mod unsynced;
 
 pub(crate) use exclusive::ExclusiveLease;
 
-use crate::mutex::lock;
 use cached::{Asked, CachedState, Concerned, Now};
 use meta::port::{Opening, Port, opening_of_answer};
 use meta::{
@@ -24,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use unsynced::{Answered, Unsynced};
+use volume::lock;
 
 /// The number of directory entries that are read together when names of a directory are looked up
 /// one by one.

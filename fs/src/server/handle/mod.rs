@@ -6,7 +6,6 @@ mod port;
 mod session;
 
 use super::{Grant, Recall, Request, Sessions};
-use crate::mutex::lock;
 use crate::server::table::files::Whose;
 use crate::session::locks::Lock;
 use meta::port::FileLock;
@@ -14,8 +13,9 @@ use meta::{Attributes, ContentEdit, DeadStripe, Error, FileKind, IdempotencyKey,
 use plan::{Extent, ExtentPlace};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use volume::{lock, unpoisoned};
 
 /// How often to check whether all clients from before a restart have reconnected.
 const GRACE_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -52,7 +52,7 @@ fn extents_of(edit: &ContentEdit) -> impl Iterator<Item = &Extent> {
 impl Handle {
     /// The permissions on chunk sets that the answer grants.
     pub fn granted(self) -> Vec<Grant> {
-        self.granted.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().take(MAX_GRANTS).collect()
+        unpoisoned(self.granted.into_inner()).into_iter().take(MAX_GRANTS).collect()
     }
 
     fn grant(&self, sets: impl IntoIterator<Item = u64>, write: bool) {

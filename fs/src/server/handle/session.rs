@@ -3,14 +3,13 @@
 
 use super::{Handle, to_meta_error};
 use crate::data::sets::Placed;
-use crate::mutex::lock;
 use crate::server::caller;
 use crate::server::table::files::Whose;
 use meta::port::{Entered, Entry, FileLock, Heartbeat, Held, Session, VERSION, Welcome};
 use meta::{Attributes, Error, Result, Seq, SetRecord};
 use plan::TargetId;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+use volume::{lock, unpoisoned};
 
 /// The most sets that one request gets.
 const MAX_SETS_PER_REQUEST: u32 = 16;
@@ -242,7 +241,7 @@ impl Session for Handle {
                 return table.reserve(ino, size, length).ok_or(Error::TooLarge);
             }
             while table.is_being_cut(ino) {
-                table = leases.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+                table = unpoisoned(leases.changed.wait(table));
             }
         }
     }
@@ -275,7 +274,7 @@ impl Session for Handle {
             if left.is_zero() {
                 return Ok(false);
             }
-            (locks, _) = leases.unlocked.wait_timeout(locks, left).unwrap_or_else(PoisonError::into_inner);
+            (locks, _) = unpoisoned(leases.unlocked.wait_timeout(locks, left));
         }
     }
 

@@ -1,3 +1,0 @@
-//! Locks without poisoning.
-
-pub use volume::lock;
