@@ -541,7 +541,9 @@ proptest! {
         all[number].truncate(length);
         let disks = Disks::new(3);
         for (disk, files) in disks.0.iter().zip(&files) {
-            files.iter().for_each(|(file, bytes)| _ = disk.write(*file, 0, &[IoSlice::new(bytes)], Durable::Later).unwrap());
+            for (file, bytes) in files {
+                disk.write(*file, 0, &[IoSlice::new(bytes)], Durable::Later).unwrap();
+            }
         }
         let index = Kept::default();
         let mut standby = follower(&index);
