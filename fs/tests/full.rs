@@ -10,7 +10,7 @@ use plan::TargetId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::Control;
-use volume::target::{Faults, Memory, Target, TargetFile};
+use volume::target::{Durable, Faults, Memory, Target, TargetFile};
 
 const MIB: u64 = 1 << 20;
 
@@ -166,7 +166,7 @@ fn a_volume_on_full_disks_opens() {
     let foreign = TargetFile::NewChunk { set: 1 << 40, position: 0 };
     for disk in &small.disks {
         let free = disk.space().unwrap().free as usize;
-        disk.write(foreign, 0, &[std::io::IoSlice::new(&vec![1; free])]).unwrap();
+        disk.write(foreign, 0, &[std::io::IoSlice::new(&vec![1; free])], Durable::Later).unwrap();
     }
     let fs = small.open();
     assert!(content(&fs, ino).unwrap() == pattern(1, 300_000));
@@ -209,7 +209,7 @@ fn a_full_volume_can_be_repaired() {
     // Other data takes the space that this freed.
     let free = small.disks[4].space().unwrap().free as usize;
     let foreign = TargetFile::NewChunk { set: 1 << 40, position: 0 };
-    small.disks[4].write(foreign, 0, &[std::io::IoSlice::new(&vec![1; free - (5 << 20)])]).unwrap();
+    small.disks[4].write(foreign, 0, &[std::io::IoSlice::new(&vec![1; free - (5 << 20)])], Durable::Later).unwrap();
     assert!(!fs.verify(&Control::default()).unwrap().is_sound());
     let done = fs.repair(&Control::default()).unwrap();
     assert!(done.failed.is_empty(), "{:?}", done.failed);

@@ -7,7 +7,7 @@ use lab::*;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 use volume::Control;
-use volume::target::{Claim, ClaimRequest, Epoch, Faults, Target, TargetFile};
+use volume::target::{Claim, ClaimRequest, Durable, Epoch, Faults, Target, TargetFile};
 
 fn until(what: &str, reached: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -42,7 +42,7 @@ fn put_back(lab: &Lab, saved: &[(usize, TargetFile, Vec<u8>)]) {
     }
     metadata(lab).into_iter().for_each(|(number, file, _)| lab.disks[number].remove(file).unwrap());
     for (number, file, bytes) in saved {
-        lab.disks[*number].write(*file, 0, &[IoSlice::new(bytes)]).unwrap();
+        lab.disks[*number].write(*file, 0, &[IoSlice::new(bytes)], Durable::Later).unwrap();
         lab.disks[*number].sync(*file).unwrap();
     }
 }

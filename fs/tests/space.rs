@@ -7,11 +7,12 @@ use lab::{content, make, pattern};
 use meta::kv::MemoryIndex;
 use plan::TargetId;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use volume::target::{ClaimRequest, ClaimState, Faults, Faulty, Memory, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Memory, Owner, Space, Target, TargetFile,
+};
 
 /// A target in memory that reports its space only when it is allowed to.
 #[derive(Debug, Default)]
@@ -21,24 +22,20 @@ struct Slow {
 }
 
 impl Target for Slow {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.inner.write(file, offset, parts)
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        self.inner.write(file, offset, parts, durable)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.inner.read(file, offset, into)
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         self.inner.sync(file)
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.inner.reserve(file, bytes)
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.inner.punch(file, range)
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        self.inner.allocate(file, change)
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -63,6 +60,16 @@ impl Target for Slow {
         }
         self.inner.space()
     }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
+
+    volume::test_target_with_plain_reads!();
 }
 
 /// As on a busy machine with many targets, where some threads have not run when the space is added

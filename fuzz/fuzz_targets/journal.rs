@@ -10,7 +10,7 @@ use meta::kv::{Batch, Kv, MemoryIndex};
 use plan::TargetId;
 use std::io::IoSlice;
 use std::sync::Arc;
-use volume::target::{Holder, Memory, Target, TargetFile};
+use volume::target::{Durable, Holder, Memory, Target, TargetFile};
 
 type Files = Vec<(TargetFile, Vec<u8>)>;
 
@@ -18,7 +18,7 @@ fn open(files: [Files; 2], accept_loss: bool) {
     let target = |files: Files| {
         let target = Memory::default();
         for (file, bytes) in files {
-            target.write(file, 0, &[IoSlice::new(&bytes)]).unwrap();
+            target.write(file, 0, &[IoSlice::new(&bytes)], Durable::Later).unwrap();
         }
         Arc::new(target) as Arc<dyn Target>
     };

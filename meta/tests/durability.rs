@@ -320,7 +320,14 @@ fn an_interrupted_snapshot_is_not_used() {
         let file = broken.names().into_iter().find(|name| matches!(name, TargetFile::Snapshot { .. })).unwrap();
         volume::target::Target::read(&*broken, file, 0, &mut bytes).unwrap();
         let newer = TargetFile::Snapshot { last: last - 1 };
-        volume::target::Target::write(&**target, newer, 0, &[std::io::IoSlice::new(&bytes[..90])]).unwrap();
+        volume::target::Target::write(
+            &**target,
+            newer,
+            0,
+            &[std::io::IoSlice::new(&bytes[..90])],
+            volume::target::Durable::Later,
+        )
+        .unwrap();
     }
     let kv = Journaled::open(options(&targets, 3, memory(), quiet())).unwrap();
     assert_eq!(contents(&kv), model);

@@ -15,7 +15,9 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use volume::target::{ClaimRequest, ClaimState, Faults, Faulty, Holder, Memory, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Holder, Memory, Owner, Space, Target, TargetFile,
+};
 
 /// How long a test waits for something.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(100);
@@ -29,7 +31,7 @@ fn refused<T>() -> io::Result<T> {
 }
 
 impl Target for OnlyRead {
-    fn write(&self, _: TargetFile, _: u64, _: &[IoSlice<'_>]) -> io::Result<()> {
+    fn write(&self, _: TargetFile, _: u64, _: &[IoSlice<'_>], _: Durable) -> io::Result<Duration> {
         refused()
     }
 
@@ -37,15 +39,11 @@ impl Target for OnlyRead {
         self.0.read(file, offset, into)
     }
 
-    fn sync(&self, _: TargetFile) -> io::Result<()> {
+    fn sync(&self, _: TargetFile) -> io::Result<Duration> {
         refused()
     }
 
-    fn reserve(&self, _: TargetFile, _: u64) -> io::Result<()> {
-        refused()
-    }
-
-    fn punch(&self, _: TargetFile, _: Range<u64>) -> io::Result<()> {
+    fn allocate(&self, _: TargetFile, _: Allocation) -> io::Result<()> {
         refused()
     }
 
@@ -68,6 +66,16 @@ impl Target for OnlyRead {
     fn space(&self) -> io::Result<Space> {
         self.0.space()
     }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
+
+    volume::test_target_with_plain_reads!();
 }
 
 /// An index that stays when its user is gone, and counts how many times it was cleared.
@@ -140,7 +148,9 @@ impl Disks {
     fn copy(&self) -> Self {
         let copy = Self::new(self.0.len());
         for (from, to) in self.0.iter().zip(&copy.0) {
-            content(from).iter().for_each(|(file, bytes)| to.write(*file, 0, &[IoSlice::new(bytes)]).unwrap());
+            content(from)
+                .iter()
+                .for_each(|(file, bytes)| _ = to.write(*file, 0, &[IoSlice::new(bytes)], Durable::Later).unwrap());
             let claim = from.open_again().claim(&ClaimRequest::Read).unwrap().claim.unwrap();
             to.claim(&ClaimRequest::Take { claim, lease: Duration::ZERO, blank: 0 }).unwrap();
         }
@@ -416,7 +426,7 @@ fn a_snapshot_of_an_opening_that_few_targets_know_is_not_loaded() {
     let from: Vec<&Memory> = later.0.iter().filter(has).collect();
     for (number, disk) in from.into_iter().take(2).enumerate() {
         let (_, bytes) = content(disk).into_iter().find(|(file, _)| *file == snapshot).unwrap();
-        before.0[number].write(snapshot, 0, &[IoSlice::new(&bytes)]).unwrap();
+        before.0[number].write(snapshot, 0, &[IoSlice::new(&bytes)], Durable::Later).unwrap();
         let index = Kept::default();
         let mut standby = follower(&index);
         for _ in 0..50 {
@@ -531,7 +541,9 @@ proptest! {
         all[number].truncate(length);
         let disks = Disks::new(3);
         for (disk, files) in disks.0.iter().zip(&files) {
-            files.iter().for_each(|(file, bytes)| disk.write(*file, 0, &[IoSlice::new(bytes)]).unwrap());
+            for (file, bytes) in files {
+                disk.write(*file, 0, &[IoSlice::new(bytes)], Durable::Later).unwrap();
+            }
         }
         let index = Kept::default();
         let mut standby = follower(&index);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
-use volume::target::{Target, TargetFile};
+use volume::target::{Durable, Target, TargetFile};
 
 fn targets(count: usize) -> Vec<Arc<Flaky>> {
     (0..count).map(|_| Flaky::new()).collect()
@@ -133,8 +133,8 @@ fn partial_snapshots_are_removed_at_the_opening() {
     let have = targets[0].read(whole, 0, &mut bytes).unwrap();
     let partial = [TargetFile::Snapshot { last: 1000 }, TargetFile::Snapshot { last: 1001 }];
     for target in &targets {
-        target.write(partial[0], 0, &[std::io::IoSlice::new(&bytes[..have])]).unwrap();
-        target.write(partial[1], 0, &[]).unwrap();
+        target.write(partial[0], 0, &[std::io::IoSlice::new(&bytes[..have])], Durable::Later).unwrap();
+        target.write(partial[1], 0, &[], Durable::Later).unwrap();
     }
     drop(Journaled::open(options(&targets, 2, memory(), small())).unwrap());
     assert!(targets.iter().all(|target| target.names().iter().all(|file| !partial.contains(file))));

@@ -10,10 +10,12 @@ use meta::kv::{Batch, Kv, KvError};
 use plan::TargetId;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use volume::target::{ClaimRequest, ClaimState, Clock, Faults, Faulty, Holder, Memory, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Clock, Durable, Faults, Faulty, Holder, Memory, Owner, Space, Target,
+    TargetFile,
+};
 
 /// Disks in memory. Each opening has its own view of them, which can be cut off.
 struct Disks(Vec<Memory>);
@@ -272,24 +274,20 @@ impl Target for ReadEarlier {
         Ok(earlier.unwrap_or(answer))
     }
 
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.0.write(file, offset, parts)
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        self.0.write(file, offset, parts, durable)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.0.read(file, offset, into)
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         self.0.sync(file)
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.0.reserve(file, bytes)
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.0.punch(file, range)
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        self.0.allocate(file, change)
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -307,6 +305,16 @@ impl Target for ReadEarlier {
     fn space(&self) -> io::Result<Space> {
         self.0.space()
     }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
+
+    volume::test_target_with_plain_reads!();
 }
 
 /// An opening reads claims and sleeps. Meanwhile the holder makes another disk a mirror, answers a
@@ -506,7 +514,7 @@ fn a_blank_disk_is_used_when_a_loss_is_accepted() {
     for (file, bytes) in disks.0[1].list().unwrap() {
         let mut content = vec![0; bytes as usize];
         disks.0[1].read(file, 0, &mut content).unwrap();
-        blank.write(file, 0, &[IoSlice::new(&content)]).unwrap();
+        blank.write(file, 0, &[IoSlice::new(&content)], Durable::Later).unwrap();
     }
     let mut disks = disks;
     disks.0[1] = blank;

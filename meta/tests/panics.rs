@@ -10,11 +10,11 @@ use meta::kv::{Batch, Edit, Index, IndexState, Kv, KvError, MemoryIndex, Order, 
 use plan::TargetId;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use volume::target::{Allocation, ClaimRequest, ClaimState, Durable, Owner, Space, Target, TargetFile};
 
 const SOUND: u8 = 0;
 /// Writes panic.
@@ -37,11 +37,11 @@ impl fmt::Display for Unspeakable {
 impl std::error::Error for Unspeakable {}
 
 impl Target for Odd {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         match self.1.load(Ordering::Relaxed) {
             PANICS => panic!("this target panics"),
             UNSPEAKABLE => Err(io::Error::other(Unspeakable)),
-            _ => self.0.write(file, offset, parts),
+            _ => self.0.write(file, offset, parts, durable),
         }
     }
 
@@ -49,16 +49,12 @@ impl Target for Odd {
         self.0.read(file, offset, into)
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         self.0.sync(file)
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.0.reserve(file, bytes)
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.0.punch(file, range)
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        self.0.allocate(file, change)
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -80,6 +76,16 @@ impl Target for Odd {
     fn space(&self) -> io::Result<Space> {
         self.0.space()
     }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
+
+    volume::test_target_with_plain_reads!();
 }
 
 /// When an index panics.

@@ -105,6 +105,6 @@ impl Store {
         if self.lies.load(Ordering::Relaxed) {
             return self.disk.read(file, 0, &mut []).map(drop);
         }
-        self.disk.sync(file)
+        self.disk.sync(file).map(drop)
     }
 }

@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 use volume::lock;
-use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile, look_by_reading,
+    read_each, timed,
+};
 use world::Process;
 
 /// How long an operation without an answer takes.
@@ -111,7 +114,7 @@ impl View {
         Process::first().spawn(move || {
             sleep(late);
             if store.boot() == boot && !store.faults().down && store.admits(began) {
-                _ = world::atomically(|| store.disk.write(file, offset, &[IoSlice::new(&bytes)]));
+                _ = world::atomically(|| store.disk.write(file, offset, &[IoSlice::new(&bytes)], Durable::Later));
             }
         });
     }
@@ -128,28 +131,33 @@ impl View {
         }
     }
 
+    fn sync_file(store: &Store, file: TargetFile) -> io::Result<()> {
+        if store.faults().unsynced { Err(io::Error::other("the disk cannot sync")) } else { store.sync(file) }
+    }
+
     fn needs_space(store: &Store) -> io::Result<()> {
         if store.faults().full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
 impl Target for View {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let done = self.change(file, 40, true, |store| {
-            Self::needs_space(store)?;
-            store.disk.write(file, offset, parts)
-        });
-        if done.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::TimedOut) {
-            self.write_late(file, offset, parts);
-        }
-        done
-    }
-
-    fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.change(file, 400, false, |store| {
-            Self::needs_space(store)?;
-            store.disk.write(file, offset, parts)?;
-            if store.faults().unsynced { Err(io::Error::other("the disk cannot sync")) } else { store.sync(file) }
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        timed(|| match durable {
+            Durable::Later => {
+                let done = self.change(file, 40, true, |store| {
+                    Self::needs_space(store)?;
+                    store.disk.write(file, offset, parts, Durable::Later).map(drop)
+                });
+                if done.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::TimedOut) {
+                    self.write_late(file, offset, parts);
+                }
+                done
+            }
+            Durable::Now => self.change(file, 400, false, |store| {
+                Self::needs_space(store)?;
+                store.disk.write(file, offset, parts, Durable::Later)?;
+                Self::sync_file(store, file)
+            }),
         })
     }
 
@@ -157,29 +165,42 @@ impl Target for View {
         self.ask(60, |store| store.disk.read(file, offset, into))
     }
 
+    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
+        None
+    }
+
+    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
+        None
+    }
+
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        _timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        read_each(self, file, ranges)
+    }
+
     fn is_remote(&self) -> bool {
         true
     }
 
-    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
-        self.ask(60, |store| store.disk.claim(ask))
+    fn prefetch(&self, _: TargetFile, _: Range<u64>) {}
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
+        timed(|| self.change(file, 400, false, |store| Self::sync_file(store, file)))
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.change(file, 400, false, |store| {
-            if store.faults().unsynced { Err(io::Error::other("the disk cannot sync")) } else { store.sync(file) }
-        })
-    }
-
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.ask(20, |store| {
-            Self::needs_space(store)?;
-            store.disk.reserve(file, bytes)
-        })
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.ask(40, |store| store.disk.punch(file, range))
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        match change {
+            Allocation::Reserve(_) => self.ask(20, |store| {
+                Self::needs_space(store)?;
+                store.disk.allocate(file, change)
+            }),
+            Allocation::Trim => Ok(()),
+            Allocation::Punch(_) => self.ask(40, |store| store.disk.allocate(file, change)),
+        }
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -194,10 +215,22 @@ impl Target for View {
         self.ask(100, |store| store.disk.list())
     }
 
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        self.ask(60, |store| store.disk.claim(ask))
+    }
+
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.ask(10, |store| {
             let (total, free) = (1 << 40, if store.faults().full { 0 } else { 1 << 39 });
             Ok(Space { total, free, system: store.number as u64 })
         })
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
     }
 }

@@ -5,7 +5,7 @@ use plan::{Span, TargetId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::VolumeId;
-use volume::target::{Faults, Faulty, Memory, TargetFile};
+use volume::target::{Allocation, Faults, Faulty, Memory, TargetFile};
 use volume::{Appended, BufferPool, Control, SetLayout, SetWriter, Targets, rebuild};
 
 const DEADLINE: Duration = Duration::from_millis(200);
@@ -56,7 +56,8 @@ fn what_was_not_begun_in_time_does_not_happen() {
     disk.set(hanging());
     // More than a target has threads.
     let begun = Instant::now();
-    let done = targets.each((0..8).map(|key| (key, id)), move |key, target| target.reserve(file(key), 10));
+    let done = targets
+        .each((0..8).map(|key| (key, id)), move |key, target| target.allocate(file(key), Allocation::Reserve(10)));
     assert!(done.iter().all(|(.., result)| result.is_err()) && begun.elapsed() < HANG_TIME);
     assert!(targets.hangs(id));
     // Though it is forgiven, nothing is created on it while it may still carry out an abandoned

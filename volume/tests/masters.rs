@@ -5,12 +5,13 @@ use plan::TargetId;
 use plan::coding::Coder;
 use proptest::prelude::*;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use volume::format::{CHUNK_HEADER_BYTES, ChunkHeader, Timestamp, VolumeId};
-use volume::target::{ClaimRequest, ClaimState, Faults, Faulty, Memory, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Faults, Faulty, Memory, Owner, Space, Target, TargetFile,
+};
 use volume::{
     Appended, BufferPool, Control, Distributed, Master, NoMaster, Order, RebuildOrder, RebuildReport, SetLayout,
     SetWriter, Targets, read, rebuild, scan,
@@ -70,30 +71,38 @@ impl std::fmt::Debug for Served {
 }
 
 impl Target for Served {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.disk.write(file, offset, parts)
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        self.disk.write(file, offset, parts, durable)
     }
+
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.disk.read(file, offset, into)
     }
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         self.disk.sync(file)
     }
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.disk.reserve(file, bytes)
+
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        self.disk.allocate(file, change)
     }
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.disk.punch(file, range)
-    }
+
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.disk.rename(from, to)
     }
+
     fn remove(&self, file: TargetFile) -> io::Result<()> {
         self.disk.remove(file)
     }
+
     fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         self.disk.list()
     }
+
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         self.disk.claim(ask)
     }
@@ -101,12 +110,12 @@ impl Target for Served {
     fn space(&self) -> io::Result<Space> {
         self.disk.space()
     }
-    fn address(&self) -> Option<String> {
-        Some(self.number.to_string())
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        Some(Owner { address: &self.number, master: self })
     }
-    fn master(&self) -> Option<&dyn Master> {
-        Some(self)
-    }
+
+    volume::test_target_with_plain_reads!();
 }
 
 impl Master for Served {
@@ -448,7 +457,7 @@ fn an_order_that_nobody_waits_for_writes_nothing() {
     // It takes too long: the rest is left.
     let mut header = vec![0; CHUNK_HEADER_BYTES];
     lab.disks[0].inner().read(order.layout.file(0), 0, &mut header).unwrap();
-    lab.disks[0].inner().write(new, 0, &[IoSlice::new(&header)]).unwrap();
+    lab.disks[0].inner().write(new, 0, &[IoSlice::new(&header)], Durable::Later).unwrap();
     let asked = AtomicUsize::new(0);
     let go_on = || if asked.fetch_add(1, Ordering::SeqCst) == 1 { Err(volume::Error::Interrupted) } else { Ok(()) };
     assert!(matches!(order.carry_out(&lab.staff.targets, go_on), Err(volume::Error::Interrupted)));

@@ -2,12 +2,11 @@
 
 use plan::TargetId;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::Targets;
-use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use volume::target::{Allocation, ClaimRequest, ClaimState, Durable, Owner, Space, Target, TargetFile};
 
 const ID: TargetId = TargetId(0);
 /// The deadline of the targets. No test waits for it.
@@ -18,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct Panicking;
 
 impl Target for Panicking {
-    fn write(&self, _: TargetFile, _: u64, _: &[IoSlice<'_>]) -> io::Result<()> {
+    fn write(&self, _: TargetFile, _: u64, _: &[IoSlice<'_>], _: Durable) -> io::Result<Duration> {
         panic!("a defect")
     }
 
@@ -26,15 +25,11 @@ impl Target for Panicking {
         panic!("a defect")
     }
 
-    fn sync(&self, _: TargetFile) -> io::Result<()> {
+    fn sync(&self, _: TargetFile) -> io::Result<Duration> {
         panic!("a defect")
     }
 
-    fn reserve(&self, _: TargetFile, _: u64) -> io::Result<()> {
-        panic!("a defect")
-    }
-
-    fn punch(&self, _: TargetFile, _: Range<u64>) -> io::Result<()> {
+    fn allocate(&self, _: TargetFile, _: Allocation) -> io::Result<()> {
         panic!("a defect")
     }
 
@@ -57,6 +52,16 @@ impl Target for Panicking {
     fn space(&self) -> io::Result<Space> {
         panic!("a defect")
     }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
+
+    volume::test_target_with_plain_reads!();
 }
 
 fn targets(deadline: Duration) -> Targets {

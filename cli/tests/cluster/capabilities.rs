@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use volume::format::{Timestamp, VolumeId};
-use volume::target::{Target, TargetFile};
+use volume::target::{Allocation, Durable, Target, TargetFile};
 use volume::{Master, NoMaster, Order, RebuildOrder, RebuildReport, SetLayout};
 
 /// Servers with identities, each a process, and a client called laptop, which has no cluster key.
@@ -216,7 +216,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let TargetFile::Chunk { set, position } = chunk else { unreachable!() };
     let (later, mut bytes) = (now_ms() + 60_000, [0; 100]);
     let read = |target: &RemoteTarget| target.read(chunk, 0, &mut [0; 100]);
-    let write = |target: &RemoteTarget| target.write(chunk, 0, &[IoSlice::new(b"ruined")]);
+    let write = |target: &RemoteTarget| target.write(chunk, 0, &[IoSlice::new(b"ruined")], Durable::Later).map(drop);
     assert_eq!(everything.read(chunk, 0, &mut bytes).unwrap(), 100);
 
     // A member of the cluster without a token learns how much space there is, and nothing else.
@@ -226,15 +226,15 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     is_refused(read(&nobody), "none was shown");
     for done in [
         write(&nobody),
-        nobody.sync(chunk),
-        nobody.trim(chunk),
-        nobody.reserve(chunk, 10),
-        nobody.punch(chunk, 0..100),
+        nobody.sync(chunk).map(drop),
+        nobody.allocate(chunk, Allocation::Trim),
+        nobody.allocate(chunk, Allocation::Reserve(10)),
+        nobody.allocate(chunk, Allocation::Punch(0..100)),
         nobody.remove(chunk),
         nobody.rename(chunk, TargetFile::NewChunk { set, position }),
         nobody.list().map(drop),
         nobody.read(TargetFile::Label, 0, &mut [0; 10]).map(drop),
-        nobody.write(file, 0, &[IoSlice::new(b"{}")]),
+        nobody.write(file, 0, &[IoSlice::new(b"{}")], Durable::Later).map(drop),
         nobody.format(),
     ] {
         is_refused(done, "none was shown");
@@ -249,10 +249,10 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     let may_write = shows(cluster.token(set, Rights::Write, later));
     assert!(may_write.sync(chunk).is_ok() && read(&may_write).is_ok());
     is_refused(may_write.remove(chunk), "something else");
-    is_refused(may_write.punch(chunk, 0..10), "something else");
-    is_refused(may_write.trim(chunk), "something else");
-    is_refused(may_write.reserve(chunk, 60 << 30), "something else");
-    let over = |offset: u64, bytes: &[u8]| may_write.write(chunk, offset, &[IoSlice::new(bytes)]);
+    is_refused(may_write.allocate(chunk, Allocation::Punch(0..10)), "something else");
+    is_refused(may_write.allocate(chunk, Allocation::Trim), "something else");
+    is_refused(may_write.allocate(chunk, Allocation::Reserve(60 << 30)), "something else");
+    let over = |offset: u64, bytes: &[u8]| may_write.write(chunk, offset, &[IoSlice::new(bytes)], Durable::Later);
     // What is there stays; the same may come once more. A chunk has an end, and a set as many
     // chunks as blocks.
     let ruined = over(0, b"ruined").unwrap_err();
@@ -260,7 +260,9 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
     over(0, &bytes).unwrap();
     let beyond = over(60 << 30, b"much").unwrap_err();
     assert!(beyond.to_string().contains("so long"), "{beyond}");
-    assert!(may_write.write(TargetFile::Chunk { set, position: 9 }, 0, &[IoSlice::new(b"more")]).is_err());
+    assert!(
+        may_write.write(TargetFile::Chunk { set, position: 9 }, 0, &[IoSlice::new(b"more")], Durable::Later).is_err()
+    );
     is_refused(may_write.list(), "something else");
     is_refused(read(&shows(cluster.token(set + 1, Rights::Write, later))), "something else");
     // The clocks may differ by five minutes.
@@ -279,7 +281,7 @@ fn a_store_does_what_a_capability_permits_and_nothing_else() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no store hears that a session has ended");
         std::thread::sleep(Duration::from_millis(50));
     }
-    is_refused(of(1).sync(chunk), "has ended");
+    is_refused(of(1).sync(chunk).map(drop), "has ended");
     is_refused(write(&of(1)), "has ended");
     assert!(of(u64::MAX).sync(chunk).is_ok() && read(&of(1)).is_ok());
     let stranger = cluster.scratch.path.join("stranger.key");

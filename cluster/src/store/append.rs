@@ -13,7 +13,9 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
-use volume::target::{ClaimRequest, ClaimState, Space, Target, TargetFile, read_to_vec};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile, read_to_vec,
+};
 use volume::{lock, unpoisoned};
 
 /// Maximum number of ranges remembered for all chunks of a target. Beyond that, the chunks that
@@ -280,8 +282,8 @@ impl Appending {
         file: TargetFile,
         offset: u64,
         parts: &[IoSlice<'_>],
-        write: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<()> {
+        write: impl FnOnce() -> io::Result<Duration>,
+    ) -> io::Result<Duration> {
         let Some(limits) = self.limits else {
             return self.change(&[file], write);
         };
@@ -291,9 +293,9 @@ impl Appending {
         }
         let admitted = self.ledger.admit(&*self.target, file, range)?;
         admitted.check(&*self.target, parts)?;
-        write()?;
+        let took = write()?;
         admitted.done();
-        Ok(())
+        Ok(took)
     }
 
     /// Runs an operation that only servers may do. Afterwards the store no longer knows what
@@ -309,12 +311,8 @@ impl Appending {
 }
 
 impl Target for Appending {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.append(file, offset, parts, || self.target.write(file, offset, parts))
-    }
-
-    fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.append(file, offset, parts, || self.target.write_durably(file, offset, parts))
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        self.append(file, offset, parts, || self.target.write(file, offset, parts, durable))
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -335,24 +333,29 @@ impl Target for Appending {
         self.target.read_within(file, offset, into, timeout)
     }
 
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        self.target.read_both(file, ranges, timeout)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.target.is_remote()
+    }
+
     fn prefetch(&self, file: TargetFile, range: Range<u64>) {
         self.target.prefetch(file, range);
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         self.target.sync(file)
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.change(&[], || self.target.reserve(file, bytes))
-    }
-
-    fn trim(&self, file: TargetFile) -> io::Result<()> {
-        self.change(&[], || self.target.trim(file))
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.change(&[], || self.target.punch(file, range))
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        self.change(&[], || self.target.allocate(file, change))
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -377,8 +380,17 @@ impl Target for Appending {
         }
     }
 
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        self.target.look(files)
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.target.space()
+    }
+
+    /// None: a Master would not heed the limits.
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
     }
 }
 
@@ -396,7 +408,7 @@ mod tests {
     }
 
     fn write(target: &Appending, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        target.write(FILE, offset, &[IoSlice::new(bytes)])
+        target.write(FILE, offset, &[IoSlice::new(bytes)], Durable::Later).map(drop)
     }
 
     #[test]
@@ -444,7 +456,7 @@ mod tests {
         for set in 100.. {
             for number in 0..RANGES as u64 {
                 let file = TargetFile::Chunk { set, position: 0 };
-                other.write(file, 3 * number, &[IoSlice::new(b"x")]).unwrap();
+                other.write(file, 3 * number, &[IoSlice::new(b"x")], Durable::Later).unwrap();
             }
             if !ledger.chunks().of.contains_key(&FILE) {
                 break;
@@ -460,7 +472,7 @@ mod tests {
         let disk = Arc::new(Memory::default());
         assert_eq!(length(&*disk, FILE).unwrap(), 0);
         for bytes in (1..70).chain([127, 128, 129, 1000, 4096, 4097, 1_000_003]) {
-            disk.write(FILE, bytes - 1, &[IoSlice::new(&[0])]).unwrap();
+            disk.write(FILE, bytes - 1, &[IoSlice::new(&[0])], Durable::Later).unwrap();
             assert_eq!(length(&*disk, FILE).unwrap(), bytes);
         }
     }
@@ -473,13 +485,18 @@ mod tests {
         for offset in [991, 1000, u64::MAX - 3, u64::MAX] {
             assert!(write(&target, offset, &[1; 10]).is_err(), "{offset}");
         }
-        let other = |set, position| target.write(TargetFile::Chunk { set, position }, 0, &[IoSlice::new(b"x")]);
+        let other =
+            |set, position| target.write(TargetFile::Chunk { set, position }, 0, &[IoSlice::new(b"x")], Durable::Later);
         assert!(other(5, 2).is_ok() && other(5, 3).is_err() && other(fs::PROBE_SET, 0).is_err());
-        assert!(target.reserve(FILE, 1).is_err() && target.trim(FILE).is_err() && target.punch(FILE, 0..1).is_err());
+        assert!(
+            target.allocate(FILE, Allocation::Reserve(1)).is_err()
+                && target.allocate(FILE, Allocation::Trim).is_err()
+                && target.allocate(FILE, Allocation::Punch(0..1)).is_err()
+        );
         assert!(target.remove(FILE).is_err() && target.rename(FILE, TargetFile::Label).is_err());
         let probe = TargetFile::NewChunk { set: fs::PROBE_SET, position: 9999 };
-        target.write(probe, 0, &[IoSlice::new(b"does it work?")]).unwrap();
-        assert!(target.write(probe, 4096, &[IoSlice::new(b"x")]).is_err());
+        target.write(probe, 0, &[IoSlice::new(b"does it work?")], Durable::Later).unwrap();
+        assert!(target.write(probe, 4096, &[IoSlice::new(b"x")], Durable::Later).is_err());
         target.sync(probe).unwrap();
         target.remove(probe).unwrap();
     }
@@ -491,7 +508,7 @@ mod tests {
         let server = Appending { target: disk.clone(), ledger: ledger.clone(), limits: None };
         write(&target, 0, b"header").unwrap();
         let new = TargetFile::NewChunk { set: 5, position: 1 };
-        server.write(new, 0, &[IoSlice::new(b"header and what was lost")]).unwrap();
+        server.write(new, 0, &[IoSlice::new(b"header and what was lost")], Durable::Later).unwrap();
         server.rename(new, FILE).unwrap();
         assert!(write(&target, 10, b"x").is_err());
         write(&target, 24, b"more").unwrap();
@@ -505,7 +522,7 @@ mod tests {
         for set in 1..33 {
             for number in 0..MAX_REMEMBERED_RANGES as u64 / 16 {
                 let file = TargetFile::Chunk { set, position: 0 };
-                target.write(file, 3 * number, &[IoSlice::new(b"x")]).unwrap();
+                target.write(file, 3 * number, &[IoSlice::new(b"x")], Durable::Later).unwrap();
             }
         }
         let chunks = ledger.chunks();

@@ -271,7 +271,7 @@ mod tests {
     use std::io::IoSlice;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
-    use volume::target::Memory;
+    use volume::target::{Durable, Memory};
 
     const LABEL: TargetFile = TargetFile::Label;
 
@@ -378,7 +378,7 @@ mod tests {
             }
         });
         assert!(granted.recv_timeout(Duration::from_millis(50)).is_err());
-        memory.write(LABEL, 0, &[IoSlice::new(b"old")]).unwrap();
+        memory.write(LABEL, 0, &[IoSlice::new(b"old")], Durable::Later).unwrap();
         assert_eq!(memory.claim(&ClaimRequest::Read).unwrap().claim, Some(claim(1, 1)));
         drop(pass);
         granted.recv().unwrap();

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use volume::format::VolumeId;
 use volume::target::{
-    Claim, ClaimRequest, Disk, Epoch, Holder, Lease, MAX_LEASE, Refusal, Target, TargetFile, conformance,
+    Claim, ClaimRequest, Disk, Durable, Epoch, Holder, Lease, MAX_LEASE, Refusal, Target, TargetFile, conformance,
 };
 use wire::{Server, ServerOptions};
 
@@ -86,7 +86,7 @@ fn lease(target: &dyn Target) -> Lease {
 }
 
 fn write(target: &dyn Target) -> io::Result<()> {
-    connected(|| target.write(TargetFile::Label, 0, &[IoSlice::new(b"x")]))
+    connected(|| target.write(TargetFile::Label, 0, &[IoSlice::new(b"x")], Durable::Later).map(drop))
 }
 
 /// Does something once more when the connection was lost because the store was started again.

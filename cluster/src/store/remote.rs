@@ -14,7 +14,9 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use volume::target::{ClaimRequest, ClaimState, Epoch, Presence, Space, Target, TargetFile, read_to_vec};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Durable, Epoch, Owner, Presence, Space, Target, TargetFile, read_to_vec,
+};
 use volume::{Master, lock};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
@@ -274,44 +276,36 @@ fn meant(error: Error) -> io::Error {
 }
 
 impl Target for RemoteTarget {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.write_timed(file, offset, parts).map(drop)
-    }
-
-    fn write_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        let write = |at, parts: &[IoSlice<'_>]| {
-            let answer = self.call(method::WRITE, &Operands { offset: at, ..self.operands(file) }, parts)?;
+        let write = |method, at, parts: &[IoSlice<'_>]| {
+            let answer = self.call(method, &Operands { offset: at, ..self.operands(file) }, parts)?;
             Ok::<_, io::Error>(decode_done(&answer.body).0)
         };
         if length <= MAX_MESSAGE_BYTES {
-            return write(offset, parts);
+            let method = if durable == Durable::Now { method::WRITE_DURABLY } else { method::WRITE };
+            return write(method, offset, parts);
         }
         let (mut at, mut took) = (offset, Duration::ZERO);
         for part in parts {
             for piece in part.chunks(MAX_MESSAGE_BYTES) {
-                took += write(at, &[IoSlice::new(piece)])?;
+                took += write(method::WRITE, at, &[IoSlice::new(piece)])?;
                 at += piece.len() as u64;
             }
+        }
+        if durable == Durable::Now {
+            took = took.saturating_add(self.sync(file)?);
         }
         Ok(took)
     }
 
-    fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.write_durably_timed(file, offset, parts).map(drop)
-    }
-
-    fn write_durably_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
-        if parts.iter().map(|part| part.len()).sum::<usize>() > MAX_MESSAGE_BYTES {
-            let wrote = self.write_timed(file, offset, parts)?;
-            return Ok(wrote.saturating_add(self.sync_timed(file)?));
-        }
-        let answer = self.call(method::WRITE_DURABLY, &Operands { offset, ..self.operands(file) }, parts)?;
-        Ok(decode_done(&answer.body).0)
-    }
-
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.read_until(OPERATION_TIMEOUT, file, offset, into)
+    }
+
+    /// None: only the store can tell what is cached there.
+    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
+        None
     }
 
     fn read_within(
@@ -361,27 +355,21 @@ impl Target for RemoteTarget {
         });
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.sync_timed(file).map(drop)
-    }
-
-    fn sync_timed(&self, file: TargetFile) -> io::Result<Duration> {
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         let answer = self.call(method::SYNC, &self.operands(file), &[])?;
         Ok(decode_done(&answer.body).0)
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.call(method::RESERVE, &Operands { length: bytes, ..self.operands(file) }, &[]).map(drop)
-    }
-
-    fn trim(&self, file: TargetFile) -> io::Result<()> {
-        self.call(method::TRIM, &self.operands(file), &[]).map(drop)
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        let operands =
-            Operands { offset: range.start, length: range.end.saturating_sub(range.start), ..self.operands(file) };
-        self.call(method::PUNCH, &operands, &[]).map(drop)
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        let operands = self.operands(file);
+        let (method, operands) = match change {
+            Allocation::Reserve(length) => (method::RESERVE, Operands { length, ..operands }),
+            Allocation::Trim => (method::TRIM, operands),
+            Allocation::Punch(Range { start: offset, end }) => {
+                (method::PUNCH, Operands { offset, length: end.saturating_sub(offset), ..operands })
+            }
+        };
+        self.call(method, &operands, &[]).map(drop)
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -397,22 +385,6 @@ impl Target for RemoteTarget {
         let files: Vec<(File, u64)> =
             postcard::from_bytes(&answer.payload).map_err(|_| io::Error::other("a list that cannot be read"))?;
         Ok(files.into_iter().map(|(file, length)| (file.into(), length)).collect())
-    }
-
-    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
-        let wanted = encode(&files.iter().map(|&file| File::from(file)).collect::<Vec<_>>());
-        let answer = self.call(method::PRESENCE, &self.operands(TargetFile::Label), &[IoSlice::new(&wanted)])?;
-        if answer.payload.len() != files.len() {
-            return Err(io::Error::other("the store told of other files than was asked for"));
-        }
-        Ok(answer.payload.iter().map(|&byte| decode_presence(byte)).collect())
-    }
-
-    fn space(&self) -> io::Result<Space> {
-        let answer = self.call(method::SPACE, &self.operands(TargetFile::Label), &[])?;
-        let (total, free, system) =
-            postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
-        Ok(Space { total, free, system })
     }
 
     /// When the answer to a request is lost, the store may have granted it. The same request again
@@ -432,11 +404,23 @@ impl Target for RemoteTarget {
         Ok(state)
     }
 
-    fn address(&self) -> Option<String> {
-        Some(self.address.to_string())
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        let wanted = encode(&files.iter().map(|&file| File::from(file)).collect::<Vec<_>>());
+        let answer = self.call(method::PRESENCE, &self.operands(TargetFile::Label), &[IoSlice::new(&wanted)])?;
+        if answer.payload.len() != files.len() {
+            return Err(io::Error::other("the store told of other files than was asked for"));
+        }
+        Ok(answer.payload.iter().map(|&byte| decode_presence(byte)).collect())
     }
 
-    fn master(&self) -> Option<&dyn Master> {
-        Some(self)
+    fn space(&self) -> io::Result<Space> {
+        let answer = self.call(method::SPACE, &self.operands(TargetFile::Label), &[])?;
+        let (total, free, system) =
+            postcard::from_bytes(&answer.body).map_err(|_| io::Error::other("an answer that cannot be read"))?;
+        Ok(Space { total, free, system })
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        Some(Owner { address: &self.address, master: self })
     }
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
 use volume::lock;
-use volume::target::{Disk, Target, TargetFile};
+use volume::target::{Allocation, Disk, Durable, Target, TargetFile};
 use wire::{Complaints, Payload, Reply, Request, Service};
 
 /// Maximum number of operations of a target at a time.
@@ -241,9 +241,11 @@ fn read(operands: &Operands<'_>, read: impl Fn(u64, &mut [u8]) -> io::Result<usi
 fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &Payload) -> io::Result<Reply> {
     let (file, offset, length) = (TargetFile::from(operands.file), operands.offset, operands.length);
     let done = |()| Reply::default();
+    // The caller's time includes the wait for the target's other operations.
+    let took = |_: Duration| Reply::default();
     match method {
-        method::WRITE => target.write(file, offset, &[IoSlice::new(payload)]).map(done),
-        method::WRITE_DURABLY => target.write_durably(file, offset, &[IoSlice::new(payload)]).map(done),
+        method::WRITE => target.write(file, offset, &[IoSlice::new(payload)], Durable::Later).map(took),
+        method::WRITE_DURABLY => target.write(file, offset, &[IoSlice::new(payload)], Durable::Now).map(took),
         method::READ => {
             if operands.also.is_some() {
                 // Prefetch this range while the other one is read.
@@ -251,10 +253,10 @@ fn operate(target: &dyn Target, method: u16, operands: &Operands<'_>, payload: &
             }
             read(operands, |offset, into| target.read(file, offset, into))
         }
-        method::SYNC => target.sync(file).map(done),
-        method::RESERVE => target.reserve(file, length).map(done),
-        method::TRIM => target.trim(file).map(done),
-        method::PUNCH => target.punch(file, offset..offset.saturating_add(length)).map(done),
+        method::SYNC => target.sync(file).map(took),
+        method::RESERVE => target.allocate(file, Allocation::Reserve(length)).map(done),
+        method::TRIM => target.allocate(file, Allocation::Trim).map(done),
+        method::PUNCH => target.allocate(file, Allocation::Punch(offset..offset.saturating_add(length))).map(done),
         method::RENAME => target.rename(file, operands.to.into()).map(done),
         method::REMOVE => target.remove(file).map(done),
         method::LIST => {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use volume::format::{CHUNK_HEADER_BYTES, VolumeId};
-use volume::target::{Crash, Memory, Target, TargetFile};
+use volume::target::{Crash, Durable, Memory, Target, TargetFile};
 use volume::{BufferPool, SetLayout, SetWriter, Targets, record_range};
 use wire::{Client, ClientOptions, ServerOptions};
 
@@ -145,7 +145,7 @@ impl Lab {
             let memory = Memory::default();
             for (_, bytes) in pieces.iter().filter(|(of, _)| *of == position) {
                 let file = file(stripe.span.set, position);
-                memory.write(file, stripe.range().start, &[IoSlice::new(bytes)]).unwrap();
+                memory.write(file, stripe.range().start, &[IoSlice::new(bytes)], Durable::Later).unwrap();
             }
             targets.add(TargetId(position as u16), Arc::new(memory));
         }

@@ -12,7 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
-use volume::target::TargetFile;
+use volume::target::{Allocation, TargetFile};
 use volume::{SetLayout, lock};
 
 /// How long a stripe is kept after its last reference is gone: a reader may still be using it.
@@ -246,7 +246,7 @@ impl FileSystem {
         let answering = places.filter(|(_, id)| targets.get(*id).is_some() && targets.error(*id).is_none());
         targets.each(answering, move |position, target| {
             let file = TargetFile::Chunk { set, position: position as u16 };
-            match ranges.iter().try_for_each(|range| target.punch(file, range.clone())) {
+            match ranges.iter().try_for_each(|range| target.allocate(file, Allocation::Punch(range.clone()))) {
                 // A missing chunk is not a failure of its target.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
                 done => done,

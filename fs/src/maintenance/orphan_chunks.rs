@@ -381,7 +381,7 @@ mod tests {
     use crate::testing::{Lab, make};
     use std::io::IoSlice;
     use volume::format::{Timestamp, VolumeId};
-    use volume::target::Target;
+    use volume::target::{Durable, Target};
 
     fn header(volume: VolumeId, set: u64, position: u16) -> Vec<u8> {
         let created = Timestamp { seconds: 5, nanoseconds: 0 };
@@ -419,7 +419,7 @@ mod tests {
         fs.close_volume().unwrap();
         drop(fs);
         let spare = usize::from(spare);
-        let put = |file, bytes: &[u8]| lab.disks[spare].write(file, 0, &[IoSlice::new(bytes)]).unwrap();
+        let put = |file, bytes: &[u8]| lab.disks[spare].write(file, 0, &[IoSlice::new(bytes)], Durable::Later).unwrap();
         let chunk = |set, position| TargetFile::Chunk { set, position };
         let mut damaged = header(ours, gone, 1);
         damaged[40] ^= 1;
@@ -450,7 +450,9 @@ mod tests {
         let (gone, _) = volume_with_a_past(&lab);
         let fs = lab.open();
         let file = TargetFile::NewChunk { set: gone, position: 0 };
-        lab.disks[3].write(file, 0, &[IoSlice::new(&header(fs.store.options.volume, gone, 0))]).unwrap();
+        lab.disks[3]
+            .write(file, 0, &[IoSlice::new(&header(fs.store.options.volume, gone, 0))], Durable::Later)
+            .unwrap();
         // As a repair does.
         let claim = fs.store.claims.take(gone);
         fs.orphan_chunks.suspect(TargetId(3));

@@ -10,7 +10,7 @@ use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
-use volume::target::{Target, TargetFile};
+use volume::target::{Durable, Target, TargetFile};
 
 /// No chunk set has this number: files of it are probes of whether a target can be written.
 pub const PROBE_SET: u64 = 0;
@@ -79,7 +79,9 @@ impl FileSystem {
         // Two probes at the same time use different files.
         let file = TargetFile::NewChunk { set: PROBE_SET, position: fastrand::u16(..) };
         let done = self.store.targets.each([(0, id)], move |_, target: &dyn Target| {
-            let written = target.write(file, 0, &[IoSlice::new(b"does it work?")]).and_then(|()| target.sync(file));
+            let written = target
+                .write(file, 0, &[IoSlice::new(b"does it work?")], Durable::Later)
+                .and_then(|_| target.sync(file));
             let removed = target.remove(file);
             match written {
                 // A full target works.

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, IoSlice, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use volume::target::{Target, TargetFile};
+use volume::target::{Durable, Target, TargetFile};
 
 /// The version of labels, and so of volumes, that this build writes. It is also the newest that it
 /// reads.
@@ -211,7 +211,7 @@ impl Label {
     pub fn write(&self, target: &dyn Target, id: TargetId) -> std::io::Result<()> {
         let label = Self { target: Some(id), ..self.clone() };
         target.remove(TargetFile::NewLabel)?;
-        target.write(TargetFile::NewLabel, 0, &[IoSlice::new(&label.to_bytes())])?;
+        target.write(TargetFile::NewLabel, 0, &[IoSlice::new(&label.to_bytes())], Durable::Later)?;
         target.sync(TargetFile::NewLabel)?;
         target.rename(TargetFile::NewLabel, TargetFile::Label)
     }

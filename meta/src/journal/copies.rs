@@ -5,7 +5,7 @@ use super::frame::{FRAME_BYTES, Frame, MAX_PAYLOAD_BYTES, VolumeId};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
-use volume::target::{Target, TargetFile};
+use volume::target::{Durable, Target, TargetFile};
 
 const WINDOW_BYTES: usize = 1 << 20;
 
@@ -168,7 +168,7 @@ fn transfer(from: &dyn Target, to: &dyn Target, file: TargetFile, range: Range<u
         let have = from.read(file, at, &mut buffer[..bytes])?;
         // The padding behind the last frame may not have been written.
         buffer[have..bytes].fill(0);
-        to.write(file, at, &[IoSlice::new(&buffer[..bytes])])?;
+        to.write(file, at, &[IoSlice::new(&buffer[..bytes])], Durable::Later)?;
         at += bytes as u64;
     }
     Ok(())

@@ -249,7 +249,7 @@ impl RecruitState {
             for miss in &lacking {
                 spread(&copies, &misses, miss.range.clone(), target)?;
             }
-            return if lacking.is_empty() { Ok(()) } else { target.sync(file) };
+            return if lacking.is_empty() { Ok(()) } else { target.sync(file).map(drop) };
         }
         // What has this name is of another history, or of no use.
         target.remove(file)?;

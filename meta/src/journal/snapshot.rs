@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
-use volume::target::{Target, TargetFile};
+use volume::target::{Durable, Target, TargetFile};
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// Sync in pieces of this many bytes, so that a large snapshot does not hold up the journal's syncs
@@ -157,13 +157,13 @@ impl Snapshot<'_> {
             Ok(true)
         })?;
         self.block(&volume, epoch, last, &mut bytes, &mut block, &mut blocks)?;
-        self.each(&move |target: &dyn Target| target.sync(file))?;
+        self.each(&move |target: &dyn Target| target.sync(file).map(drop))?;
         Frame::new(RecordKind::End, blocks, epoch, last).encode(&volume, &mut bytes, |to| {
             to.extend_from_slice(&pairs.to_le_bytes());
             to.extend_from_slice(&sum.to_le_bytes());
         });
         self.put(&mut bytes)?;
-        self.each(&move |target: &dyn Target| target.sync(file))?;
+        self.each(&move |target: &dyn Target| target.sync(file).map(drop))?;
         Ok(self.at)
     }
 
@@ -184,7 +184,7 @@ impl Snapshot<'_> {
         if self.at - self.synced >= SYNC_BYTES {
             self.synced = self.at;
             let file = self.file;
-            self.each(&move |target: &dyn Target| target.sync(file))?;
+            self.each(&move |target: &dyn Target| target.sync(file).map(drop))?;
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ impl Snapshot<'_> {
         self.shared.files().underway = self.at;
         self.jobs(|_| {
             let piece = piece.clone();
-            Box::new(move |target| target.write(file, at, &[IoSlice::new(&piece)]))
+            Box::new(move |target| target.write(file, at, &[IoSlice::new(&piece)], Durable::Later).map(drop))
         })
     }
 

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use volume::Carried;
-use volume::target::{Target, TargetFile};
+use volume::target::{Allocation, Durable, Target, TargetFile};
 
 /// A snapshot is made when there are more segments than this, however short: every opening begins
 /// one.
@@ -153,7 +153,7 @@ impl Writer {
         let (count, deadline) = (places.len(), self.shared.limits.deadline);
         super::inventory::ask(&places, count, count, deadline, move |target| {
             // A segment that is missing or cannot be changed takes no more space than before.
-            segments.iter().for_each(|&first| _ = target.trim(TargetFile::Journal { first }));
+            segments.iter().for_each(|&first| _ = target.allocate(TargetFile::Journal { first }, Allocation::Trim));
             Ok(())
         });
     }
@@ -230,17 +230,17 @@ impl Writer {
         let reserve = self.shared.limits.segment_bytes;
         let job: Job = Box::new(move |target: &dyn Target| {
             if head.is_empty() {
-                return target.write_durably_timed(file, at, &[IoSlice::new(&records)]);
+                return target.write(file, at, &[IoSlice::new(&records)], Durable::Now);
             }
             // A file of this name has none of these transactions, or has them from an epoch that
             // ended before. One of this epoch is a head without records.
             if replaces {
                 target.remove(file)?;
             }
-            let wrote = target.write_timed(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)])?;
+            let wrote = target.write(file, 0, &[IoSlice::new(&head), IoSlice::new(&records)], Durable::Later)?;
             // If there is no space to reserve, later writes fail on their own.
-            let _ = target.reserve(file, reserve);
-            Ok(wrote.saturating_add(target.sync_timed(file)?))
+            let _ = target.allocate(file, Allocation::Reserve(reserve));
+            Ok(wrote.saturating_add(target.sync(file)?))
         });
         self.mirrors[number].send(self.number, last, batch.bytes() as usize, job);
     }

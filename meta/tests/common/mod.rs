@@ -6,12 +6,13 @@ use meta::kv::{Index, KvError, MemoryIndex, RedbIndex};
 use plan::TargetId;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use volume::target::{ClaimRequest, ClaimState, Disk, Holder, Memory, Space, Target, TargetFile};
+use volume::target::{
+    Allocation, ClaimRequest, ClaimState, Disk, Durable, Holder, Memory, Owner, Space, Target, TargetFile, timed,
+};
 
 pub const VOLUME: [u8; 16] = *b"the test volume!";
 
@@ -105,8 +106,8 @@ impl Flaky {
     }
 }
 
-impl Target for Flaky {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+impl Flaky {
+    fn write_parts(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.alive()?;
         if self.writes_left.load(Ordering::Relaxed) >= 0 && self.writes_left.fetch_sub(1, Ordering::Relaxed) == 0 {
             self.dead.store(true, Ordering::Relaxed);
@@ -128,17 +129,7 @@ impl Target for Flaky {
         self.alive()
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.alive()?;
-        let files = self.files.lock().unwrap();
-        let file = files.get(&file).ok_or(io::ErrorKind::NotFound)?;
-        let from = file.now.get(offset as usize..).unwrap_or_default();
-        let have = from.len().min(into.len());
-        into[..have].copy_from_slice(&from[..have]);
-        Ok(have)
-    }
-
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    fn sync_file(&self, file: TargetFile) -> io::Result<()> {
         self.alive()?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         let mut files = self.files.lock().unwrap();
@@ -153,12 +144,31 @@ impl Target for Flaky {
         }
         Ok(())
     }
+}
 
-    fn reserve(&self, _file: TargetFile, _bytes: u64) -> io::Result<()> {
-        self.alive()
+impl Target for Flaky {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        timed(|| {
+            self.write_parts(file, offset, parts)?;
+            if durable == Durable::Now { self.sync_file(file) } else { Ok(()) }
+        })
     }
 
-    fn punch(&self, _file: TargetFile, _range: Range<u64>) -> io::Result<()> {
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.alive()?;
+        let files = self.files.lock().unwrap();
+        let file = files.get(&file).ok_or(io::ErrorKind::NotFound)?;
+        let from = file.now.get(offset as usize..).unwrap_or_default();
+        let have = from.len().min(into.len());
+        into[..have].copy_from_slice(&from[..have]);
+        Ok(have)
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
+        timed(|| self.sync_file(file))
+    }
+
+    fn allocate(&self, _file: TargetFile, _change: Allocation) -> io::Result<()> {
         self.alive()
     }
 
@@ -197,6 +207,16 @@ impl Target for Flaky {
             }),
         }
     }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
+
+    volume::test_target_with_plain_reads!();
 }
 
 pub fn places(targets: &[Arc<Flaky>]) -> Vec<MirrorTarget> {

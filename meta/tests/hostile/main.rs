@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use volume::target::{Holder, Memory, Target, TargetFile};
+use volume::target::{Durable, Holder, Memory, Target, TargetFile};
 
 /// Panics in threads of the engine, which makes errors of them.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -30,7 +30,7 @@ fn targets(files: [Vec<(TargetFile, Vec<u8>)>; 2]) -> Vec<(TargetId, Arc<dyn Tar
     let target = |files: Vec<(TargetFile, Vec<u8>)>| {
         let target = Memory::default();
         for (file, bytes) in files {
-            target.write(file, 0, &[IoSlice::new(&bytes)]).unwrap();
+            target.write(file, 0, &[IoSlice::new(&bytes)], Durable::Later).unwrap();
         }
         Arc::new(target) as Arc<dyn Target>
     };

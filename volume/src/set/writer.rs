@@ -8,7 +8,7 @@ use super::{SetLayout, geometry};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, GRANULE_BYTES, RECORD_ALIGNMENT, StripeHeader, Timestamp};
 use crate::lock;
 use crate::steps::{Cost, WriteStep};
-use crate::target::{Target, TargetFile};
+use crate::target::{Durable, Target, TargetFile};
 use crate::targets::{Batch, Targets};
 use crate::{Error, Result};
 use plan::TargetId;
@@ -107,7 +107,7 @@ impl Encoded {
         let padding = &ZEROES[..block.len().next_multiple_of(RECORD_ALIGNMENT) - block.len()];
         let header = &self.headers[position * self.header_bytes..(position + 1) * self.header_bytes];
         let offset = if self.first { 0 } else { u64::from(record) };
-        target.write_timed(file, offset, &[header, block, padding].map(IoSlice::new))
+        target.write(file, offset, &[header, block, padding].map(IoSlice::new), Durable::Later)
     }
 }
 
@@ -331,9 +331,9 @@ impl SetWriter {
         let willing: Vec<Option<TargetId>> = layout.places.iter().map(|id| id.filter(sound)).collect();
         let position = plan::coding::master(layout.set, &willing)?;
         let target = self.targets.get(willing[position]?)?;
-        let master = target.master()?;
-        let addresses: Vec<Option<String>> =
-            layout.places.iter().map(|id| self.targets.get((*id)?)?.address()).collect();
+        let master = target.owner()?.master;
+        let address = |id: &Option<TargetId>| Some(self.targets.get((*id)?)?.owner()?.address.to_string());
+        let addresses: Vec<Option<String>> = layout.places.iter().map(address).collect();
         // Only this process can reach some target.
         if layout.places.iter().zip(&addresses).any(|(id, address)| id.is_some() && address.is_none()) {
             return None;
@@ -485,7 +485,7 @@ impl SetWriter {
         for position in (0..self.layout.blocks()).filter(|position| !missing.contains(position)) {
             let Some(target) = self.layout.places[position] else { continue };
             let file = self.layout.file(position);
-            batch.run(&self.targets, position, target, move |target| target.sync_timed(file));
+            batch.run(&self.targets, position, target, move |target| target.sync(file));
         }
         let done = batch.wait_for_most(&self.targets, self.enough(), self.need);
         let took = begun.elapsed();

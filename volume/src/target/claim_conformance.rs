@@ -1,6 +1,8 @@
 //! The contract of claims, as a part of the conformance of every target.
 
-use super::{Claim, ClaimRequest, ClaimState, Epoch, Holder, RENEWAL, Refusal, Target, TargetFile};
+use super::{
+    Allocation, Claim, ClaimRequest, ClaimState, Durable, Epoch, Holder, RENEWAL, Refusal, Target, TargetFile,
+};
 use crate::format::{CLAIM_BYTES, VolumeId};
 use plan::TargetId;
 use std::io::{Error, ErrorKind, IoSlice};
@@ -40,12 +42,15 @@ fn change(target: &dyn Target, expected: impl Fn(std::io::Result<()>, &str)) {
         [TargetFile::Label, TargetFile::NewLabel, TargetFile::Journal { first: 1 }, TargetFile::Snapshot { last: 1 }]
     {
         let what = format!("{file:?}");
-        expected(target.write(file, 0, &bytes).and_then(|()| target.sync(file)), &format!("write {what}"));
-        expected(target.write_durably(file, 0, &bytes), &format!("write {what} durably"));
+        expected(
+            target.write(file, 0, &bytes, Durable::Later).and_then(|_| target.sync(file)).map(drop),
+            &format!("write {what}"),
+        );
+        expected(target.write(file, 0, &bytes, Durable::Now).map(drop), &format!("write {what} durably"));
         expected(target.remove(file), &format!("remove {what}"));
     }
     expected(target.rename(NEW_CHUNK, CHUNK), "rename");
-    expected(target.punch(CHUNK, 0..1), "punch");
+    expected(target.allocate(CHUNK, Allocation::Punch(0..1)), "punch");
     expected(target.remove(CHUNK), "remove a chunk");
 }
 
@@ -83,7 +88,7 @@ pub(super) fn claims(target: &dyn Target) {
     assert_eq!(read(target).claim, Some(second.clone()), "nothing of that changed it");
     // The own epoch changes everything.
     let bytes = [IoSlice::new(b"chunk")];
-    target.write(NEW_CHUNK, 0, &bytes).and_then(|()| target.sync(NEW_CHUNK)).expect("write a chunk");
+    target.write(NEW_CHUNK, 0, &bytes, Durable::Later).and_then(|_| target.sync(NEW_CHUNK)).expect("write a chunk");
     change(target, |done, what| done.unwrap_or_else(|error| panic!("{what}: {error}")));
     limits(target, &second);
     // A claim in the place of another one makes a target neither blank nor whole.
@@ -99,8 +104,8 @@ pub(super) fn claims(target: &dyn Target) {
     target.claim(&ClaimRequest::Release(second.epoch)).expect("release again");
     assert_eq!(fenced_by(&take(target, &second).expect_err("it was released")), epoch(3, 3));
     // Without a claim, only chunks are appended to.
-    target.write(CHUNK, 0, &bytes).and_then(|()| target.sync(CHUNK)).expect("append to a chunk");
-    target.write(NEW_CHUNK, 0, &bytes).and_then(|()| target.sync(NEW_CHUNK)).expect("rebuild a chunk");
+    target.write(CHUNK, 0, &bytes, Durable::Later).and_then(|_| target.sync(CHUNK)).expect("append to a chunk");
+    target.write(NEW_CHUNK, 0, &bytes, Durable::Later).and_then(|_| target.sync(NEW_CHUNK)).expect("rebuild a chunk");
     change(target, |done, what| assert_eq!(fenced_by(&done.expect_err(what)), epoch(3, 3), "{what}"));
     target.remove(NEW_CHUNK).expect("remove what was not finished");
     // Another holder gets it at once.
@@ -130,7 +135,7 @@ pub(super) fn blank(target: &dyn Target) {
     assert_eq!([take(1, 6).blank, take(2, 0).blank, read(target).blank], [5, 5, 5]);
     assert_eq!((read(target).proof(), read(target).claim.map(|claim| claim.epoch)), (None, Some(epoch(2))));
     // It takes what it lacks.
-    target.write_durably(TargetFile::Snapshot { last: 1 }, 0, &[IoSlice::new(b"x")]).expect("write");
+    target.write(TargetFile::Snapshot { last: 1 }, 0, &[IoSlice::new(b"x")], Durable::Now).expect("write");
     target.remove(TargetFile::Snapshot { last: 1 }).expect("remove");
     whole(2, 6).expect_err("that was another time");
     assert_eq!(fenced_by(&whole(1, 5).expect_err("the epoch is over")), epoch(2));

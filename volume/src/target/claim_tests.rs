@@ -2,7 +2,8 @@
 
 use super::claim_conformance::claim;
 use super::{
-    Claim, ClaimRequest, ClaimState, Clock, Crash, Disk, Epoch, Lease, Memory, Refusal, Shadow, Target, TargetFile,
+    Claim, ClaimRequest, ClaimState, Clock, Crash, Disk, Durable, Epoch, Lease, Memory, Refusal, Shadow, Target,
+    TargetFile,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ fn release(target: &dyn Target, claim: &Claim) {
 }
 
 fn write(target: &dyn Target) -> std::io::Result<()> {
-    target.write(LABEL, 0, &[IoSlice::new(b"label")])
+    target.write(LABEL, 0, &[IoSlice::new(b"label")], Durable::Later).map(drop)
 }
 
 /// A clock that a test sets, in seconds.

@@ -1,7 +1,7 @@
 //! The contract of every target as one function. Tests of a target call it.
 
 use super::claim_conformance::{blank, claims};
-use super::{Claim, ClaimRequest, Epoch, Presence, Target, TargetFile};
+use super::{Allocation, Claim, ClaimRequest, Durable, Epoch, Presence, Target, TargetFile};
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 
@@ -29,11 +29,13 @@ pub fn conformance(target: &dyn Target) {
     let file = TargetFile::Chunk { set: 0x1234_5678_9abc_def0, position: 255 };
     missing_files(target, file);
     // The parts follow each other; gaps between writes read as zeroes.
-    target.write(file, 10, &[IoSlice::new(b"he"), IoSlice::new(b""), IoSlice::new(b"llo")]).expect("write");
+    target
+        .write(file, 10, &[IoSlice::new(b"he"), IoSlice::new(b""), IoSlice::new(b"llo")], Durable::Later)
+        .expect("write");
     assert_eq!(content(target, file), b"\0\0\0\0\0\0\0\0\0\0hello");
-    target.write(file, 12, &[IoSlice::new(b"LLO, world")]).expect("overwrite");
+    target.write(file, 12, &[IoSlice::new(b"LLO, world")], Durable::Later).expect("overwrite");
     assert_eq!(content(target, file)[10..], *b"heLLO, world");
-    target.write(file, 100, &[IoSlice::new(&[7; 5000])]).expect("leave a gap");
+    target.write(file, 100, &[IoSlice::new(&[7; 5000])], Durable::Later).expect("leave a gap");
     let other = TargetFile::Chunk { set: 1, position: 0 };
     assert_eq!(target.look(&[other, file]).expect("look"), [Presence::Absent, Presence::There]);
     assert_eq!(content(target, file).len(), 5100);
@@ -70,8 +72,8 @@ fn missing_files(target: &dyn Target, file: TargetFile) {
     assert!(missing(target.read(file, 0, &mut [0; 9]).map(|_| ())));
     assert!(missing(target.read(file, 0, &mut []).map(|_| ())));
     assert!(target.read_cached(file, 0, &mut [0; 9]).is_none());
-    assert!(missing(target.sync(file)));
-    assert!(missing(target.punch(file, 0..10)));
+    assert!(missing(target.sync(file).map(drop)));
+    assert!(missing(target.allocate(file, Allocation::Punch(0..10))));
     assert!(missing(target.rename(file, TargetFile::Label)));
     target.remove(file).expect("removing nothing is no error");
     target.prefetch(file, 0..10);
@@ -82,13 +84,13 @@ fn reserved_space(target: &dyn Target, file: TargetFile) {
     let space = target.space().expect("space");
     assert!(space.free <= space.total && space.total > 0);
     let before = content(target, file);
-    target.reserve(file, 1 << 16).expect("reserve");
+    target.allocate(file, Allocation::Reserve(1 << 16)).expect("reserve");
     assert_eq!(content(target, file), before, "space set aside is not length");
-    target.punch(file, 4096..5000).expect("punch");
+    target.allocate(file, Allocation::Punch(4096..5000)).expect("punch");
     let after = content(target, file);
     assert_eq!((after.len(), &after[..4096], &after[5000..]), (before.len(), &before[..4096], &before[5000..]));
     assert!(after[4096..5000].iter().all(|&byte| byte == 0) || after == before, "zeroes or as it was");
-    target.punch(file, 1 << 20..1 << 21).expect("punch behind the end");
+    target.allocate(file, Allocation::Punch(1 << 20..1 << 21)).expect("punch behind the end");
     assert_eq!(content(target, file).len(), before.len(), "a hole is not length");
 }
 
@@ -104,7 +106,7 @@ fn names(target: &dyn Target, file: TargetFile) {
         TargetFile::Snapshot { last: 9 },
     ];
     for (number, &name) in files.iter().enumerate() {
-        target.write(name, 0, &[IoSlice::new(&vec![number as u8; number + 1])]).expect("write");
+        target.write(name, 0, &[IoSlice::new(&vec![number as u8; number + 1])], Durable::Later).expect("write");
     }
     let mut expected: Vec<_> = files.iter().enumerate().map(|(number, &name)| (name, number as u64 + 1)).collect();
     expected.push((file, 5100));
@@ -122,7 +124,7 @@ fn names(target: &dyn Target, file: TargetFile) {
     // A removed file is gone, and a file created under its name is a new one.
     target.remove(old).expect("remove");
     assert_eq!(target.read(old, 0, &mut [0; 9]).expect_err("it was removed").kind(), ErrorKind::NotFound);
-    target.write(old, 1, &[IoSlice::new(b"x")]).expect("write");
+    target.write(old, 1, &[IoSlice::new(b"x")], Durable::Later).expect("write");
     assert_eq!(content(target, old), b"\0x");
 }
 
@@ -184,7 +186,7 @@ mod tests {
     fn a_directory_that_has_something_is_not_formatted() {
         let place = Temporary::new();
         let disk = Disk::format(&place.0).unwrap();
-        disk.write(TargetFile::Label, 0, &[IoSlice::new(b"label")]).unwrap();
+        disk.write(TargetFile::Label, 0, &[IoSlice::new(b"label")], Durable::Later).unwrap();
         let refused = Disk::format(&place.0).unwrap_err();
         assert!(
             matches!(&refused, Error::Conflict { what, .. } if what.contains("target of a volume already")),
@@ -213,19 +215,19 @@ mod tests {
     fn a_directory_that_goes_away_is_noticed() {
         let place = Temporary::new();
         let disk = Disk::format(&place.0).unwrap();
-        disk.write(FILE, 0, &[IoSlice::new(b"before")]).unwrap();
+        disk.write(FILE, 0, &[IoSlice::new(b"before")], Durable::Later).unwrap();
         disk.sync(FILE).unwrap();
         std::fs::remove_dir_all(&place.0).unwrap();
         assert!(disk.space().is_err());
         // An open file accepts writes, but its sync fails.
-        let _ = disk.write(FILE, 6, &[IoSlice::new(b"after")]);
+        let _ = disk.write(FILE, 6, &[IoSlice::new(b"after")], Durable::Later);
         assert!(disk.sync(FILE).is_err());
         assert!(disk.sync(FILE).is_err());
-        assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")]).is_err());
+        assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")], Durable::Later).is_err());
         // Another directory of that name is not used, either.
         Disk::format(&place.0).unwrap();
         assert!(disk.space().is_err());
-        assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")]).is_err());
+        assert!(disk.write(TargetFile::Label, 0, &[IoSlice::new(b"x")], Durable::Later).is_err());
         assert_eq!(Disk::open(&place.0).unwrap().list().unwrap(), []);
     }
 
@@ -235,7 +237,7 @@ mod tests {
         let disk = Disk::format(&place.0).unwrap();
         let file = |set: u64| TargetFile::Chunk { set, position: 0 };
         for set in 0..1300 {
-            disk.write(file(set), 0, &[IoSlice::new(&set.to_le_bytes())]).unwrap();
+            disk.write(file(set), 0, &[IoSlice::new(&set.to_le_bytes())], Durable::Later).unwrap();
         }
         for set in 0..1300 {
             assert_eq!(content(&disk, file(set)), set.to_le_bytes());

@@ -1,11 +1,15 @@
 //! A target that loses unsynced data in a crash, for tests.
 
-use super::{ClaimRequest, ClaimState, ClaimedChange, Epoch, Space, Target, TargetFile};
+use super::{
+    Allocation, ClaimRequest, ClaimState, ClaimedChange, Durable, Epoch, Owner, Presence, Space, Target, TargetFile,
+    look_by_reading, read_each, timed,
+};
 use crate::lock;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// A disk writes a sector completely or not at all.
 const SECTOR: u64 = 512;
@@ -105,7 +109,7 @@ impl Crash {
     }
 
     fn put(&self, file: TargetFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.inner.write(file, offset, &[IoSlice::new(bytes)])
+        self.inner.write(file, offset, &[IoSlice::new(bytes)], Durable::Later).map(drop)
     }
 
     /// The content of a durable file.
@@ -125,15 +129,54 @@ impl Crash {
         }
         Err(io::ErrorKind::NotFound.into())
     }
-}
 
-impl Target for Crash {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    /// Writes; the next sync makes it durable.
+    fn write_parts(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.allow(ClaimedChange::Write, file)?;
         let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         self.waiting().writes.entry(file).or_default().push((offset, bytes));
         Ok(())
+    }
+
+    /// Makes a file durable.
+    fn sync_file(&self, file: TargetFile) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, file, false)?;
+        for (offset, bytes) in waiting.writes.remove(&file).into_iter().flatten() {
+            self.put(file, offset, &bytes)?;
+        }
+        // A file without writes still has a name.
+        self.put(file, 0, &[])?;
+        self.inner.sync(file).map(drop)
+    }
+
+    /// See `Allocation::Reserve`.
+    fn reserve(&self, file: TargetFile) -> io::Result<()> {
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, file, true)
+    }
+
+    /// See `Allocation::Punch`.
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        self.allow(ClaimedChange::Remove, file)?;
+        let mut waiting = self.waiting();
+        self.touch(&mut waiting, file, false)?;
+        let end = self.list_length(&waiting, file)?.min(range.end);
+        if range.start < end {
+            let hole = vec![0; (end - range.start) as usize];
+            waiting.writes.entry(file).or_default().push((range.start, hole));
+        }
+        Ok(())
+    }
+}
+
+impl Target for Crash {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        timed(|| {
+            self.write_parts(file, offset, parts)?;
+            if durable == Durable::Now { self.sync_file(file) } else { Ok(()) }
+        })
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -159,32 +202,41 @@ impl Target for Crash {
         Ok(length)
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
-        let mut waiting = self.waiting();
-        self.touch(&mut waiting, file, false)?;
-        for (offset, bytes) in waiting.writes.remove(&file).into_iter().flatten() {
-            self.put(file, offset, &bytes)?;
-        }
-        // A file without writes still has a name.
-        self.put(file, 0, &[])?;
-        self.inner.sync(file)
+    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
+        None
     }
 
-    fn reserve(&self, file: TargetFile, _bytes: u64) -> io::Result<()> {
-        let mut waiting = self.waiting();
-        self.touch(&mut waiting, file, true)
+    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
+        None
     }
 
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.allow(ClaimedChange::Remove, file)?;
-        let mut waiting = self.waiting();
-        self.touch(&mut waiting, file, false)?;
-        let end = self.list_length(&waiting, file)?.min(range.end);
-        if range.start < end {
-            let hole = vec![0; (end - range.start) as usize];
-            waiting.writes.entry(file).or_default().push((range.start, hole));
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        _timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        read_each(self, file, ranges)
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
+        self.inner.prefetch(file, range);
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
+        timed(|| self.sync_file(file))
+    }
+
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        match change {
+            Allocation::Reserve(_) => self.reserve(file),
+            Allocation::Trim => Ok(()),
+            Allocation::Punch(range) => self.punch(file, range),
         }
-        Ok(())
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -219,10 +271,6 @@ impl Target for Crash {
         Ok(files.into_iter().collect())
     }
 
-    fn space(&self) -> io::Result<Space> {
-        self.inner.space()
-    }
-
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let state = self.inner.claim(ask)?;
         let mut own = lock(&self.own);
@@ -232,6 +280,18 @@ impl Target for Crash {
             ClaimRequest::Release(epoch) => _ = own.take_if(|own| own == epoch),
         }
         Ok(state)
+    }
+
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
     }
 }
 
@@ -257,10 +317,10 @@ mod tests {
         let (mut gone, mut torn, mut kept) = (0, 0, 0);
         for seed in 0..200 {
             let target = Crash::new(Arc::new(Memory::default()));
-            target.write(FILE, 0, &[IoSlice::new(&[1; 3000])]).unwrap();
+            target.write(FILE, 0, &[IoSlice::new(&[1; 3000])], Durable::Later).unwrap();
             target.sync(FILE).unwrap();
-            target.write(FILE, 3000, &[IoSlice::new(&[2; 3000])]).unwrap();
-            target.write(OTHER, 0, &[IoSlice::new(&[3; 3000])]).unwrap();
+            target.write(FILE, 3000, &[IoSlice::new(&[2; 3000])], Durable::Later).unwrap();
+            target.write(OTHER, 0, &[IoSlice::new(&[3; 3000])], Durable::Later).unwrap();
             target.crash(seed).unwrap();
             let mut bytes = [0; 6000];
             target.read(FILE, 0, &mut bytes).unwrap();

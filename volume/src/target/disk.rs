@@ -6,7 +6,7 @@
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock};
 use super::claim_file::{self, ClaimFile};
 use super::directory::{LOST_AND_FOUND, make_private};
-use super::{Presence, Space, Target, TargetFile};
+use super::{Allocation, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed};
 use crate::{Error, Result, Shown, lock};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
@@ -19,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 /// The maximum number of files that are kept open.
 const OPEN_FILES: usize = 512;
@@ -279,10 +280,9 @@ impl Disk {
             }
         }
     }
-}
 
-impl Target for Disk {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    /// Writes; the next sync makes it durable.
+    fn write_parts(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, true)?;
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
@@ -302,29 +302,8 @@ impl Target for Disk {
         super::write_at(&open.file, offset, &parts)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        super::read_at(&self.file(file, false)?.file, offset, &mut [into])
-    }
-
-    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
-        // The holder of the lock may wait for a directory that hangs.
-        let open = self.open.try_lock().ok()?.get(&file).cloned()?;
-        open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let wanted = into.len();
-        let read =
-            rustix::io::preadv2(&open.file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT).ok()?;
-        // A shorter read may end at the end of the file, or at the end of what is cached.
-        (read == wanted).then_some(read)
-    }
-
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        if let Ok(open) = self.file(file, false) {
-            let length = std::num::NonZeroU64::new(range.end - range.start);
-            let _ = rustix::fs::fadvise(&open.file, range.start, length, rustix::fs::Advice::WillNeed);
-        }
-    }
-
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    /// Makes a file durable.
+    fn sync_file(&self, file: TargetFile) -> io::Result<()> {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, false)?;
         if open.poisoned.load(Ordering::Relaxed) {
@@ -351,6 +330,7 @@ impl Target for Disk {
         synced
     }
 
+    /// See `Allocation::Reserve`.
     fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, true)?;
@@ -360,6 +340,7 @@ impl Target for Disk {
         }
     }
 
+    /// See `Allocation::Trim`.
     fn trim(&self, file: TargetFile) -> io::Result<()> {
         self.allow(ClaimedChange::Write, file)?;
         let open = self.file(file, false)?;
@@ -367,6 +348,7 @@ impl Target for Disk {
         open.file.set_len(open.file.metadata()?.len())
     }
 
+    /// See `Allocation::Punch`.
     fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
         self.allow(ClaimedChange::Remove, file)?;
         let open = self.file(file, false)?;
@@ -374,6 +356,66 @@ impl Target for Disk {
         match rustix::fs::fallocate(&open.file, flags, range.start, range.end - range.start) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             done => Ok(done?),
+        }
+    }
+}
+
+impl Target for Disk {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        timed(|| {
+            self.write_parts(file, offset, parts)?;
+            if durable == Durable::Now { self.sync_file(file) } else { Ok(()) }
+        })
+    }
+
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        super::read_at(&self.file(file, false)?.file, offset, &mut [into])
+    }
+
+    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize> {
+        // The holder of the lock may wait for a directory that hangs.
+        let open = self.open.try_lock().ok()?.get(&file).cloned()?;
+        open.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let wanted = into.len();
+        let read =
+            rustix::io::preadv2(&open.file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT).ok()?;
+        // A shorter read may end at the end of the file, or at the end of what is cached.
+        (read == wanted).then_some(read)
+    }
+
+    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
+        None
+    }
+
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        _timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        read_each(self, file, ranges)
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
+        if let Ok(open) = self.file(file, false) {
+            let length = std::num::NonZeroU64::new(range.end - range.start);
+            let _ = rustix::fs::fadvise(&open.file, range.start, length, rustix::fs::Advice::WillNeed);
+        }
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
+        timed(|| self.sync_file(file))
+    }
+
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        match change {
+            Allocation::Reserve(bytes) => self.reserve(file, bytes),
+            Allocation::Trim => self.trim(file),
+            Allocation::Punch(range) => self.punch(file, range),
         }
     }
 
@@ -459,6 +501,10 @@ impl Target for Disk {
         let unit = stat.f_frsize;
         Ok(Space { total: stat.f_blocks * unit, free: stat.f_bavail * unit, system: self.identity.0 })
     }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -470,7 +516,7 @@ mod tests {
         let place = std::env::temp_dir().join(format!("weft-private-{}", std::process::id()));
         let disk = Disk::format(&place).unwrap();
         let chunk = TargetFile::Chunk { set: 7, position: 0 };
-        disk.write(chunk, 0, &[IoSlice::new(b"secret")]).unwrap();
+        disk.write(chunk, 0, &[IoSlice::new(b"secret")], Durable::Later).unwrap();
         for path in [
             place.clone(),
             place.join(CHUNKS),
@@ -491,7 +537,7 @@ mod tests {
         let disk = Disk::format(&place).unwrap();
         let files = [0, 1, 2, 3].map(|position| TargetFile::Chunk { set: 7, position });
         for file in files {
-            disk.write(file, 0, &[IoSlice::new(b"old")]).unwrap();
+            disk.write(file, 0, &[IoSlice::new(b"old")], Durable::Later).unwrap();
             disk.sync(file).unwrap();
         }
         assert_eq!(disk.look(&files).unwrap(), [Presence::There; 4]);
@@ -510,7 +556,7 @@ mod tests {
         assert_eq!(files.map(|file| disk.sync(file).is_ok()), [false, false, false, true]);
         // After a rebuild, it is complete.
         let new = TargetFile::NewChunk { set: 7, position: 0 };
-        disk.write(new, 0, &[IoSlice::new(b"made")]).unwrap();
+        disk.write(new, 0, &[IoSlice::new(b"made")], Durable::Later).unwrap();
         disk.sync(new).unwrap();
         disk.rename(new, files[0]).unwrap();
         assert_eq!(disk.look(&files[..1]).unwrap(), [Presence::There]);

@@ -1,6 +1,8 @@
 //! A target with injected faults, for tests.
 
-use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use super::{
+    Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile, read_each, timed,
+};
 use crate::{lock, unpoisoned};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
@@ -76,9 +78,12 @@ impl Faulty {
 }
 
 impl Target for Faulty {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.pass_writing()?;
-        self.inner.write(file, offset, parts)
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        timed(|| {
+            self.pass_writing()?;
+            self.inner.write(file, offset, parts, Durable::Later)?;
+            if durable == Durable::Now { self.sync(file).map(drop) } else { Ok(()) }
+        })
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -99,30 +104,43 @@ impl Target for Faulty {
         if faulty { None } else { self.inner.read_cached(file, offset, into) }
     }
 
+    /// None: the delay of the faults has no time limit.
+    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
+        None
+    }
+
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        _timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        read_each(self, file, ranges)
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
-        if self.pass()?.unsynced {
-            return Err(Errno::IO.into());
+    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
+        self.inner.prefetch(file, range);
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
+        timed(|| {
+            if self.pass()?.unsynced {
+                return Err(Errno::IO.into());
+            }
+            self.inner.sync(file).map(drop)
+        })
+    }
+
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        match change {
+            Allocation::Reserve(_) => self.pass_writing()?,
+            Allocation::Trim | Allocation::Punch(_) => _ = self.pass()?,
         }
-        self.inner.sync(file)
-    }
-
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
-        self.pass_writing()?;
-        self.inner.reserve(file, bytes)
-    }
-
-    fn trim(&self, file: TargetFile) -> io::Result<()> {
-        self.pass()?;
-        self.inner.trim(file)
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.pass()?;
-        self.inner.punch(file, range)
+        self.inner.allocate(file, change)
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -140,16 +158,26 @@ impl Target for Faulty {
         self.inner.list()
     }
 
-    fn space(&self) -> io::Result<Space> {
-        let full = self.pass()?.full;
-        self.inner.space().map(|space| if full { Space { free: 0, ..space } } else { space })
-    }
-
     /// A full target takes claims: their space is there from the beginning.
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         if self.pass()?.unsynced && *ask != ClaimRequest::Read {
             return Err(Errno::IO.into());
         }
         self.inner.claim(ask)
+    }
+
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        self.pass()?;
+        self.inner.look(files)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let full = self.pass()?.full;
+        self.inner.space().map(|space| if full { Space { free: 0, ..space } } else { space })
+    }
+
+    /// None: a Master would not notice the faults.
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
     }
 }

@@ -1,12 +1,15 @@
 //! A target in memory, for tests.
 
 use super::claim::{ClaimRequest, ClaimState, ClaimedChange, Clock, Seat};
-use super::{Epoch, Space, Target, TargetFile};
+use super::{
+    Allocation, Durable, Epoch, Owner, Presence, Space, Target, TargetFile, look_by_reading, read_each, timed,
+};
 use crate::lock;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// The size of a target without a limit, in bytes.
 const UNLIMITED_BYTES: u64 = 1 << 40;
@@ -78,8 +81,9 @@ fn missing() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
 
-impl Target for Memory {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+impl Memory {
+    /// Writes; the next sync makes it durable.
+    fn write_parts(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let files = &mut self.changing(ClaimedChange::Write, file)?.files;
         // As on a disk, the file is created even if the write fails.
         let length = files.entry(file).or_default().len() as u64;
@@ -100,6 +104,37 @@ impl Target for Memory {
         Ok(())
     }
 
+    /// Makes a file durable.
+    fn sync_file(&self, file: TargetFile) -> io::Result<()> {
+        self.changing(ClaimedChange::Write, file)?.files.get(&file).map(|_| ()).ok_or_else(missing)
+    }
+
+    /// See `Allocation::Reserve`.
+    fn reserve(&self, file: TargetFile) -> io::Result<()> {
+        self.changing(ClaimedChange::Write, file)?.files.entry(file).or_default();
+        Ok(())
+    }
+
+    /// See `Allocation::Punch`.
+    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
+        let files = &mut self.changing(ClaimedChange::Remove, file)?.files;
+        let bytes = files.get_mut(&file).ok_or_else(missing)?;
+        let end = bytes.len().min(range.end as usize);
+        if let Some(hole) = bytes.get_mut(range.start as usize..end) {
+            hole.fill(0);
+        }
+        Ok(())
+    }
+}
+
+impl Target for Memory {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
+        timed(|| {
+            self.write_parts(file, offset, parts)?;
+            if durable == Durable::Now { self.sync_file(file) } else { Ok(()) }
+        })
+    }
+
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let content = self.content();
         let bytes = content.files.get(&file).ok_or_else(missing)?;
@@ -113,23 +148,35 @@ impl Target for Memory {
         self.read(file, offset, into).ok()
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
-        self.changing(ClaimedChange::Write, file)?.files.get(&file).map(|_| ()).ok_or_else(missing)
+    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
+        None
     }
 
-    fn reserve(&self, file: TargetFile, _bytes: u64) -> io::Result<()> {
-        self.changing(ClaimedChange::Write, file)?.files.entry(file).or_default();
-        Ok(())
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        _timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        read_each(self, file, ranges)
     }
 
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        let files = &mut self.changing(ClaimedChange::Remove, file)?.files;
-        let bytes = files.get_mut(&file).ok_or_else(missing)?;
-        let end = bytes.len().min(range.end as usize);
-        if let Some(hole) = bytes.get_mut(range.start as usize..end) {
-            hole.fill(0);
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn prefetch(&self, _: TargetFile, _: Range<u64>) {}
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
+        timed(|| self.sync_file(file))
+    }
+
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        match change {
+            Allocation::Reserve(_) => self.reserve(file),
+            Allocation::Trim => Ok(()),
+            Allocation::Punch(range) => self.punch(file, range),
         }
-        Ok(())
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -148,11 +195,6 @@ impl Target for Memory {
         Ok(self.content().files.iter().map(|(&file, bytes)| (file, bytes.len() as u64)).collect())
     }
 
-    fn space(&self) -> io::Result<Space> {
-        let (total, used) = (self.capacity.unwrap_or(UNLIMITED_BYTES), used(&self.content().files));
-        Ok(Space { total, free: total.saturating_sub(used), system: Arc::as_ptr(&self.content).addr() as u64 })
-    }
-
     fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
         let mut own = self.own();
         let seat = &mut self.content().seat;
@@ -165,5 +207,18 @@ impl Target for Memory {
             ClaimRequest::Release(epoch) => _ = own.take_if(|own| own == epoch),
         }
         Ok(seat.state(now))
+    }
+
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let (total, used) = (self.capacity.unwrap_or(UNLIMITED_BYTES), used(&self.content().files));
+        Ok(Space { total, free: total.saturating_sub(used), system: Arc::as_ptr(&self.content).addr() as u64 })
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
     }
 }

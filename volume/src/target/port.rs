@@ -6,55 +6,22 @@ use crate::set::Master;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::time::{Duration, Instant};
-
-/// Reads up to `length` bytes into a new vector.
-///
-/// # Errors
-/// Those of `read`, which fills the buffer that it gets and returns the number of bytes read.
-pub fn read_to_vec(length: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    let found = read(&mut bytes)?;
-    bytes.truncate(found);
-    Ok(bytes)
-}
+use std::time::Duration;
 
 /// A place for files. Every operation is thread-safe. None times out by itself, so a caller that
 /// must not wait for a hanging disk calls it on a separate thread.
+///
+/// No method has a default body: a decorator that forgets one would lose what the target below can
+/// do, such as one request instead of two, and nobody would notice.
 pub trait Target: Send + Sync + fmt::Debug {
     /// Writes `parts`, one after the other, from `offset` on. Creates the file if it does not
-    /// exist.
+    /// exist. With [`Durable::Now`], this write and all earlier ones to the file are durable on
+    /// return. Returns the time that the target itself took, without the network.
     ///
     /// # Errors
-    /// If not everything was written; how much was written is unknown.
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()>;
-
-    /// As `write`; returns the time that the target itself took, without the network.
-    ///
-    /// # Errors
-    /// As `write`.
-    fn write_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
-        let begun = Instant::now();
-        self.write(file, offset, parts).map(|()| begun.elapsed())
-    }
-
-    /// As `write`; returns when this write and all earlier ones to the file are durable.
-    ///
-    /// # Errors
-    /// Those of `write` and `sync`.
-    fn write_durably(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.write(file, offset, parts)?;
-        self.sync(file)
-    }
-
-    /// As `write_durably`; returns the time that the target itself took, without the network.
-    ///
-    /// # Errors
-    /// As `write_durably`.
-    fn write_durably_timed(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<Duration> {
-        let begun = Instant::now();
-        self.write_durably(file, offset, parts).map(|()| begun.elapsed())
-    }
+    /// If not everything was written; how much was written is unknown. With [`Durable::Now`], also
+    /// those of `sync`.
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration>;
 
     /// Fills `into` from `offset` on. Returns the number of bytes read, which is smaller only at
     /// the end of the file.
@@ -65,21 +32,17 @@ pub trait Target: Send + Sync + fmt::Debug {
 
     /// As `read`, but only if no device is needed: None if one is, or if the target cannot tell.
     /// For callers that must not wait for a hanging disk and want to avoid another thread.
-    fn read_cached(&self, _file: TargetFile, _offset: u64, _into: &mut [u8]) -> Option<usize> {
-        None
-    }
+    fn read_cached(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> Option<usize>;
 
     /// As `read`, but fails with `TimedOut` after `timeout`. None if the target cannot time out: a
     /// caller that must not wait then needs another thread.
     fn read_within(
         &self,
-        _file: TargetFile,
-        _offset: u64,
-        _into: &mut [u8],
-        _timeout: Duration,
-    ) -> Option<io::Result<usize>> {
-        None
-    }
+        file: TargetFile,
+        offset: u64,
+        into: &mut [u8],
+        timeout: Duration,
+    ) -> Option<io::Result<usize>>;
 
     /// Reads two ranges of a file, each as `read` does. A remote target gets one request, and the
     /// wait lasts at most `timeout`, if given.
@@ -90,57 +53,28 @@ pub trait Target: Send + Sync + fmt::Debug {
         &self,
         file: TargetFile,
         ranges: [Range<u64>; 2],
-        _timeout: Option<Duration>,
-    ) -> io::Result<[Vec<u8>; 2]> {
-        let [first, second] = ranges
-            .map(|range| read_to_vec((range.end - range.start) as usize, |into| self.read(file, range.start, into)));
-        Ok([first?, second?])
-    }
+        timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]>;
 
     /// Whether its operations wait for another machine, even short ones.
-    fn is_remote(&self) -> bool {
-        false
-    }
+    fn is_remote(&self) -> bool;
 
     /// Announces that a range will be read soon, so that the target can prefetch it.
-    fn prefetch(&self, _file: TargetFile, _range: Range<u64>) {}
+    fn prefetch(&self, file: TargetFile, range: Range<u64>);
 
-    /// Returns when everything written to the file, and its name, is durable.
+    /// Returns when everything written to the file, and its name, is durable: the time that the
+    /// target itself took, without the network.
     ///
     /// # Errors
     /// If durability is not certain. All earlier writes must then count as lost.
-    fn sync(&self, file: TargetFile) -> io::Result<()>;
+    fn sync(&self, file: TargetFile) -> io::Result<Duration>;
 
-    /// As `sync`; returns the time that the target itself took, without the network.
+    /// Reserves or releases space of the file.
     ///
     /// # Errors
-    /// As `sync`.
-    fn sync_timed(&self, file: TargetFile) -> io::Result<Duration> {
-        let begun = Instant::now();
-        self.sync(file).map(|()| begun.elapsed())
-    }
-
-    /// Reserves space for the first `bytes` of the file, so that writes to them need no allocation.
-    /// The length of the file does not change. Does nothing where the file system cannot reserve.
-    ///
-    /// # Errors
-    /// If there is not enough space.
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()>;
-
-    /// Releases space that was reserved beyond the end of the file.
-    ///
-    /// # Errors
-    /// If the file does not exist or cannot be changed.
-    fn trim(&self, _file: TargetFile) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Releases the space of a range. It then reads as zeroes or as before. Does nothing where the
-    /// file system cannot punch holes.
-    ///
-    /// # Errors
-    /// If the file does not exist or cannot be written.
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()>;
+    /// If there is not enough space to reserve; if the file with space to release does not exist or
+    /// cannot be changed.
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()>;
 
     /// Renames `from` to `to`, replacing an existing file. `from` must be synced; the change is
     /// durable on return.
@@ -183,13 +117,7 @@ pub trait Target: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If the state of one of them cannot be determined.
-    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
-        let presence = |&file: &TargetFile| match self.read(file, 0, &mut [0]) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Presence::Absent),
-            read => read.map(|_| Presence::There),
-        };
-        files.iter().map(presence).collect()
-    }
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>>;
 
     /// The space on the target.
     ///
@@ -197,15 +125,39 @@ pub trait Target: Send + Sync + fmt::Debug {
     /// If it cannot be determined.
     fn space(&self) -> io::Result<Space>;
 
-    /// The address under which other processes reach it, if there is one.
-    fn address(&self) -> Option<String> {
-        None
-    }
+    /// The process that serves it to others, if that process also codes stripes for them.
+    fn owner(&self) -> Option<Owner<'_>>;
+}
 
-    /// The process that owns it, if that process codes stripes for others.
-    fn master(&self) -> Option<&dyn Master> {
-        None
-    }
+/// Whether a write waits until its data is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// The next sync makes the data durable.
+    Later,
+    /// The data is durable when the write returns.
+    Now,
+}
+
+/// A change of the space that a file occupies. Its length stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// Reserves space for the first bytes of the file, up to this number, so that writes to them
+    /// need no allocation. Does nothing where the file system cannot reserve.
+    Reserve(u64),
+    /// Releases space that was reserved beyond the end of the file.
+    Trim,
+    /// Releases the space of a range. It then reads as zeroes or as before. Does nothing where the
+    /// file system cannot punch holes.
+    Punch(Range<u64>),
+}
+
+/// The process that serves a target to others.
+#[derive(Clone, Copy)]
+pub struct Owner<'a> {
+    /// The address under which others reach the target.
+    pub address: &'a dyn fmt::Display,
+    /// Codes stripes and rebuilds blocks in that process.
+    pub master: &'a dyn Master,
 }
 
 /// The name of a file on a target.

@@ -1,12 +1,16 @@
 //! A read-only view of a target: writes stay in memory, and are dropped with it.
 
-use super::{ClaimRequest, ClaimState, Memory, Space, Target, TargetFile};
+use super::{
+    Allocation, ClaimRequest, ClaimState, Durable, Memory, Owner, Presence, Space, Target, TargetFile, look_by_reading,
+    read_each, timed,
+};
 use crate::lock;
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// A target whose changes stay in memory. For small files: a changed file is copied first.
 #[derive(Debug)]
@@ -42,7 +46,7 @@ impl Shadow {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => break,
                 length => length?,
             };
-            self.over.write(file, offset, &[IoSlice::new(&piece[..length])])?;
+            self.over.write(file, offset, &[IoSlice::new(&piece[..length])], Durable::Later)?;
             offset += length as u64;
             if length < COPY_PIECE_BYTES {
                 break;
@@ -59,35 +63,56 @@ impl Shadow {
 }
 
 impl Target for Shadow {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         self.take(file)?;
-        self.over.write(file, offset, parts)
+        self.over.write(file, offset, parts, durable)
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.holder(file).read(file, offset, into)
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    /// Another thread may hold the lock while it copies a file; a cached read must not wait.
+    fn read_cached(&self, _: TargetFile, _: u64, _: &mut [u8]) -> Option<usize> {
+        None
+    }
+
+    fn read_within(&self, _: TargetFile, _: u64, _: &mut [u8], _: Duration) -> Option<io::Result<usize>> {
+        None
+    }
+
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        _timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        read_each(self, file, ranges)
+    }
+
+    /// Reads cannot time out here, so the threads of the targets do them.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Small files need none.
+    fn prefetch(&self, _: TargetFile, _: Range<u64>) {}
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         if self.hidden().contains(&file) {
             return self.over.sync(file);
         }
         // An unchanged file needs no copy, only a check that it exists.
-        self.inner.read(file, 0, &mut [0]).map(drop)
+        timed(|| self.inner.read(file, 0, &mut [0]).map(drop))
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        // A copy in memory has no space beyond its end.
+        if change == Allocation::Trim {
+            return Ok(());
+        }
         self.take(file)?;
-        self.over.reserve(file, bytes)
-    }
-
-    fn trim(&self, _file: TargetFile) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        self.take(file)?;
-        self.over.punch(file, range)
+        self.over.allocate(file, change)
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -107,10 +132,6 @@ impl Target for Shadow {
         files.retain(|(file, _)| !hidden.contains(file));
         files.extend(self.over.list()?);
         Ok(files)
-    }
-
-    fn space(&self) -> io::Result<Space> {
-        self.inner.space()
     }
 
     /// Takes a claim in memory only, even if another holder has the target.
@@ -134,6 +155,18 @@ impl Target for Shadow {
             _ => self.over.claim(ask),
         }
     }
+
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        look_by_reading(self, files)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -149,12 +182,12 @@ mod tests {
     fn what_is_below_stays() {
         let below = Arc::new(Memory::default());
         let (old, new) = (TargetFile::Journal { first: 1 }, TargetFile::Journal { first: 2 });
-        below.write(old, 0, &[IoSlice::new(b"old")]).unwrap();
+        below.write(old, 0, &[IoSlice::new(b"old")], Durable::Later).unwrap();
         let shadow = Shadow::new(below.clone());
         shadow.sync(old).unwrap();
         assert!(shadow.sync(new).is_err() && shadow.over.list().unwrap().is_empty(), "syncing copies nothing");
-        shadow.write(old, 1, &[IoSlice::new(b"NEW")]).unwrap();
-        shadow.write(new, 0, &[IoSlice::new(b"x")]).unwrap();
+        shadow.write(old, 1, &[IoSlice::new(b"NEW")], Durable::Later).unwrap();
+        shadow.write(new, 0, &[IoSlice::new(b"x")], Durable::Later).unwrap();
         let mut bytes = [0; 9];
         assert_eq!((shadow.read(old, 0, &mut bytes).unwrap(), &bytes[..4]), (4, &b"oNEW"[..]));
         shadow.remove(old).unwrap();

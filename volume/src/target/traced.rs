@@ -1,6 +1,6 @@
 //! A target that counts its operations.
 
-use super::{ClaimRequest, ClaimState, Space, Target, TargetFile};
+use super::{Allocation, ClaimRequest, ClaimState, Durable, Owner, Presence, Space, Target, TargetFile};
 use crate::lock;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -23,15 +23,15 @@ pub struct Cost {
 /// The cost of all operations on a target, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// `write`.
+    /// `write`, durable or not.
     pub write: Cost,
-    /// `read`, and those calls of `read_cached` that found the data.
+    /// `read`, `read_both`, and those calls of `read_cached` and `read_within` that found the data.
     pub read: Cost,
     /// `sync`.
     pub sync: Cost,
-    /// `reserve`.
+    /// `allocate` that reserves.
     pub reserve: Cost,
-    /// `punch`.
+    /// `allocate` that punches.
     pub punch: Cost,
     /// `rename`.
     pub rename: Cost,
@@ -81,10 +81,10 @@ impl Traced {
 }
 
 impl Target for Traced {
-    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    fn write(&self, file: TargetFile, offset: u64, parts: &[IoSlice<'_>], durable: Durable) -> io::Result<Duration> {
         let begun = Instant::now();
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        self.count(|trace| &mut trace.write, begun, bytes, self.inner.write(file, offset, parts))
+        self.count(|trace| &mut trace.write, begun, bytes, self.inner.write(file, offset, parts, durable))
     }
 
     fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -100,32 +100,52 @@ impl Target for Traced {
         self.count(|trace| &mut trace.read, begun, length as u64, Ok(length)).ok()
     }
 
-    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
-        self.inner.prefetch(file, range);
+    fn read_within(
+        &self,
+        file: TargetFile,
+        offset: u64,
+        into: &mut [u8],
+        timeout: Duration,
+    ) -> Option<io::Result<usize>> {
+        let begun = Instant::now();
+        let result = self.inner.read_within(file, offset, into, timeout)?;
+        let bytes = result.as_ref().map_or(0, |&bytes| bytes as u64);
+        Some(self.count(|trace| &mut trace.read, begun, bytes, result))
+    }
+
+    fn read_both(
+        &self,
+        file: TargetFile,
+        ranges: [Range<u64>; 2],
+        timeout: Option<Duration>,
+    ) -> io::Result<[Vec<u8>; 2]> {
+        let begun = Instant::now();
+        let result = self.inner.read_both(file, ranges, timeout);
+        let bytes = result.as_ref().map_or(0, |both| both.iter().map(|bytes| bytes.len() as u64).sum());
+        self.count(|trace| &mut trace.read, begun, bytes, result)
     }
 
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }
 
-    fn sync(&self, file: TargetFile) -> io::Result<()> {
+    fn prefetch(&self, file: TargetFile, range: Range<u64>) {
+        self.inner.prefetch(file, range);
+    }
+
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         let begun = Instant::now();
         self.count(|trace| &mut trace.sync, begun, 0, self.inner.sync(file))
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        let (kind, bytes): (Kind, u64) = match &change {
+            Allocation::Reserve(bytes) => (|trace| &mut trace.reserve, *bytes),
+            Allocation::Trim => return self.inner.allocate(file, change),
+            Allocation::Punch(range) => (|trace| &mut trace.punch, range.end - range.start),
+        };
         let begun = Instant::now();
-        self.count(|trace| &mut trace.reserve, begun, bytes, self.inner.reserve(file, bytes))
-    }
-
-    fn trim(&self, file: TargetFile) -> io::Result<()> {
-        self.inner.trim(file)
-    }
-
-    fn punch(&self, file: TargetFile, range: Range<u64>) -> io::Result<()> {
-        let begun = Instant::now();
-        let bytes = range.end - range.start;
-        self.count(|trace| &mut trace.punch, begun, bytes, self.inner.punch(file, range))
+        self.count(kind, begun, bytes, self.inner.allocate(file, change))
     }
 
     fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
@@ -143,13 +163,22 @@ impl Target for Traced {
         self.count(|trace| &mut trace.list, begun, 0, self.inner.list())
     }
 
+    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
+        let begun = Instant::now();
+        self.count(|trace| &mut trace.claim, begun, 0, self.inner.claim(ask))
+    }
+
+    fn look(&self, files: &[TargetFile]) -> io::Result<Vec<Presence>> {
+        self.inner.look(files)
+    }
+
     fn space(&self) -> io::Result<Space> {
         let begun = Instant::now();
         self.count(|trace| &mut trace.space, begun, 0, self.inner.space())
     }
 
-    fn claim(&self, ask: &ClaimRequest) -> io::Result<ClaimState> {
-        let begun = Instant::now();
-        self.count(|trace| &mut trace.claim, begun, 0, self.inner.claim(ask))
+    /// None: what a Master does would not be counted.
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
     }
 }

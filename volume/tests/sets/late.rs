@@ -2,10 +2,11 @@
 
 use crate::Lab;
 use plan::{Span, TargetId};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use volume::target::{Faults, Memory, Target, TargetFile};
+use volume::target::{Allocation, Durable, Faults, Memory, Owner, Target, TargetFile};
 use volume::{BlockState, Error, Health, read, scan, verify_stripe};
 
 #[test]
@@ -148,43 +149,51 @@ impl Target for Remote {
         true
     }
 
-    fn write(&self, file: TargetFile, offset: u64, parts: &[std::io::IoSlice<'_>]) -> std::io::Result<()> {
-        self.0.write(file, offset, parts)
+    fn write(
+        &self,
+        file: TargetFile,
+        offset: u64,
+        parts: &[io::IoSlice<'_>],
+        durable: Durable,
+    ) -> io::Result<Duration> {
+        self.0.write(file, offset, parts, durable)
     }
 
-    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&self, file: TargetFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.0.read(file, offset, into)
     }
 
-    fn sync(&self, file: TargetFile) -> std::io::Result<()> {
+    fn sync(&self, file: TargetFile) -> io::Result<Duration> {
         self.0.sync(file)
     }
 
-    fn reserve(&self, file: TargetFile, bytes: u64) -> std::io::Result<()> {
-        self.0.reserve(file, bytes)
+    fn allocate(&self, file: TargetFile, change: Allocation) -> io::Result<()> {
+        self.0.allocate(file, change)
     }
 
-    fn punch(&self, file: TargetFile, range: std::ops::Range<u64>) -> std::io::Result<()> {
-        self.0.punch(file, range)
-    }
-
-    fn rename(&self, from: TargetFile, to: TargetFile) -> std::io::Result<()> {
+    fn rename(&self, from: TargetFile, to: TargetFile) -> io::Result<()> {
         self.0.rename(from, to)
     }
 
-    fn remove(&self, file: TargetFile) -> std::io::Result<()> {
+    fn remove(&self, file: TargetFile) -> io::Result<()> {
         self.0.remove(file)
     }
 
-    fn list(&self) -> std::io::Result<Vec<(TargetFile, u64)>> {
+    fn list(&self) -> io::Result<Vec<(TargetFile, u64)>> {
         self.0.list()
     }
 
-    fn claim(&self, ask: &volume::target::ClaimRequest) -> std::io::Result<volume::target::ClaimState> {
+    fn claim(&self, ask: &volume::target::ClaimRequest) -> io::Result<volume::target::ClaimState> {
         self.0.claim(ask)
     }
 
-    fn space(&self) -> std::io::Result<volume::target::Space> {
+    fn space(&self) -> io::Result<volume::target::Space> {
         self.0.space()
     }
+
+    fn owner(&self) -> Option<Owner<'_>> {
+        None
+    }
+
+    volume::test_target_with_plain_reads!();
 }

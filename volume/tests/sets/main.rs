@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 use volume::format::{CHUNK_HEADER_BYTES, StripeHeader, VolumeId};
-use volume::target::{Crash, Faults, Faulty, Memory, Target, TargetFile};
+use volume::target::{Allocation, Crash, Durable, Faults, Faulty, Memory, Target, TargetFile};
 use volume::{BlockState, BufferPool, Control, Error, SetLayout, SetWriter, Targets};
 use volume::{read, read_manifest, rebuild, scan, verify_stripe};
 
@@ -119,9 +119,12 @@ impl Lab {
                 let mut bytes = self.chunk(position);
                 bytes.truncate((record + header) as usize);
                 disk.inner().remove(file).unwrap();
-                disk.inner().write(file, 0, &[std::io::IoSlice::new(&bytes)]).unwrap();
+                disk.inner().write(file, 0, &[std::io::IoSlice::new(&bytes)], Durable::Later).unwrap();
             }
-            _ => disk.inner().punch(file, record..record + header + u64::from(stripe.block)).unwrap(),
+            _ => disk
+                .inner()
+                .allocate(file, Allocation::Punch(record..record + header + u64::from(stripe.block)))
+                .unwrap(),
         }
     }
 

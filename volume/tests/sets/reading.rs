@@ -4,7 +4,7 @@ use crate::Lab;
 use plan::TargetId;
 use std::sync::Arc;
 use std::time::Duration;
-use volume::target::{Faults, Faulty, Memory, Traced};
+use volume::target::{Durable, Faults, Faulty, Memory, Traced};
 use volume::{BlockState, Health, verify_stripe};
 
 #[test]
@@ -16,7 +16,10 @@ fn a_block_of_an_older_stripe_is_not_taken_for_one_of_this() {
         let (stripe, _) = lab.append(60_000, 2).unwrap();
         for position in [1, 4] {
             let bytes = old.chunk(position);
-            lab.disks[position].inner().write(lab.file(position), 0, &[std::io::IoSlice::new(&bytes)]).unwrap();
+            lab.disks[position]
+                .inner()
+                .write(lab.file(position), 0, &[std::io::IoSlice::new(&bytes)], Durable::Later)
+                .unwrap();
         }
         lab.forget();
         assert_eq!(lab.read(&stripe, 0, 60_000).unwrap(), stripe.data, "{code}");

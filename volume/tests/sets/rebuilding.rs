@@ -5,7 +5,7 @@ use plan::TargetId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use volume::format::StripeHeader;
-use volume::target::{Faults, Faulty, Memory};
+use volume::target::{Durable, Faults, Faulty, Memory};
 use volume::{Control, Error, Limit, rebuild, verify_stripe};
 
 #[test]
@@ -20,7 +20,7 @@ fn what_contradicts_a_survivor_is_not_repaired() {
     record[begin] ^= 1;
     header.checksums = record[begin..begin + stripe.block as usize].chunks(4096).map(gf::checksum::crc64).collect();
     record[..begin].copy_from_slice(&header.encode());
-    lab.disks[2].inner().write(lab.file(2), range.start, &[std::io::IoSlice::new(&record)]).unwrap();
+    lab.disks[2].inner().write(lab.file(2), range.start, &[std::io::IoSlice::new(&record)], Durable::Later).unwrap();
     assert_eq!(verify_stripe(&lab.targets, lab.layout(), stripe.record, stripe.block).parity_fits, Some(false));
     lab.disks[0].inner().remove(lab.file(0)).unwrap();
     lab.targets.add(TargetId(50), Arc::new(Memory::default()));

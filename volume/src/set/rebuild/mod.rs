@@ -9,7 +9,7 @@ use super::reader::StripeAt;
 use super::writer::chunk_headers;
 use super::{SetLayout, can_begin};
 use crate::format::{CHUNK_HEADER_BYTES, ChunkHeader, StripeHeader, Timestamp};
-use crate::target::{Target, TargetFile, read_to_vec};
+use crate::target::{Durable, Target, TargetFile, read_to_vec};
 use crate::targets::{Batch, Targets};
 use crate::{Control, Error, Result};
 use plan::TargetId;
@@ -83,7 +83,7 @@ impl RebuildOrder<'_> {
                 let padding = vec![0; bytes.len().next_multiple_of(64) - bytes.len()];
                 let header = header.encode();
                 let parts = [&header[..], bytes, &padding].map(IoSlice::new);
-                target.write(new_chunk(set, position), u64::from(record), &parts)
+                target.write(new_chunk(set, position), u64::from(record), &parts, Durable::Later).map(drop)
             })?;
         }
         Ok(report)
@@ -125,8 +125,8 @@ impl RebuildOrder<'_> {
     fn delegate(&self, targets: &Targets) -> Option<RebuildReport> {
         let sound = |id: &TargetId| targets.error(*id).is_none();
         let first = targets.get(self.wanted.iter().map(|&(_, id)| id).next().filter(sound)?)?;
-        let master = first.master()?;
-        let address = |id: TargetId| targets.get(id)?.address();
+        let master = first.owner()?.master;
+        let address = |id: TargetId| Some(targets.get(id)?.owner()?.address.to_string());
         let destinations: Vec<String> = self.wanted.iter().map(|&(_, id)| address(id)).collect::<Option<_>>()?;
         let there = |id: &TargetId| targets.get(*id).is_some() && sound(id);
         let sources = self.layout.places.iter().map(|place| match place.filter(there) {
@@ -185,7 +185,7 @@ fn make(
     let headers = chunk_headers(layout, created(targets, layout));
     on_each(targets, wanted, "begin", move |position, target| {
         target.remove(new_chunk(set, position))?;
-        target.write(new_chunk(set, position), 0, &[IoSlice::new(&headers[position])])
+        target.write(new_chunk(set, position), 0, &[IoSlice::new(&headers[position])], Durable::Later).map(drop)
     })?;
     let (mut report, mut others_do) = (RebuildReport::default(), true);
     for stripes in parts(stripes) {
@@ -199,7 +199,7 @@ fn make(
         control.advance(done.bytes as usize);
         control.pace(done.bytes as usize)?;
     }
-    on_each(targets, wanted, "sync", move |position, target| target.sync(new_chunk(set, position)))?;
+    on_each(targets, wanted, "sync", move |position, target| target.sync(new_chunk(set, position)).map(drop))?;
     on_each(targets, wanted, "rename", move |position, target| {
         target.rename(new_chunk(set, position), TargetFile::Chunk { set, position: position as u16 })
     })?;
