@@ -14,10 +14,10 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use volume::lock;
 use volume::target::{
     Allocation, ClaimRequest, ClaimState, Durable, Epoch, Owner, Presence, Space, Target, TargetFile, read_to_vec,
 };
-use volume::{Master, lock};
 use wire::{Client, ClientOptions, ClientTls, Error, Response};
 
 /// A little less than the time after which the volume gives up an operation.

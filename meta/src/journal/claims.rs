@@ -90,7 +90,7 @@ pub(super) fn claim(options: &Options, least: u64) -> Result<Granted, KvError> {
             mirrors: Vec::new(),
             holder: options.holder.clone(),
         };
-        // Enough of them say so: with those that do not answer, they may be just those that lost it.
+        // Enough of them say so: with those that do not answer, they may be those that lost it.
         let first = before.iter().all(Option::is_none) && read.iter().filter(|state| state.is_ok()).count() >= enough;
         // What is left counts when nothing else does, for those who accept that.
         let nothing = (0..places.len()).all(|place| before[place].is_none() || marked(place));

@@ -26,6 +26,7 @@ mod local_wal;
 mod mirror;
 mod options;
 mod purge;
+mod quorums;
 mod recover;
 mod recruit;
 mod relocate;

@@ -12,8 +12,8 @@ use volume::target::{ClaimRequest, ClaimState, Epoch};
 /// refuses this one no more. Such an opening has claims on Q targets, and looks at them once more
 /// after it has read their files. If it looked before this target lost its claim, it has had all of
 /// them since before the blank one was claimed. So of N-Q+1 others that are asked after that, one
-/// has that claim, and shows it; unless it has lost it, too, and is blank. So when N-Q+1 others that
-/// are not blank show the claim of this opening, there is no such opening.
+/// has that claim, and shows it; unless it has lost it, too, and is blank. So when N-Q+1 others
+/// that are not blank show the claim of this opening, there is no such opening.
 #[derive(Clone)]
 pub(super) struct Witnesses {
     pub places: Vec<MirrorTarget>,

@@ -314,7 +314,8 @@ mod tests {
         #[test]
         fn what_was_encoded_decodes(
             numbers: (u64, u64, u64, u128, u128), name in ".{0,64}", address in ".{0,128}",
-            mirrors in proptest::collection::vec(any::<u16>(), 0..512), lease in 0u64..60_000, released: bool, blank: u32,
+            mirrors in proptest::collection::vec(any::<u16>(), 0..512),
+            lease in 0u64..60_000, released: bool, blank: u32,
         ) {
             let (sequence, generation, number, id, holder) = numbers;
             let claim = Claim {
