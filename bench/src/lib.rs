@@ -25,6 +25,7 @@ mod results;
 mod subject;
 mod text;
 mod threads;
+pub mod write_cost;
 
 pub use args::{Args, Lanes, Section};
 pub use report::{Lane, Report};

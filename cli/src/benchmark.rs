@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// Replace the files of --html and --json-file if there are any
+    /// Replace the files of --html, --csv and --json-file if there are any
     #[arg(long, global = true)]
     force: bool,
 }

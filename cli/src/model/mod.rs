@@ -3,7 +3,7 @@
 
 mod predict;
 mod saved;
-mod speed;
+pub mod speed;
 
 use crate::failure::{Failure, Outcome};
 use crate::show;

@@ -1,8 +1,13 @@
 //! `weft bench write-cost`, and the model of what it measured.
 
 use crate::lab::possible;
+use crate::network::Network;
 use crate::scratch::{Scratch, run, weft};
+use serde_json::Value;
 use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_steps_of_records_are_measured_and_make_a_model() {
@@ -44,4 +49,97 @@ fn the_steps_of_records_are_measured_and_make_a_model() {
     run(weft().args(["model", "check"]).arg(&file)).good();
     let predicted = run(weft().args(["model", "predict", "--net", "10G", "--json", "--model"]).arg(&model)).json();
     assert!(predicted["serial"]["seconds"].as_f64().unwrap() > 0.0, "{predicted}");
+}
+
+/// A bench of few records behind a network, in a directory.
+fn bench(place: &Path, arguments: &[&str]) -> Child {
+    let mut command = weft();
+    command.args(["bench", "write-cost", "--json", "--code", "rs:2+1", "--stores", "3", "--rounds", "1", "--dir"]);
+    command.arg(place).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// The network namespaces of a bench.
+fn namespaces(bench: u32) -> Vec<String> {
+    let names = String::from_utf8(run(Command::new("ip").args(["netns", "list"])).good()).unwrap();
+    let prefix = format!("weft-bench-{bench}-");
+    names.lines().filter(|name| name.starts_with(&prefix)).map(str::to_owned).collect()
+}
+
+/// The result of a bench, or why this kernel has no such network.
+fn result(bench: Child) -> Result<Value, String> {
+    let done = bench.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    if said.contains("not possible here") || said.contains("cannot be limited here") {
+        assert!(!done.status.success());
+        return Err(said);
+    }
+    assert!(done.status.success(), "{said}");
+    Ok(serde_json::from_slice(&done.stdout).unwrap())
+}
+
+#[test]
+fn records_are_measured_behind_limited_links() {
+    let test = "records_are_measured_behind_limited_links";
+    if !Network::possible(test) {
+        return;
+    }
+    let scratch = Scratch::new(0);
+    // No machine carries the second through its memory.
+    let bench = bench(&scratch.path, &["--net", "100M,1000T,none", "--records", "128k", "--count", "4"]);
+    let process = bench.id();
+    let result = match result(bench) {
+        Ok(result) => result,
+        Err(why) => return eprintln!("{test} is skipped: {why}"),
+    };
+    assert_eq!(namespaces(process), Vec::<String>::new());
+    assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 0, "nothing is left");
+    let reachable: Vec<bool> = (result["networks"].as_array().unwrap().iter())
+        .map(|network| network["reachable"].as_bool().unwrap())
+        .collect();
+    assert_eq!(reachable[1..], [false, true], "{result}");
+    let wall = |net: &str| {
+        let point = result["points"].as_array().unwrap().iter().find(|point| point["net"] == net)?;
+        point["rounds"][0]["wall"].as_f64()
+    };
+    assert!(wall("none").is_some() && wall("1000T").is_none());
+    // A machine that is very busy may miss even this one. Else each record waits for the wire: three
+    // blocks of 64 KiB, less what an idle link lets through.
+    assert_eq!(wall("100M").is_some(), reachable[0]);
+    if let Some(wall) = wall("100M") {
+        assert!(wall > 4.0 * 0.9 * 3.0 * 65_536.0 / 12.5e6, "{wall}");
+    }
+}
+
+#[test]
+fn the_next_bench_removes_what_a_killed_one_left() {
+    let test = "the_next_bench_removes_what_a_killed_one_left";
+    if !Network::possible(test) {
+        return;
+    }
+    let scratch = Scratch::new(0);
+    let many = ["--net", "none", "--records", "4k", "--count", "1000000"];
+    let mut killed = bench(&scratch.path, &many);
+    let process = killed.id();
+    let place = scratch.path.join(format!("weft-write-cost-{process}-0"));
+    let begun = Instant::now();
+    while !place.join("mountpoint/records-4096").exists() {
+        if killed.try_wait().unwrap().is_some() {
+            let why = result(killed).expect_err("it does not end");
+            return eprintln!("{test} is skipped: {why}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "no record is written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(namespaces(process).len(), 6, "a client, a metadata server, three stores and a bridge");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+
+    let next = bench(&scratch.path, &["--net", "none", "--records", "4k", "--count", "1"]);
+    let other = next.id();
+    result(next).unwrap();
+    assert_eq!([namespaces(process), namespaces(other)], [Vec::<String>::new(), Vec::new()]);
+    assert_eq!(fs::read_dir(&scratch.path).unwrap().count(), 0, "nothing is left");
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(scratch.path.to_str().unwrap()), "{mounts}");
 }

@@ -27,13 +27,37 @@ pub struct Measurement {
     pub stores: u32,
     /// The link of each of the machines; unlimited on one machine.
     pub link: Link,
+    /// The networks that were asked for, also those that could not be had; none for a run on
+    /// `link`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Network>,
     /// In the order of the run.
     pub points: Vec<Point>,
+}
+
+/// A network between the processes of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// As it was asked for: 1G, none.
+    pub name: String,
+    /// The limit of each link; none for none.
+    pub bits_per_second: Option<f64>,
+    /// What an idle link lets through at once.
+    pub burst_bytes: u64,
+    /// What one plain TCP connection carried without a limit.
+    pub plain_bits_per_second: f64,
+    /// The same with the limit.
+    pub reached_bits_per_second: f64,
+    /// Whether that is the limit. If not, nothing was measured with it.
+    pub reachable: bool,
 }
 
 /// One code, side that codes, and size of records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
+    /// The network, of those of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<String>,
     /// The code as it was given.
     pub code: String,
     /// Data blocks of a stripe.
@@ -72,6 +96,10 @@ impl Measurement {
         }
         for point in &self.points {
             let what = format!("{} {} bytes", point.code, point.record_bytes);
+            let known = |net: &String| self.networks.iter().any(|network| network.name == *net);
+            if let Some(net) = point.net.as_ref().filter(|net| !known(net)) {
+                return Err(format!("{what}: there is no network {net:?}"));
+            }
             point.setting(self)?.check().map_err(|why| format!("{what}: {why}"))?;
             if point.count == 0 || point.rounds.is_empty() {
                 return Err(format!("{what}: nothing was written"));
@@ -101,6 +129,10 @@ impl Point {
     /// # Errors
     /// As `coder`.
     pub fn setting(&self, of: &Measurement) -> Result<Setting, String> {
+        let network = self.net.as_ref().and_then(|net| of.networks.iter().find(|network| network.name == *net));
+        let link = network.map_or(of.link, |network| {
+            network.bits_per_second.map_or_else(Link::default, |bits| Link::of_bits(bits, 0.0))
+        });
         Ok(Setting {
             k: self.k,
             m: self.m,
@@ -109,8 +141,8 @@ impl Point {
             coder: self.coder()?,
             stores: of.stores,
             open_sets: 1,
-            client_link: of.link,
-            store_link: of.link,
+            client_link: link,
+            store_link: link,
             client_cores: 1.0,
             store_cores: 1.0,
             disk_bytes_per_second: None,
@@ -154,7 +186,8 @@ pub(super) mod tests {
     }
 
     pub fn point(record_bytes: u64, way: Way, rounds: Vec<Round>) -> Point {
-        Point { code: "rs:4+2".into(), k: 4, m: 2, coding: Coding::Client, record_bytes, way, count: 10, rounds }
+        let (code, coding) = ("rs:4+2".into(), Coding::Client);
+        Point { net: None, code, k: 4, m: 2, coding, record_bytes, way, count: 10, rounds }
     }
 
     pub fn measurement(points: Vec<Point>) -> Measurement {
@@ -166,6 +199,7 @@ pub(super) mod tests {
             program: "0".into(),
             stores: 6,
             link: Link::default(),
+            networks: Vec::new(),
             points,
         }
     }
@@ -181,6 +215,31 @@ pub(super) mod tests {
         assert_eq!(point.wall(), 12.0);
         assert!((point.spread() - 800.0f64.sqrt() / 120.0).abs() < 1e-12);
         assert_eq!(measurement(vec![point]).check(), Ok(()));
+    }
+
+    #[test]
+    fn a_point_has_the_link_of_its_network() {
+        let network = |name: &str, bits_per_second| Network {
+            name: name.into(),
+            bits_per_second,
+            burst_bytes: 3028,
+            plain_bits_per_second: 2e10,
+            reached_bits_per_second: 9.5e8,
+            reachable: true,
+        };
+        let of = |net: Option<&str>| Point {
+            net: net.map(str::to_owned),
+            ..point(4096, Way::Stripe, vec![round(1.0, [0.1; 7])])
+        };
+        let run = Measurement {
+            networks: vec![network("1G", Some(1e9)), network("none", None)],
+            ..measurement(vec![of(Some("1G")), of(Some("none")), of(None)])
+        };
+        assert_eq!(run.check(), Ok(()));
+        let links = run.points.iter().map(|point| point.setting(&run).unwrap().store_link.bytes_per_second);
+        assert_eq!(links.collect::<Vec<_>>(), [Some(1.25e8), None, None]);
+        let unknown = Measurement { points: vec![of(Some("2G"))], ..run };
+        assert!(unknown.check().unwrap_err().contains("2G"));
     }
 
     #[test]

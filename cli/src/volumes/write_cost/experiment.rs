@@ -24,6 +24,7 @@ const CLIENT: usize = 0;
 
 /// What is measured.
 pub struct Plan<'a> {
+    pub net: Option<&'a str>,
     pub code: &'a str,
     pub coding: Coding,
     pub record: u64,
@@ -32,7 +33,7 @@ pub struct Plan<'a> {
 }
 
 /// Measures it.
-pub fn measure(stage: &Stage, plan: &Plan<'_>, control: &Control) -> Result<Point, Failure> {
+pub fn measure(stage: &Stage<'_>, plan: &Plan<'_>, control: &Control) -> Result<Point, Failure> {
     let shape = ec::parse(plan.code)?.shape();
     let mut record = vec![0; plan.record as usize];
     fastrand::Rng::with_seed(plan.record).fill(&mut record);
@@ -72,6 +73,7 @@ pub fn measure(stage: &Stage, plan: &Plan<'_>, control: &Control) -> Result<Poin
     // stripe.
     let way = if 2 * stripes >= plan.count * plan.rounds { Way::Stripe } else { Way::Inline };
     Ok(Point {
+        net: plan.net.map(str::to_owned),
         code: plan.code.into(),
         k: shape.k as u32,
         m: shape.m as u32,
@@ -86,7 +88,7 @@ pub fn measure(stage: &Stage, plan: &Plan<'_>, control: &Control) -> Result<Poin
 /// The kernel's part of a synced write of a record, in seconds: what a write and an fsync take that
 /// the mount does not count. Measured with a file that is synced although nothing was written, and
 /// with writes that only go into the mount's memory.
-fn kernel(stage: &Stage, record: &[u8]) -> Result<f64, Failure> {
+fn kernel(stage: &Stage<'_>, record: &[u8]) -> Result<f64, Failure> {
     let path = stage.mountpoint().join("empty-calls");
     let failed = |why: std::io::Error| cannot(&path, &why);
     let file = File::create(&path).map_err(failed)?;

@@ -2,16 +2,18 @@
 //! this machine. The experiment is that of the write-cost analysis (E9): one program writes records
 //! of one size, one after the other, each synced, and the mount counts the five steps.
 //!
-//! Not here yet: other networks than loopback (`--net` with network namespaces), ten threads, and
-//! the HTML page. A result says which network it is from, and the table is separate from the run.
+//! Without `--net` all is on loopback. Not here yet: ten threads.
 
 mod experiment;
+mod net;
 mod stage;
 mod table;
 
 use crate::failure::{Failure, Outcome};
+use crate::model::speed::{self, Speed};
 use crate::{interrupt, output, show};
 use clap::Args;
+use net::Lab;
 use plan::coding::Coding;
 use plan::cost::Link;
 use plan::cost::measured::{KIND, Measurement, VERSION};
@@ -23,6 +25,8 @@ use std::time::SystemTime;
 
 /// The largest record: what a mount takes in one call.
 const LARGEST: u64 = 1 << 20;
+/// What the names of temporary directories begin with; then come the process and a number.
+const DIRECTORY: &str = "weft-write-cost-";
 /// Sizes of records that `--quick` takes, three for each way, and how many of each.
 const QUICK: ([u64; 6], u64) = ([4 << 10, 8 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20], 8);
 
@@ -35,6 +39,9 @@ const QUICK: ([u64; 6], u64) = ([4 << 10, 8 << 10, 32 << 10, 64 << 10, 128 << 10
       --json-file result.json
   weft bench write-cost --code rs:4+2 --code rs:8+3 \\
       --stores 11 --coding server --dir /srv/try
+  # As root: behind links as fast as the study's.
+  weft bench write-cost --net 1G,10G,40G,none \\
+      --html steps.html --csv steps.csv
   weft bench write-cost --quick
 
 Six stores, a metadata server and a mount run as processes on this machine. Records are written one after the other \
@@ -64,6 +71,9 @@ pub struct Arguments {
     /// Storage servers; at least as many as a code has blocks
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     stores: u32,
+    /// Links of all machines in bits a second: 1G,10G,none; takes root, ip and tc [default: loopback]
+    #[arg(long, value_name = "SPEED", value_delimiter = ',', value_parser = speed::parse)]
+    net: Vec<Speed>,
     /// Where to create the temporary directory with everything [default: that of the system]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -73,10 +83,16 @@ pub struct Arguments {
     /// Also write the result to a file, for weft model calibrate
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
+    /// Also write the figures to a file, a line for each network and size of records
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Also write a page with charts, beside the study's figures
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
-    if let Some(file) = &arguments.json_file {
+    for file in [&arguments.json_file, &arguments.csv, &arguments.html].into_iter().flatten() {
         output::check(file, force)?;
     }
     if arguments.coding == Coding::Auto {
@@ -105,29 +121,59 @@ pub fn run(arguments: &Arguments, force: bool, as_json: bool) -> Outcome {
         program: env!("CARGO_PKG_VERSION").into(),
         stores: arguments.stores,
         link: Link::default(),
+        networks: Vec::new(),
         points: Vec::new(),
     };
     let watched = std::io::stderr().is_terminal() && !as_json;
-    for (number, code) in arguments.code.iter().enumerate() {
-        let stage =
-            Stage::set(&parent.join(format!("weft-write-cost-{}-{number}", std::process::id())), code, arguments)?;
-        for &record in &records {
-            if watched {
-                eprintln!("{code}, records of {}", show::bytes(record));
+    let mut directories = (0..).map(|number| parent.join(format!("{DIRECTORY}{}-{number}", std::process::id())));
+    let mut write = |result: &mut Measurement, lab: Option<&Lab>, net: Option<&str>| -> Outcome {
+        for (code, place) in arguments.code.iter().zip(&mut directories) {
+            let stage = Stage::set(&place, code, arguments, lab)?;
+            for &record in &records {
+                if watched {
+                    let net = net.map_or_else(String::new, |net| format!(", network {net}"));
+                    eprintln!("{code}{net}, records of {}", show::bytes(record));
+                }
+                let plan = experiment::Plan { net, code, coding: arguments.coding, record, count, rounds };
+                result.points.push(experiment::measure(&stage, &plan, &control)?);
             }
-            let plan = experiment::Plan { code, coding: arguments.coding, record, count, rounds };
-            result.points.push(experiment::measure(&stage, &plan, &control)?);
+            stage.clear()?;
         }
-        stage.clear()?;
+        Ok(())
+    };
+    if arguments.net.is_empty() {
+        write(&mut result, None, None)?;
+    } else {
+        let mut lab = Lab::build(&parent, arguments.stores)?;
+        for &speed in &arguments.net {
+            control.go_on().map_err(Failure::Work)?;
+            let network = lab.limit(speed)?;
+            let (name, reachable) = (network.name.clone(), network.reachable);
+            result.networks.push(network);
+            if reachable {
+                write(&mut result, Some(&lab), Some(&name))?;
+            }
+        }
     }
     let text = serde_json::to_string_pretty(&result).map_err(|error| Failure::Other(error.to_string()))?;
     if let Some(file) = &arguments.json_file {
         output::write(file, &format!("{text}\n"), force)?;
     }
-    if as_json {
-        return show::json(&serde_json::to_value(&result).map_err(|error| Failure::Other(error.to_string()))?);
+    if let Some(file) = &arguments.csv {
+        output::write(file, &bench::write_cost::csv(&result), force)?;
     }
-    table::print(&result)
+    if let Some(file) = &arguments.html {
+        output::write(file, &bench::write_cost::html(&result), force)?;
+    }
+    if as_json {
+        show::json(&serde_json::to_value(&result).map_err(|error| Failure::Other(error.to_string()))?)?;
+    } else {
+        table::print(&result)?;
+    }
+    if result.points.is_empty() {
+        return Err(Failure::Other("none of these networks can be had on this machine".into()));
+    }
+    Ok(())
 }
 
 fn now() -> String {

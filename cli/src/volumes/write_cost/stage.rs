@@ -1,7 +1,8 @@
-//! The cluster of a run: stores, a metadata server and a mount, all on loopback, in one temporary
-//! directory.
+//! The cluster of a run: stores, a metadata server and a mount, on loopback or each on a machine of
+//! a network, in one temporary directory.
 
 use super::Arguments;
+use super::net::{CLIENT, Lab, META, STORES};
 use crate::failure::{Failure, Outcome};
 use crate::volumes::processes::{Process, free_port, serve};
 use serde_json::Value;
@@ -10,30 +11,34 @@ use std::process::Command;
 use volume::Shown;
 
 /// The cluster. When it goes, it is unmounted, its servers end, and its directory is removed.
-pub struct Stage {
+pub struct Stage<'a> {
+    lab: Option<&'a Lab>,
     place: PathBuf,
     mounted: bool,
     servers: Vec<Process>,
 }
 
-impl Stage {
+impl<'a> Stage<'a> {
     /// Starts everything. The directory must not be there.
-    pub fn set(place: &Path, code: &str, arguments: &Arguments) -> Result<Self, Failure> {
+    pub fn set(place: &Path, code: &str, arguments: &Arguments, lab: Option<&'a Lab>) -> Result<Self, Failure> {
         let failed = |path: &Path, why: std::io::Error| Failure::Other(format!("{}: {why}", Shown(path)));
         std::fs::create_dir(place).map_err(|why| failed(place, why))?;
-        let mut stage = Self { place: place.into(), mounted: false, servers: Vec::new() };
+        let mut stage = Self { lab, place: place.into(), mounted: false, servers: Vec::new() };
         let point = stage.mountpoint();
         std::fs::create_dir(&point).map_err(|why| failed(&point, why))?;
         let mut create: Vec<String> = ["volume", "create", "films", "--code", code].map(String::from).into();
         for number in 1..=arguments.stores {
-            let (disk, listen) = (format!("disk{number}"), format!("127.0.0.1:{}", free_port()?));
+            let machine = STORES + number as usize - 1;
+            let (disk, listen) = (format!("disk{number}"), stage.address(machine)?);
             std::fs::create_dir(place.join(&disk)).map_err(|why| failed(&place.join(&disk), why))?;
-            stage.servers.push(serve(place, &["serve", "store", &disk, "--listen", &listen])?);
+            let server = at(lab, machine, || serve(place, &["serve", "store", &disk, "--listen", &listen]))?;
+            stage.servers.push(server);
             create.push(format!("store://{listen}/{disk}"));
         }
-        stage.weft(&create.iter().map(String::as_str).collect::<Vec<_>>())?;
-        let listen = format!("127.0.0.1:{}", free_port()?);
-        stage.servers.push(serve(place, &["serve", "meta", "films", "--listen", &listen])?);
+        at(lab, META, || stage.run(&create.iter().map(String::as_str).collect::<Vec<_>>()))?;
+        let listen = stage.address(META)?;
+        let server = at(lab, META, || serve(place, &["serve", "meta", "films", "--listen", &listen]))?;
+        stage.servers.push(server);
         let (volume, coding) = (format!("weft://{listen}/films"), arguments.coding.to_string());
         let mounted = stage.weft(&["mount", &volume, "mountpoint", "--coding", &coding]);
         mounted
@@ -71,9 +76,22 @@ impl Stage {
         Ok(())
     }
 
+    /// Where a server of a machine listens.
+    fn address(&self, machine: usize) -> Result<String, Failure> {
+        Ok(match self.lab {
+            Some(_) => Lab::address(machine).to_string(),
+            None => format!("127.0.0.1:{}", free_port()?),
+        })
+    }
+
+    /// Runs a command of this program where the client is.
+    fn weft(&self, arguments: &[&str]) -> Result<String, Failure> {
+        at(self.lab, CLIENT, || self.run(arguments))
+    }
+
     /// Runs a command of this program in the place; returns what it printed. A status that needs
     /// attention is no failure.
-    fn weft(&self, arguments: &[&str]) -> Result<String, Failure> {
+    fn run(&self, arguments: &[&str]) -> Result<String, Failure> {
         let failed = |why: &dyn std::fmt::Display| Failure::Other(format!("weft {}: {why}", arguments.join(" ")));
         let program = std::env::current_exe().map_err(|why| failed(&why))?;
         let done =
@@ -86,7 +104,19 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+/// Does something on a machine, if there are several.
+fn at<T: Send>(
+    lab: Option<&Lab>,
+    machine: usize,
+    work: impl FnOnce() -> Result<T, Failure> + Send,
+) -> Result<T, Failure> {
+    match lab {
+        Some(lab) => lab.inside(machine, work),
+        None => work(),
+    }
+}
+
+impl Drop for Stage<'_> {
     fn drop(&mut self) {
         let unmounted = !self.mounted || self.weft(&["unmount", "--lazy", "mountpoint"]).is_ok();
         self.servers.clear();

@@ -1,0 +1,23 @@
+//! What the text of the write-cost analysis of ExSTorus-FS says in percent. Its tables are images;
+//! these are all the shares that its sentences name.
+
+/// A network of the study.
+pub struct Published {
+    pub net: &'static str,
+    pub bits_per_second: f64,
+    pub measured: bool,
+    /// CO, PC and DD in percent.
+    pub shares: [f64; 3],
+}
+
+/// They are the highest of a network, not always of the same record size, so they need not add up
+/// to 100 or less.
+pub const PUBLISHED: [Published; 4] = [
+    Published { net: "1G", bits_per_second: 1e9, measured: true, shares: [3.1, 1.0, 93.1] },
+    Published { net: "10G", bits_per_second: 1e10, measured: true, shares: [19.2, 4.1, 78.7] },
+    Published { net: "40G", bits_per_second: 4e10, measured: true, shares: [27.0, 6.6, 47.7] },
+    Published { net: "100G", bits_per_second: 1e11, measured: false, shares: [46.0, 9.2, 17.2] },
+];
+
+/// The steps of [`Published::shares`], by their number among the five.
+pub const STEPS: [usize; 3] = [0, 2, 3];

@@ -1,0 +1,171 @@
+//! Which commands make, limit and remove the network of a run: a pure function of its number.
+//!
+//! Each machine is a network namespace, and a bridge in a namespace of its own joins them. Their
+//! addresses are those of loopback, which no other machine can use, so the servers need no
+//! certificates: encryption would be measured, too. A namespace has to be told that such an address
+//! may be on a wire.
+
+use std::net::Ipv4Addr;
+
+/// What the names of all namespaces of the bench begin with.
+pub const PREFIX: &str = "weft-bench-";
+/// The length of the longest frame.
+const FRAME: u64 = 1514;
+/// Bytes that wait at a limited link at most: more than connections have in flight, so that what is
+/// too fast is late and not lost.
+const QUEUE: u64 = 16 << 20;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A program and its arguments.
+    Run(Vec<String>),
+    /// A setting of the kernel in a namespace.
+    Set { namespace: String, file: &'static str, value: &'static str },
+}
+
+/// The limit of each link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    pub bits_per_second: f64,
+    /// What an idle link lets through at once.
+    pub burst_bytes: u64,
+}
+
+impl Limit {
+    /// With a burst of so many microseconds, and at least two frames.
+    pub fn of(bits_per_second: f64, burst_microseconds: u64) -> Self {
+        let burst = (bits_per_second / 8.0 * burst_microseconds as f64 / 1e6) as u64;
+        Self { bits_per_second, burst_bytes: burst.max(2 * FRAME) }
+    }
+}
+
+/// The namespace of the bridge of a run.
+pub fn hub(run: u32) -> String {
+    format!("{PREFIX}{run}-hub")
+}
+
+/// The namespace of a machine.
+pub fn machine(run: u32, number: usize) -> String {
+    format!("{PREFIX}{run}-{number}")
+}
+
+/// The run that a namespace is of, if it is of one.
+pub fn run_of(namespace: &str) -> Option<u32> {
+    namespace.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
+}
+
+/// The address of a machine.
+pub fn address(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 77, (number / 250) as u8, (number % 250) as u8 + 1)
+}
+
+/// Makes so many machines.
+pub fn build(run: u32, machines: usize) -> Vec<Step> {
+    let hub = hub(run);
+    let mut steps = vec![
+        step(&format!("ip netns add {hub}")),
+        step(&format!("ip -n {hub} link add bridge type bridge")),
+        step(&format!("ip -n {hub} link set bridge up")),
+    ];
+    for number in 0..machines {
+        let (namespace, address) = (machine(run, number), address(number));
+        let port = format!("port{number}");
+        steps.extend([
+            step(&format!("ip netns add {namespace}")),
+            step(&format!("ip -n {hub} link add {port} type veth peer name wire netns {namespace}")),
+            step(&format!("ip -n {hub} link set {port} master bridge up")),
+            step(&format!("ip -n {namespace} link set lo up")),
+            // Else all addresses that begin with 127 are this machine's.
+            step(&format!("ip -n {namespace} address delete 127.0.0.1/8 dev lo")),
+            Step::Set { namespace: namespace.clone(), file: "/proc/sys/net/ipv4/conf/wire/route_localnet", value: "1" },
+            step(&format!("ip -n {namespace} address add {address}/16 dev wire")),
+            step(&format!("ip -n {namespace} link set wire up")),
+        ]);
+    }
+    steps
+}
+
+/// Limits what each machine sends and gets.
+pub fn limit(run: u32, machines: usize, limit: Limit) -> Vec<Step> {
+    let (bits, burst) = (limit.bits_per_second as u64, limit.burst_bytes);
+    let what = format!("root tbf rate {bits}bit burst {burst}b limit {QUEUE}b");
+    links(run, machines).map(|link| step(&format!("tc {} qdisc add dev {} {what}", link.0, link.1))).collect()
+}
+
+/// Ends that, and drops what waits.
+pub fn unlimit(run: u32, machines: usize) -> Vec<Step> {
+    links(run, machines).map(|link| step(&format!("tc {} qdisc delete dev {} root", link.0, link.1))).collect()
+}
+
+fn links(run: u32, machines: usize) -> impl Iterator<Item = (String, String)> {
+    (0..machines).flat_map(move |number| {
+        let to = (format!("-n {}", hub(run)), format!("port{number}"));
+        [to, (format!("-n {}", machine(run, number)), "wire".into())]
+    })
+}
+
+fn step(words: &str) -> Step {
+    Step::Run(words.split(' ').map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(steps: &[Step]) -> Vec<String> {
+        let line = |step: &Step| match step {
+            Step::Run(words) => words.join(" "),
+            Step::Set { namespace, file, value } => format!("{namespace}: {file} = {value}"),
+        };
+        steps.iter().map(line).collect()
+    }
+
+    #[test]
+    fn two_machines() {
+        let steps = shown(&build(7, 2));
+        assert_eq!(steps.len(), 3 + 2 * 8);
+        assert_eq!(
+            steps[..11],
+            [
+                "ip netns add weft-bench-7-hub",
+                "ip -n weft-bench-7-hub link add bridge type bridge",
+                "ip -n weft-bench-7-hub link set bridge up",
+                "ip netns add weft-bench-7-0",
+                "ip -n weft-bench-7-hub link add port0 type veth peer name wire netns weft-bench-7-0",
+                "ip -n weft-bench-7-hub link set port0 master bridge up",
+                "ip -n weft-bench-7-0 link set lo up",
+                "ip -n weft-bench-7-0 address delete 127.0.0.1/8 dev lo",
+                "weft-bench-7-0: /proc/sys/net/ipv4/conf/wire/route_localnet = 1",
+                "ip -n weft-bench-7-0 address add 127.77.0.1/16 dev wire",
+                "ip -n weft-bench-7-0 link set wire up",
+            ]
+        );
+    }
+
+    #[test]
+    fn both_ends_of_a_link_are_limited() {
+        assert_eq!(
+            shown(&limit(7, 1, Limit::of(1e9, 50))),
+            [
+                "tc -n weft-bench-7-hub qdisc add dev port0 root tbf rate 1000000000bit burst 6250b limit 16777216b",
+                "tc -n weft-bench-7-0 qdisc add dev wire root tbf rate 1000000000bit burst 6250b limit 16777216b",
+            ]
+        );
+        assert_eq!(
+            shown(&unlimit(7, 1)),
+            ["tc -n weft-bench-7-hub qdisc delete dev port0 root", "tc -n weft-bench-7-0 qdisc delete dev wire root"]
+        );
+        assert_eq!(Limit::of(2e8, 50).burst_bytes, 3028, "two frames");
+    }
+
+    #[test]
+    fn names_say_whose_they_are() {
+        assert_eq!(run_of(&hub(12)), Some(12));
+        assert_eq!(run_of(&machine(12, 3)), Some(12));
+        for other in ["", "weft-bench-", "weft-bench-x-1", "weft-bench-1", "films-1-2"] {
+            assert_eq!(run_of(other), None, "{other}");
+        }
+        assert_eq!([address(0), address(251)].map(|address| address.to_string()), ["127.77.0.1", "127.77.1.2"]);
+    }
+}
